@@ -1,0 +1,21 @@
+"""tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
+
+from . import errors as errors
+from .ops import _attach as _attach
+from ._transforms import Tape as Tape
+from ._transforms import grad as grad
+from ._transforms import hessian as hessian
+from ._transforms import hmp as hmp
+from ._transforms import hvp as hvp
+from ._transforms import jacobian as jacobian
+from ._transforms import jvp as jvp
+from ._transforms import ravel as ravel
+from ._transforms import rule as rule
+from ._transforms import value as value
+from ._transforms import value_and_grad as value_and_grad
+from ._transforms import value_grad_hvp as value_grad_hvp
+from ._transforms import vjp as vjp
+from ._tree import Const as Const
+from ._variable import Variable as Variable
+
+__version__ = "0.1.0"

@@ -1,0 +1,65 @@
+"""NumPy or CuPy: which library holds an array, and the few places where they differ."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+NUMBERS = frozenset((float, int, bool, complex))
+F8 = np.dtype(np.float64)
+
+
+def xp_of(x: Any) -> ModuleType:
+    """The library that holds x: numpy for everything that is not a CuPy array."""
+    if type(x) is np.ndarray:
+        return np
+    cp = sys.modules.get("cupy")
+    return cp if cp is not None and isinstance(x, cp.ndarray) else np
+
+
+def is_array(x: Any) -> bool:
+    """Is x an ndarray of NumPy or CuPy (not a NumPy scalar)?"""
+    return isinstance(x, np.ndarray) or xp_of(x) is not np
+
+
+def is_differentiable(x: Any) -> bool:
+    """Is x a float or complex array or number?"""
+    if type(x) is float or type(x) is complex:
+        return True
+    dtype = getattr(x, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "fc" and (isinstance(x, np.generic) or is_array(x))
+
+
+def owned(x: Any) -> Any:
+    """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
+    return x if isinstance(x, np.generic) or type(x) in NUMBERS else x.copy()
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """May the plain arrays a and b overlap in memory?"""
+    xp = xp_of(a)
+    if xp is not xp_of(b) or not is_array(a) or not is_array(b):
+        return False
+    return bool(xp.may_share_memory(a, b))
+
+
+def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> Any:
+    """Zeros whose axes lie in memory in the order that `strides` tells, so that a reshaped view of an array with these
+    strides is a view of the zeros too."""
+    if len(shape) < 2:
+        return xp.zeros(shape, dtype)
+    order = sorted(range(len(shape)), key=lambda i: -abs(strides[i]))
+    back = [0] * len(order)
+    for new, old in enumerate(order):
+        back[old] = new
+    return xp.zeros([shape[i] for i in order], dtype).transpose(back)
+
+
+def constant_winner(xp: ModuleType, shape: tuple, at: Any) -> Any:
+    """For `a[at] = values`: 1.0 for each writer whose value stays in `a`, 0.0 for those that a duplicate of the same index
+    overwrote.  The winner is read back from the array itself, since CuPy does not say which one it is."""
+    scratch = xp.zeros(shape, np.int64)
+    n = xp.arange(scratch[at].size).reshape(scratch[at].shape)
+    scratch[at] = n
+    return (scratch[at] == n) * 1.0

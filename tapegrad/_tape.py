@@ -1,0 +1,261 @@
+"""Reverse mode.  A tape is a list of records; `pull` reads it backwards.
+
+A record is a plain tuple of seven, in one of these forms (slot = index of the record that made a value):
+  one argument            (rule, slot, None,     None,     out, x,      None)
+  one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
+  two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
+  any number              (prim, slots, MANY,    None,     out, inputs, params)
+  a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
+  one of several outputs  (None, slot of the main record, PART, index, number, None, None)
+What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
+from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
+from ._variable import Variable, View, bottom, copied, frozen, variable
+
+MANY, SETTINGS, REGION, PART = object(), object(), object(), object()
+LEAF = (None, None, None, None, None, None, None)
+late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `broadcast_to` and `stacked`
+SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
+
+
+class Like:
+    """Stands for an input of which the rules read only shape and dtype."""
+
+    __slots__ = ("shape", "dtype")
+
+    def __init__(self, x):
+        x = bottom(x)
+        if type(x) in NUMBERS:
+            self.shape, self.dtype = (), None
+        else:
+            self.shape, self.dtype = x.shape, x.dtype
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+
+def keep(trace: "Tape", a: Any) -> Any:
+    """A plain operand as a record may hold it: the user may change its memory before the backward sweep.
+
+    Small arrays are copied.  A large one is compared with its last copy (a read of both, which an operation on it costs
+    anyway) and copied anew only if it has changed.  On CuPy it is copied, for a comparison would synchronise."""
+    if not is_array(a) or id(a) in trace.trusted:
+        return a
+    if xp_of(a) is not np:
+        return a.copy()
+    if a.nbytes <= SMALL:
+        return a.copy()
+    owner = a
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if not owner.flags.writeable and owner.base is None:
+        return a
+    key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
+    old = trace.copies.get(key)
+    if old is None or not np.array_equal(old, a, equal_nan=True):
+        old = trace.copies[key] = a.copy()
+        trace.saved_bytes += a.nbytes
+    return old
+
+
+class Tape(Trace):
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__()
+        self.records, self.copies, self.trusted, self.saved_bytes = [], {}, frozenset(), 0
+
+    def watch(self, value: Any) -> Variable:
+        """A new leaf.  `value` is the caller's: it is copied at the first write."""
+        x = variable(frozen(value) if isinstance(value, Variable) else value, self, len(self.records))
+        self.records.append(LEAF)
+        x._saved = True
+        return x
+
+    def apply(self, prim, args, params):
+        inputs, slots = [], []
+        for a in args:
+            v, s = lower(a, self)
+            inputs.append(v)
+            slots.append(s)
+        if prim.pull is not None:
+            return prim.pull(self, prim, inputs, slots, params)
+        out = bind(prim, inputs, params)
+        if prim.vjp is None:
+            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+        reads, reads_out = prim.keeps(tuple(slots))
+        kept = list(inputs)
+        for i, a in enumerate(args):
+            if i not in reads:
+                kept[i] = Like(kept[i])
+            elif isinstance(a, Variable):
+                a._saved = True
+                if kept[i] is a:
+                    kept[i] = frozen(a)  # a handle of an outer level may be written: keep what it is now
+            else:
+                kept[i] = keep(self, a)
+        records = self.records
+        k = len(records)
+        records.append((prim, slots, MANY, None, out if reads_out else None, kept, params))
+        if type(out) is not tuple:
+            y = variable(out, self, k)
+            if reads_out:
+                y._saved = True
+            return y
+        ys = []
+        for n, o in enumerate(out):
+            y = variable(o, self, k + 1 + n)
+            y._saved = reads_out
+            if getattr(bottom(o), "dtype", F8).kind not in "fc":
+                y = o
+            ys.append(y)
+            records.append((None, k, PART, n, len(out), None, None))
+        return tuple(ys)
+
+
+def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
+    """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place."""
+    if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
+        h += c
+        return h
+    owned.add(slot)
+    return h + c
+
+
+def pull(trace: Trace, seeds: list, last: bool = False) -> list:
+    """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
+    `last`: no other sweep follows, so each record is dropped as it is read."""
+    records, top = trace.records, max(s for s, _ in seeds)
+    G, owned = [None] * (top + 1), set()
+    for s, g in seeds:
+        G[s] = g if G[s] is None else G[s] + g
+    for k in range(top, -1, -1):
+        g = G[k]
+        if g is None:
+            continue
+        rule, i, second, j, out, x, y = records[k]
+        if last:
+            records[k] = None
+        if second is None:
+            if rule is None:
+                continue  # a leaf
+            G[k] = None
+            c = rule(g, out, x)
+            h = G[i]
+            G[i] = c if h is None else summed(h, c, i, owned)
+        elif second is SETTINGS:
+            G[k] = None
+            c = rule(g, out, x, *j)
+            h = G[i]
+            G[i] = c if h is None else summed(h, c, i, owned)
+        elif second is REGION:
+            G[k] = None
+            rule(G, owned, k, g, i, j, out, x, y)
+        elif second is MANY:
+            G[k] = None
+            many(G, owned, g, rule, i, out, x, y)
+        elif second is PART:
+            G[k] = None
+            if G[i] is None:
+                G[i] = [None] * out
+            G[i][j] = g
+        else:
+            G[k] = None
+            if rule is not None:
+                c = rule(g, out, x, y)
+                h = G[i]
+                G[i] = c if h is None else summed(h, c, i, owned)
+            if j is not None:
+                c = second(g, out, x, y)
+                h = G[j]
+                G[j] = c if h is None else summed(h, c, j, owned)
+    return G
+
+
+def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
+    """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
+    records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
+    adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
+    if adjoint:
+        g = late.conj(g)
+    if prim.joint:
+        terms = prim.vjp[0](g, out, tuple([s is not None for s in slots]), *inputs, **params)
+    else:
+        rules = prim.vjp
+        terms = [None if s is None else rules[n](g, out, *inputs, **params) for n, s in enumerate(slots)]
+    for n, (s, c) in enumerate(zip(slots, terms, strict=True)):
+        if s is not None and c is not None:
+            v = bottom(inputs[n])
+            if adjoint:
+                c = late.conj(c)
+            b = bottom(c)
+            if b.dtype is not v.dtype or b.shape != v.shape:
+                c = late.fit(c, v.shape, v.dtype)
+            h = G[s]
+            G[s] = c if h is None else summed(h, c, s, owned)
+
+
+# --- cotangents of buffers, which the sweep owns, adds into, masks and hands on ---
+
+
+def buffer_of(G: list, owned: set, slot: int, layout: tuple) -> Any:
+    """The cotangent of a buffer in memory that the sweep may alter, laid out like the buffer; zeros if there is none yet."""
+    h = G[slot]
+    if h is None:
+        h = zeros_laid_out(*layout)
+    elif slot in owned and bottom(h).strides == layout[2]:
+        return h
+    else:
+        zeros = zeros_laid_out(*layout)
+        if isinstance(h, Variable) or isinstance(zeros, np.generic):
+            h = add_region(zeros, h, (), Ellipsis)
+        else:
+            zeros[...] = h
+            h = zeros
+    G[slot] = h
+    owned.add(slot)
+    return h
+
+
+def add_region(buffer: Any, c: Any, path: tuple, at: Any) -> Any:
+    """Add c into the region of an owned buffer; a plain buffer that takes a Variable becomes one."""
+    return _bound(ADD_AT, buffer, c, path, at)
+
+
+def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
+    if isinstance(buffer, Variable) or isinstance(c, Variable):
+        if isinstance(c, Variable) and c is buffer:
+            c = copied(c)
+        return bind(prim, (buffer, c), {"path": path, "at": at})
+    return prim.run(buffer, c, path=path, at=at)
+
+
+def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
+    return _bound(prim, buffer, c, path, at)
+
+
+def read_region(buffer: Any, path: tuple, at: Any) -> Any:
+    """A copy of the region, for the buffer will change."""
+    params = {"path": path, "at": at, "copy": True}
+    return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
+
+
+def saved_bytes(trace: Trace) -> int:
+    """Bytes of the distinct arrays that the records keep."""
+    seen = {}
+    for record in trace.records:
+        if record is None:
+            continue
+        for kept in record[4:]:
+            for v in kept if isinstance(kept, (list, tuple)) else (kept,):
+                b = bottom(v)
+                if is_array(b):
+                    seen[id(b)] = b.nbytes
+    return sum(seen.values())

@@ -1,0 +1,145 @@
+"""Variable: a handle on an array that may be watched and written in place; View: a handle on a region of another one.
+
+How memory is kept right, all of it:
+
+1.  A handle of level 2 wraps a value of level 1, which wraps a plain array.  Only the handle changes; the Variables that it
+    wraps are values (array and slot) and stay as they are.  All levels of one handle share one memory.
+2.  `_saved` on a handle, or on any value that it wraps, says: somebody else may hold this memory.  The next write first moves
+    the handle to a copy (values with the same slots over copied memory: a copy has the same derivatives, so nothing is
+    recorded).  Who holds the old memory keeps it as it was.
+3.  A handle that was written is *hot* (`_version` > 0).  A view of a hot base is read as a copy of its region, a view of a
+    cold base aliases it and marks the base saved.
+
+So a write costs its region, plus at most one copy of the buffer since the buffer was made or since an operation that read
+the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ._array import is_array, xp_of
+from .errors import ArgumentError
+
+
+class Variable:
+    """An array of NumPy or CuPy that may be watched by a transform, and written in place.
+
+    Inside a transform the arguments of your function are Variables; they behave as arrays.  `Variable(array)` makes one by
+    hand, over a copy of the array, for use with `tapegrad.Tape` or captured by a function.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.Variable(np.array([1.0, 2.0]))
+    >>> with tg.Tape() as tape:
+    ...     y = (tape.watch(x) ** 2).sum()
+    >>> float(tg.value(y))
+    5.0
+    """
+
+    # `_trace is None`: a plain array.  Otherwise `_value` is one level down, and `_slot` belongs to the trace: a node number
+    # (reverse) or a tangent (forward).  `_saved` and `_version` stay unset until they matter: a store costs 8 ns, and nearly
+    # every Variable is neither saved nor written.
+    __slots__ = ("_value", "_trace", "_slot", "_saved", "_version")
+    __array_priority__ = 1000
+
+    def __init__(self, array: Any):
+        if isinstance(array, Variable):
+            array = bottom(array)
+        if not is_array(array):
+            array = np.asarray(array)
+        if array.dtype.kind not in "biufc":
+            raise ArgumentError(f"Variable(array): dtype {array.dtype} cannot be computed with")
+        self._value, self._trace, self._slot = array.copy(), None, None
+
+    def _become(self, other: "Variable") -> None:
+        """Take over a new value: the handle was written."""
+        self._value, self._trace, self._slot = other._value, other._trace, other._slot
+        self._version = getattr(self, "_version", 0) + 1
+        self._saved = False
+
+
+class View(Variable):
+    """A region of another handle's array.  Its class, not a field, tells it apart: other Variables pay nothing for views.
+
+    `_base` is never itself a view; `_path` is the tuple of steps that leads from there to here; `_seen` is the version of the
+    base at which `_value` was read (-1: not yet)."""
+
+    __slots__ = ("_base", "_path", "_seen")
+
+
+new = Variable.__new__
+new_view = View.__new__
+
+
+def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
+    y = new(Variable)
+    y._value = value
+    y._trace = trace
+    y._slot = slot
+    return y
+
+
+def bottom(x: Any) -> Any:
+    """The plain array under all levels.  (Not of a View: see `_primitive.plain`.)"""
+    while isinstance(x, Variable):
+        x = x._value
+    return x
+
+
+def is_saved(x: Any) -> bool:
+    """May somebody, at any level, hold the memory of this value?"""
+    while isinstance(x, Variable):
+        if getattr(x, "_saved", False):
+            return True
+        if isinstance(x._slot, Variable) and is_saved(x._slot):
+            return True
+        x = x._value
+    return False
+
+
+def has_tangent(x: Any) -> bool:
+    while isinstance(x, Variable):
+        if x._slot is not None and type(x._slot) is not int:
+            return True
+        x = x._value
+    return False
+
+
+def copied(x: Any) -> Any:
+    """The same value, slots and all, over memory of its own.  A tangent is memory too."""
+    if isinstance(x, Variable):
+        slot = x._slot
+        if slot is not None and type(slot) is not int:
+            slot = like_layout(copied(slot), x)
+        return variable(copied(x._value), x._trace, slot)
+    if isinstance(x, np.generic):
+        return x
+    return x.copy(order="K") if xp_of(x) is np else x.copy()
+
+
+def like_layout(tangent: Any, value: Any) -> Any:
+    """A freshly copied tangent, with the dtype and memory order of its value (else a reshaped view of the one would be a
+    copy of the other)."""
+    value = bottom(value)
+    t = bottom(tangent)
+    if getattr(value, "ndim", 0) == 0 or (t.dtype == value.dtype and t.strides == value.strides):
+        return tangent
+    if isinstance(tangent, Variable):
+        slot = tangent._slot
+        if slot is not None and type(slot) is not int:
+            slot = like_layout(slot, value)
+        return variable(like_layout(tangent._value, value), tangent._trace, slot)
+    xp = xp_of(value)
+    fresh = xp.empty_like(value)
+    fresh[...] = t
+    return fresh
+
+
+def frozen(x: Variable) -> Variable:
+    """The value of the handle x as it is now, which later writes through x do not alter."""
+    y = new(Variable)
+    y._value = x._value
+    y._trace = x._trace
+    y._slot = x._slot
+    y._saved = x._saved = True
+    return y

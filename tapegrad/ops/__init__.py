@@ -1,0 +1,1 @@
+"""Operations with their derivatives, one family a file."""

@@ -1,0 +1,234 @@
+"""Regions of a buffer: views of it, elements taken from it, and the writes `assign` and `add_at`.
+
+A region is a path of view steps and then, for writes and for elements, an index `at` of any kind.  Each operation, and the
+adjoint of each, costs its region: a read adds into the region of the buffer's cotangent where it lies; an assignment takes the
+region out and leaves zeros, and the buffer then belongs to the version before the write.
+
+Reading order: `region`, the three bodies, how each is recorded, how each is pulled, its forward rule."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import constant_winner, is_array, shares_memory, xp_of
+from .._primitive import ADD_AT, ASSIGN, READ, bind
+from .._tape import REGION, add_region, buffer_of, read_region, set_region, summed
+from .._variable import bottom, variable
+from ._define import primitive
+from .shaping import fit, zeros_like
+
+STEPS = {
+    "at": lambda b, i: b[i],
+    "reshape": lambda b, to: b.reshape(to),
+    "transpose": lambda b, axes: b.transpose(axes),
+    "broadcast": lambda b, to: xp_of(b).broadcast_to(b, to),
+    "diagonal": lambda b, s: xp_of(b).diagonal(b, *s),
+    "real": lambda b, _: b.real,
+    "imag": lambda b, _: b.imag,
+    "window": lambda b, w: np.ndarray(w[0], b.dtype, b, w[1], w[2]),
+}
+
+
+def region(b: Any, path: tuple) -> Any:
+    for kind, step in path:
+        b = STEPS[kind](b, step)
+    return b
+
+
+def basic(at: Any) -> bool:
+    """Does NumPy answer this index with a view (or, for a full index, an element)?"""
+    if type(at) is int or type(at) is slice:
+        return True
+    for i in at if type(at) is tuple else (at,):
+        if i is None or i is Ellipsis or type(i) is slice or type(i) is int:
+            continue
+        if isinstance(i, np.integer):
+            continue
+        return False
+    return True
+
+
+def layout_of(b: Any) -> tuple:
+    """What `zeros_laid_out` needs to make a cotangent for the buffer b."""
+    return xp_of(b), b.shape, b.strides, b.dtype
+
+
+# --- bodies ---
+
+
+@primitive(prim=READ)
+def read(x, *, path, at, copy):
+    r = region(x, path)
+    if at is not None:
+        r = r[at]
+        return r.copy() if copy and is_array(r) and r.base is not None else r
+    return r.copy() if copy and is_array(r) else r
+
+
+def _checked(x, path):
+    r = region(x, path)
+    if len(path) and any(k == "reshape" for k, _ in path) and not shares_memory(r, x) and r.size:
+        raise AssertionError("a reshaped view of a buffer became a copy")
+    return r
+
+
+@primitive(writes=True, prim=ASSIGN)
+def assign(x, y, *, path, at):
+    if not path:
+        x[at] = y
+        return x
+    if at is Ellipsis and path[-1][0] == "at":
+        _checked(x, path[:-1])[path[-1][1]] = y
+    else:
+        _checked(x, path)[at] = y
+    return x
+
+
+@primitive(writes=True, prim=ADD_AT)
+def add_at(x, y, *, path, at):
+    if at is Ellipsis and path and path[-1][0] == "at":
+        path, at = path[:-1], path[-1][1]
+    r = _checked(x, path)
+    if basic(at):
+        r[at] += y
+    elif xp_of(r) is np:
+        np.add.at(r, at, y)
+    else:
+        scatter_add(r, at, y)
+    return x
+
+
+SEGMENT_ADD: dict = {}
+
+
+def scatter_add(r: Any, at: Any, y: Any) -> None:
+    """r[at] += y on CuPy with repeated indices counted, the same bits each time: targets are sorted (stably), and one thread
+    adds up each run of equal ones in order."""
+    xp = xp_of(r)
+    where = xp.arange(r.size).reshape(r.shape)[at]
+    y = xp.broadcast_to(xp.asarray(y, dtype=r.dtype), where.shape).ravel()
+    where = where.ravel()
+    order = xp.argsort(where)
+    if xp not in SEGMENT_ADD:
+        SEGMENT_ADD[xp] = xp.ElementwiseKernel(
+            "raw int64 at, raw T y, int64 n",
+            "raw T r",
+            "if (i == 0 || at[i - 1] != at[i]) {"
+            " T s = y[i]; for (long long j = i + 1; j < n && at[j] == at[i]; ++j) s += y[j]; r[at[i]] += s; }",
+            "tapegrad_segment_add",
+        )
+    sums = xp.zeros(r.size, r.dtype)
+    if where.size:
+        SEGMENT_ADD[xp](where[order], y[order], where.size, sums, size=where.size)
+    r += sums.reshape(r.shape)
+
+
+# --- how they are recorded ---
+
+
+def _of(base: Any) -> Any:
+    """The buffer itself, whose layout the cotangent follows."""
+    return layout_of(bottom(base))
+
+
+def _record_read(tape, prim, inputs, slots, params):
+    out = bind(prim, inputs, params)
+    y = variable(out, tape, len(tape.records))
+    tape.records.append((_pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], params["at"]))
+    return y
+
+
+def _pull_read(G, owned, k, g, i, _, layout, path, at):
+    if at is None:
+        at = Ellipsis
+    G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
+
+
+def _record_write(pull):
+    def record(tape, prim, inputs, slots, params):
+        x, y = inputs
+        b, c = bottom(x), bottom(y)
+        like = None if slots[1] is None else (c.shape, c.dtype)
+        out = bind(prim, inputs, params)
+        z = variable(out, tape, len(tape.records))
+        tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], params["at"])))
+        return z
+
+    return record
+
+
+def _give(G, owned, j, c, like):
+    """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
+    c = fit(c, *like)
+    h = G[j]
+    G[j] = c if h is None else summed(h, c, j, owned)
+
+
+def _hand_on(G, owned, k, g, i):
+    """The buffer's cotangent goes to the version before the write, the same memory."""
+    if i is None:
+        return
+    if G[i] is not None:
+        g = g + G[i]
+        owned.add(i)
+    elif k in owned:
+        owned.add(i)
+    G[i] = g
+
+
+def _pull_assign(G, owned, k, g, i, j, layout, like, where):
+    path, at = where
+    if at is Ellipsis and not path:  # all of it: nothing is left for the version before
+        if j is not None:
+            _give(G, owned, j, g, like)
+        return
+    G[k] = g
+    g = buffer_of(G, owned, k, layout)
+    G[k] = None
+    if j is not None:
+        part = read_region(g, path, at)
+        if not basic(at):
+            part = part * constant_winner(layout[0], region(bottom(g), path).shape, at)
+        _give(G, owned, j, part, like)
+    if i is not None:
+        _hand_on(G, owned, k, set_region(g, 0.0, path, at, ASSIGN), i)
+
+
+def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
+    if j is not None:
+        _give(G, owned, j, read_region(g, *where), like)
+    _hand_on(G, owned, k, g, i)
+
+
+# --- forward rules ---
+
+
+def _tangent(t, x):
+    """The tangent of a buffer about to be written, which the handle owns (`_primitive.own` has seen to that)."""
+    return zeros_of(x) if t is None else t
+
+
+def zeros_of(x):
+    b = bottom(x)
+    if is_array(b):
+        z = xp_of(b).empty_like(b)
+        z[...] = 0
+        return z
+    return zeros_like(b)
+
+
+def _assign_jvp(t, out, x, y, path, at):
+    t0 = _tangent(t[0], x)
+    return bind(ASSIGN, (t0, 0.0 if t[1] is None else t[1]), {"path": path, "at": at})
+
+
+def _add_at_jvp(t, out, x, y, path, at):
+    if t[1] is None:
+        return t[0]
+    return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
+
+
+READ.vjp, READ.pull = (), _record_read
+READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
+ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (), _record_write(_pull_assign), _assign_jvp
+ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (), _record_write(_pull_add_at), _add_at_jvp

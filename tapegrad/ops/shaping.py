@@ -1,0 +1,222 @@
+"""Operations linear in their arrays that move, repeat or gather elements, each beside its adjoint: sum and broadcast_to, reshape,
+transpose, concatenate and split, real, imag, conj, astype, copy, flip, roll, tril, triu, diagonal.
+
+These are pure: their results are values.  The functions that give NumPy's *views* of a Variable stand in ops/_attach.py."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._primitive import plain
+from .._tape import late
+from .._variable import Variable
+from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+
+# --- copies and casts ---
+
+
+@primitive(np.copy, shapes="*")
+def copy(x):
+    return x if isinstance(x, np.generic) else x.copy()
+
+
+@primitive(shapes=(0,), holomorphic=False)
+def astype(x, *, to):
+    return x.astype(to)
+
+
+@primitive(shapes=(0,), holomorphic=False)
+def real(x):
+    return x.real.copy() if is_array(x) else x.real
+
+
+@primitive(shapes=(0,), holomorphic=False)
+def imag(x):
+    return x.imag.copy() if is_array(x) else x.imag
+
+
+@primitive(np.conjugate, shapes=(0,), holomorphic=False)
+def conj(x):
+    return xp_of(x).conj(x)
+
+
+@primitive(shapes=(0,), holomorphic=False)
+def imaginary(x):
+    """i x, the adjoint of `imag`."""
+    return x * x.dtype.type(1) * 1j if x.dtype.itemsize > 4 else x * np.complex64(1j)
+
+
+rules(copy, lambda g, out, x: g, jvp=linear)
+rules(astype, lambda g, out, x, to: fit(g, shape(x), dtype(x)), jvp=linear)
+rules(real, lambda g, out, x: fit(g, shape(x), dtype(x)), jvp=linear)
+rules(imag, lambda g, out, x: imaginary(g) if dtype(x).kind == "c" else zeros_like(g), jvp=linear)
+rules(imaginary, lambda g, out, x: imag(g), jvp=linear)
+rules(conj, lambda g, out, x: conj(g), jvp=linear)
+
+
+def zeros_like(x: Any) -> Any:
+    """Plain zeros of the shape and dtype of x."""
+    x = plain(x)
+    if isinstance(x, np.generic):
+        return x.dtype.type(0)
+    return xp_of(x).zeros(x.shape, x.dtype)
+
+
+# --- sum and broadcast_to; reshape; transpose ---
+
+
+@primitive(shapes=(0,))
+def sum(x, axis=None, keepdims=False):
+    return x.sum(axis=axis, keepdims=keepdims)
+
+
+@primitive(shapes=(0,))
+def broadcast_to(x, *, to):
+    return xp_of(x).broadcast_to(x, to)
+
+
+@primitive(shapes=(0,))
+def reshape(x, *, to):
+    return x.reshape(to)
+
+
+@primitive(shapes=(0,))
+def transpose(x, *, axes):
+    return x.transpose(axes)
+
+
+def kept_dims(s: tuple, axis: Any) -> tuple:
+    """The shape s after a reduction over `axis` that keeps its dimensions as ones."""
+    n = len(s)
+    if axis is None:
+        return (1,) * n
+    gone = {axis % n} if isinstance(axis, (int, np.integer)) else {a % n for a in axis}
+    return tuple([1 if i in gone else k for i, k in enumerate(s)])
+
+
+def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
+    """Undo a reduction of shape s over `axis`: g repeated along it."""
+    if s == ():
+        return g
+    if shape(g) != () and not keepdims:
+        g = reshape(g, to=kept_dims(s, axis))
+    return broadcast_to(g, to=s)
+
+
+def fit(g: Any, to: tuple, dt: Any) -> Any:
+    """Bring g to a shape that broadcasts to its own, by sums, and to the dtype `dt`: the adjoint of broadcasting and promotion."""
+    s = shape(g)
+    if s != to:
+        lead = len(s) - len(to)
+        axes = tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != s[lead + i]])
+        if axes:
+            g = sum(g, axes)
+        if shape(g) != to:
+            g = reshape(g, to=to)
+    d = dtype(g)
+    if d is not dt and dt is not None:
+        if d.kind == "c" and dt.kind != "c":
+            g = real(g)
+        if dtype(g) != dt and dt.kind in "fc":
+            g = astype(g, to=dt)
+    return g
+
+
+def argsort(axes: tuple) -> tuple:
+    back = [0] * len(axes)
+    for i, a in enumerate(axes):
+        back[a] = i
+    return tuple(back)
+
+
+rules(sum, lambda g, out, x, axis, keepdims: spread(g, shape(x), axis, keepdims), jvp=linear)
+rules(broadcast_to, lambda g, out, x, to: fit(g, shape(x), None), jvp=linear)
+rules(reshape, lambda g, out, x, to: reshape(g, to=shape(x)), jvp=linear)
+rules(transpose, lambda g, out, x, axes: transpose(g, axes=argsort(axes)), jvp=linear)
+late.fit, late.conj = fit, conj
+late.broadcast_to = lambda x, to: broadcast_to(x, to=to)
+
+
+def swapped(x: Any) -> Any:
+    """The last two axes exchanged: the transpose of each matrix in a batch."""
+    n = ndim(x)
+    return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
+
+
+# --- concatenate and slice_of ---
+
+
+@primitive(shapes="*")
+def concatenate(*xs, axis=0):
+    return xp_of(xs[0]).concatenate(xs, axis)
+
+
+@primitive(shapes=(0,))
+def slice_of(x, *, axis, start, stop):
+    """x[start:stop] along one axis, as a copy."""
+    at = (slice(None),) * axis + (slice(start, stop),)
+    return x[at].copy()
+
+
+@primitive(shapes=(0,))
+def embed(x, *, axis, start, size):
+    """Zeros of length `size` along one axis, with x from `start` on: the adjoint of `slice_of`."""
+    s = list(x.shape)
+    n, s[axis] = s[axis], size
+    out = xp_of(x).zeros(s, x.dtype)
+    out[(slice(None),) * axis + (slice(start, start + n),)] = x
+    return out
+
+
+def _concatenate_vjp(g, out, need, *xs, axis=0):
+    terms, start = [], 0
+    axis %= ndim(g)
+    for x, wanted in zip(xs, need, strict=True):
+        stop = start + shape(x)[axis]
+        terms.append(slice_of(g, axis=axis, start=start, stop=stop) if wanted else None)
+        start = stop
+    return terms
+
+
+def filled(t: Any, x: Any) -> Any:
+    """The tangent t of x, or zeros."""
+    return zeros_like(x) if t is None else t
+
+
+rules(
+    concatenate,
+    joint=_concatenate_vjp,
+    jvp=lambda t, out, *xs, axis=0: concatenate(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
+)
+rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=start, size=shape(x)[axis]), jvp=linear)
+rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
+
+
+def arrays_of(xs: Any) -> list:
+    """The members of a sequence as Variables or arrays of one library."""
+    xs = [stacked(x) if isinstance(x, (list, tuple)) else x for x in xs]
+    library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
+    return [x if isinstance(x, Variable) or is_array(x) else library.asarray(x) for x in xs]
+
+
+@implements(np.stack)
+def stack(arrays, axis=0, out=None):
+    xs = arrays_of(arrays)
+    n = ndim(xs[0]) + 1
+    axis %= n
+    return concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
+
+
+def stacked(x: Any) -> Any:
+    """A nested list, some of whose members may be Variables, as one array."""
+    if not has_variable(x):
+        return np.asarray(x)
+    return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
+
+
+def has_variable(x: Any) -> bool:
+    return isinstance(x, Variable) or (isinstance(x, (list, tuple)) and any(has_variable(e) for e in x))
+
+
+late.stacked = stacked
