@@ -19,11 +19,13 @@ WITH_HESSIAN = {"dogleg", "trust-exact"}
 
 
 class Objective:
-    """A scalar function of a tree as a function of a flat NumPy vector, with its exact derivatives, and counts of each.
+    """A scalar function of a tree as a function of a flat NumPy vector, with its exact derivatives, and
+    counts of each.
 
-    Arguments arrive as float64 on the host and are moved to the library of the tree's arrays; results come back to the host.
-    A singular or indefinite matrix inside f (`numpy.linalg.LinAlgError`), or a value that is nan, counts as infinity, so that
-    a step into a region where f is not defined is taken back by the optimiser.
+    Arguments arrive as float64 on the host and are moved to the library of the tree's arrays; results come
+    back to the host. A singular or indefinite matrix inside f (`numpy.linalg.LinAlgError`), or a value or
+    gradient that is not finite, counts as infinity, so that a step into a region where f is not defined is
+    taken back by the optimiser.
     """
 
     def __init__(self, f: Callable, x: Any, args: tuple = ()):
@@ -43,13 +45,14 @@ class Objective:
         if self._last is not None and np.array_equal(self._last[0], u):
             return self._last[1], self._last[2].copy()
         self.evaluations += 1
+        value, gradient = np.inf, np.zeros_like(u)
         try:
-            value, gradient = self._value_and_grad(self.place(u), *self.args)
-            value, gradient = float(to_host(value)), to_host(gradient).astype(np.float64)
+            with np.errstate(all="ignore"):
+                y, g = self._value_and_grad(self.place(u), *self.args)
+            if np.isfinite(to_host(y)) and np.isfinite(to_host(g)).all():
+                value, gradient = float(to_host(y)), to_host(g).astype(np.float64)
         except np.linalg.LinAlgError:
-            value = np.inf
-        if not np.isfinite(value):
-            value, gradient = np.inf, np.zeros_like(u)
+            pass
         if self.watch is not None:
             self.watch(value)
         self._last = (u.copy(), value, gradient)
@@ -57,13 +60,24 @@ class Objective:
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
         self.hessians += 1
-        H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
+        with np.errstate(all="ignore"):
+            H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
+        self._require_finite(H, u)
         return (H + H.T) * 0.5
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The Hessian at u times v."""
         self.products += 1
-        return to_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+        with np.errstate(all="ignore"):
+            Hv = to_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+        self._require_finite(Hv, u)
+        return Hv
+
+    def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
+        if not np.isfinite(derivative).all():
+            raise ConvergenceError(
+                f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere"
+            )
 
     def place(self, u: np.ndarray) -> Any:
         return self.xp.asarray(u, self.dtype)
@@ -74,16 +88,18 @@ def minimize(
 ) -> OptimizeResult:
     """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
 
-    x0 is a tree of real floating point arrays or numbers (a tuple is one tree).  The method is one of SciPy's that use
-    derivatives.  Those of second order get Hessian-vector products, or the whole Hessian where they need it or with
-    `hess='dense'`.  Further options (tol, options, callback, bounds, constraints) are SciPy's and speak of the flat vector.
+    x0 is a tree of real floating point arrays or numbers (a tuple is one tree).  The method is one of SciPy's
+    that use derivatives.  Those of second order get Hessian-vector products, or the whole Hessian where they
+    need it or with `hess='dense'`.  Further options (tol, options, callback, bounds, constraints) are SciPy's
+    and speak of the flat vector.
 
-    Returns SciPy's `OptimizeResult` with `x` a tree like x0, `flat` the vector, and counts `evaluations`, `hessians`,
-    `products`.  As in SciPy, look at `success`.  Raises `ArgumentError` for an unknown method, `ConvergenceError` if f is not
-    finite at x0.
+    Returns SciPy's `OptimizeResult` with `x` a tree like x0, `flat` the vector, and counts `evaluations`,
+    `hessians`, `products`.  As in SciPy, look at `success`.  Raises `ArgumentError` for an unknown method,
+    `ConvergenceError` if f is not finite at x0.
 
     >>> import numpy as np, tapegrad as tg
-    >>> r = tg.optimize.minimize(lambda p: (p["a"] - 1) ** 2 + ((p["b"] - p["a"]) ** 2).sum(), {"a": 3.0, "b": np.zeros(2)})
+    >>> f = lambda p: (p["a"] - 1) ** 2 + ((p["b"] - p["a"]) ** 2).sum()
+    >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)})
     >>> round(float(r.x["a"]), 6), r.success
     (1.0, True)
     """
@@ -98,19 +114,29 @@ def run(objective: Objective, method: str, hess: str = "auto", **options: Any) -
     name = str(method).lower()
     if name not in WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN:
         known = ", ".join(sorted(WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN))
-        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize that uses derivatives: {known}")
+        raise ArgumentError(
+            f"method={method!r}: wanted a method of scipy.optimize.minimize that uses derivatives: {known}"
+        )
     if hess not in ("auto", "dense", "product"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
     if not np.isfinite(objective(objective.start)[0]):
-        raise ConvergenceError(f"minimize: the function is not finite at the starting point {objective.start}; start elsewhere")
+        raise ConvergenceError(
+            f"minimize: the function is not finite at the starting point {objective.start}; start elsewhere"
+        )
     derivatives: dict[str, Any] = {}
     if name in WITH_HESSIAN or (name in WITH_PRODUCT and hess == "dense"):
         derivatives["hess"] = objective.hessian
     elif name in WITH_PRODUCT:
         derivatives["hessp"] = objective.product
-    result = scipy.optimize.minimize(objective, objective.start, jac=True, method=method, **derivatives, **options)
+    result = scipy.optimize.minimize(
+        objective, objective.start, jac=True, method=method, **derivatives, **options
+    )
     result.flat = np.asarray(result.x)
-    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
+    result.evaluations, result.hessians, result.products = (
+        objective.evaluations,
+        objective.hessians,
+        objective.products,
+    )
     return result
 
 

@@ -3,7 +3,6 @@
 Reading order: operators; views; writes; attributes and methods; conversions, which raise on a tracked Variable; the protocols
 by which NumPy and CuPy functions reach us."""
 
-import copy as copy_module
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
-from .._primitive import ADD_AT, ASSIGN, READ, bind, is_tracked, live, plain, settled, view, write
-from .._variable import Variable, View, variable
-from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError
+from .._primitive import ASSIGN, READ, bind, is_tracked, plain, view, write
+from .._variable import Variable, View
+from ..errors import ArgumentError, DroppedDerivativeError, ShapeError
+from . import _protocols
 from . import elementwise as e
 from . import indexing as ix
+from . import creation as creation
 from . import shaping as s
-from ._define import NUMPY, implements, shape
 from ._define import dtype as dtype_of
+from ._define import shape
+from ._protocols import call, store
 
 V = Variable
 
@@ -250,119 +252,6 @@ V.__format__ = lambda x, spec: format(plain(x)[()] if isinstance(plain(x), np.nd
 
 # --- protocols ---
 
-
-def no_rule(f: Any) -> NoRuleError:
-    name = getattr(f, "__name__", str(f))
-    module = (getattr(f, "__module__", None) or "numpy").split(".")[0]
-    return NoRuleError(
-        f"{module}.{name} has no derivative rule in tapegrad; compose it of other operations, give it one with "
-        f"tapegrad.rule(f, vjp=...), or cut the derivative with {name}(tapegrad.value(x))"
-    )
-
-
-AT = {np.add: 1.0, np.subtract: -1.0}
-
-
-def _ufunc(self, ufunc, method, *inputs, **params):
-    if not params and method == "__call__":
-        entry = NUMPY.get(ufunc)
-        if entry is not None:
-            return entry(*inputs)
-    return ufunc_call(ufunc, method, inputs, params)
-
-
-def ufunc_call(ufunc, method, inputs, params):
-    """A ufunc with out=, where=, dtype=, or by one of its methods."""
-    if method == "at":
-        return ufunc_at(ufunc, *inputs)
-    if method == "reduce":
-        f = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}.get(ufunc)
-        if f is None:
-            raise no_rule(ufunc)
-        return NUMPY[f](*inputs, **{"axis": 0, **params})
-    if method == "accumulate" and ufunc is np.add and not params.get("out"):
-        return NUMPY[np.cumsum](inputs[0], axis=params.get("axis", 0))
-    if method == "outer" and len(inputs) == 2:
-        a, b = inputs
-        return ufunc(reshape_any(a, shape(a) + (1,) * len(shape(b))), b)
-    if method != "__call__":
-        raise no_rule(ufunc)
-    out = params.pop("out", None)
-    where = params.pop("where", True)
-    dtype = params.pop("dtype", None)
-    params.pop("casting", None), params.pop("order", None), params.pop("subok", None)
-    if params:
-        raise ArgumentError(f"numpy.{ufunc.__name__}: {', '.join(params)} is not supported on a tracked Variable")
-    if ufunc not in NUMPY:
-        if not any(is_tracked(x) for x in inputs):
-            y = ufunc(*[plain(x) for x in inputs])
-        else:
-            raise no_rule(ufunc)
-    else:
-        y = NUMPY[ufunc](*inputs)
-    if dtype is not None:
-        y = NUMPY[np.astype](y, dtype)
-    if out is None or out == (None,):
-        if where is not True:
-            raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
-        return y
-    return store(out[0] if isinstance(out, tuple) else out, y, where)
-
-
-def reshape_any(a, to):
-    return s.reshape(a, to=to) if isinstance(a, Variable) else np.reshape(a, to)
-
-
-def ufunc_at(ufunc, x, at, y):
-    if not isinstance(x, Variable):
-        if any(is_tracked(v) for v in (y,)):
-            raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
-        return ufunc.at(x, plain(at), plain(y))
-    if ufunc not in AT:
-        raise no_rule(ufunc)
-    write(ADD_AT, x, y if AT[ufunc] > 0 else -y, index(at))
-    return None
-
-
-def store(out: Any, y: Any, where: Any = True) -> Any:
-    """Write the result y into `out`, as out= asks."""
-    if not isinstance(out, Variable):
-        if is_tracked(y):
-            raise DroppedDerivativeError(
-                "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, like=x), or capture it"
-            )
-        xp_of(out).copyto(out, plain(y), where=plain(where))
-        return out
-    if where is True:
-        write_value(out, y, Ellipsis)
-    else:
-        write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
-    return out
-
-
-def _function(self, f, types, args, kwargs):
-    ours = NUMPY.get(f)
-    if ours is None:
-        if not any_tracked(args) and not any_tracked(kwargs.values()):
-            return f(*untracked(args), **{k: untracked(v) for k, v in kwargs.items()})
-        raise no_rule(f)
-    out = kwargs.get("out")
-    if out is not None:
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-        return store(out, ours(*args, **kwargs))
-    return ours(*args, **kwargs)
-
-
-def any_tracked(xs: Any) -> bool:
-    return any(is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) for x in xs)
-
-
-def untracked(x: Any) -> Any:
-    """x with Variables that no transform watches replaced by their arrays."""
-    if isinstance(x, Variable):
-        return plain(x)
-    return type(x)([untracked(v) for v in x]) if type(x) in (list, tuple) else x
-
-
-V.__array_ufunc__ = _ufunc
-V.__array_function__ = _function
+_protocols.views.write_value, _protocols.views.index = write_value, index
+V.__array_ufunc__ = _protocols.array_ufunc
+V.__array_function__ = _protocols.array_function

@@ -1,0 +1,166 @@
+"""Faces: NumPy's, SciPy's and CuPy's names as functions that also take Variables.
+
+A face of f calls f itself where no argument is a Variable, else the operation registered for f in `ops._define.NUMPY`; what has
+no rule runs on plain values, and raises NoRuleError for a tracked one.  Functions that make arrays give, while a transform is
+open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
+
+`twin(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
+
+import functools
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ._primitive import plain
+from ._variable import Variable, View
+from .ops._protocols import call, function_for, ufunc_call
+from .ops.creation import CREATORS, made
+
+
+def has_variable(xs: Any) -> bool:
+    """Is there a Variable among xs, or in lists, tuples and dicts in it?"""
+    for x in xs:
+        c = type(x)
+        if c is Variable or c is View:
+            return True
+        if (c is list or c is tuple) and has_variable(x):
+            return True
+        if c is dict and has_variable(x.values()):
+            return True
+    return False
+
+
+class Ufunc:
+    """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's."""
+
+    def __init__(self, f: Any, key: Any):
+        self.f, self.key, self.entry, self.nin = f, key, function_for(key), f.nin
+        self.__name__ = self.__qualname__ = f.__name__
+        self.__doc__, self.__wrapped__ = f.__doc__, f
+
+    def __call__(self, *args, **kwargs):
+        if not kwargs and self.entry is not None and len(args) == self.nin:
+            for x in args:
+                c = type(x)
+                if c is Variable or c is View:
+                    return self.entry(*args)
+        if has_variable(args) or has_variable(kwargs.values()):
+            return call(self.f, args, kwargs, self.key)
+        return self.f(*args, **kwargs)
+
+    def _method(self, name, args, kwargs):
+        if has_variable(args) or has_variable(kwargs.values()):
+            return ufunc_call(self.key, name, args, kwargs)
+        return getattr(self.f, name)(*args, **kwargs)
+
+    def at(self, *args, **kwargs):
+        return self._method("at", args, kwargs)
+
+    def reduce(self, *args, **kwargs):
+        return self._method("reduce", args, kwargs)
+
+    def accumulate(self, *args, **kwargs):
+        return self._method("accumulate", args, kwargs)
+
+    def reduceat(self, *args, **kwargs):
+        return self._method("reduceat", args, kwargs)
+
+    def outer(self, *args, **kwargs):
+        return self._method("outer", args, kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self.f, name)
+
+    def __repr__(self):
+        return f"<tapegrad face of {self.f!r}>"
+
+
+def face(f: Callable, key: Any = None) -> Callable:
+    """The face of one function.  `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
+    key = f if key is None else key
+    if isinstance(key, np.ufunc):
+        return Ufunc(f, key)
+    makes = key in CREATORS
+
+    @functools.wraps(f)
+    def on_variables(*args, **kwargs):
+        if has_variable(args) or (kwargs and has_variable(kwargs.values())):
+            return call(f, args, kwargs, key)
+        return made(f(*args, **kwargs)) if makes else f(*args, **kwargs)
+
+    return on_variables
+
+
+FUNCTIONS = (FunctionType, BuiltinFunctionType, type(np.sum), np.ufunc)
+
+
+def is_function(f: Any) -> bool:
+    return isinstance(f, FUNCTIONS) or (callable(f) and not isinstance(f, type) and type(f).__name__ in ("ufunc", "_elementwise_kernel", "ElementwiseKernel"))
+
+
+class ArrayClass(type):
+    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` and `ndarray.sum` are the library's."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(plain(x), cls.real))
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, (cls.real, Variable))
+
+    def __call__(cls, *args, **kwargs):
+        return made(cls.real(*args, **kwargs))
+
+    def __getattr__(cls, name):
+        return getattr(cls.real, name)
+
+    def __eq__(cls, other):
+        return other is cls or other is cls.real
+
+    def __hash__(cls):
+        return hash(cls.real)
+
+
+def array_class(real: type) -> type:
+    return ArrayClass("ndarray", (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
+
+
+TWINS: dict = {}  # a module of NumPy, SciPy or CuPy -> its twin
+FACES: dict = {}  # a function of theirs -> its face
+
+
+def names(real: ModuleType) -> list[str]:
+    return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
+
+
+def fill(space: dict, real: ModuleType, keys: ModuleType | None = None) -> None:
+    """Make the module with globals `space` the twin of `real`.  `keys`: the module of NumPy or SciPy in which the registry's
+    keys have the same names, if `real` is CuPy's."""
+
+    def __getattr__(name: str) -> Any:
+        x = getattr(real, name)
+        if name.startswith("__"):
+            return x
+        if isinstance(x, ModuleType):
+            x = TWINS.get(x, x)
+        elif is_function(x):
+            key = x if keys is None else getattr(keys, name, x)
+            x = FACES.get(x) or FACES.setdefault(x, face(x, key))
+        space[name] = x
+        return x
+
+    def __dir__() -> list[str]:
+        return sorted({*names(real), *[n for n in space if not n.startswith("_")]})
+
+    space["__getattr__"], space["__dir__"] = __getattr__, __dir__
+    TWINS[real] = sys.modules[space["__name__"]]
+
+
+def twin(name: str, real: ModuleType, keys: ModuleType | None = None) -> ModuleType:
+    """A new twin of a submodule, importable as `name`."""
+    module = ModuleType(name, real.__doc__)
+    sys.modules[name] = module
+    fill(module.__dict__, real, keys)
+    return module

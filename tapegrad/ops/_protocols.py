@@ -1,0 +1,249 @@
+"""How calls of NumPy's and CuPy's functions reach operations: by a face, by NEP 13 and NEP 18, by CuPy's hooks.
+
+`call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
+
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from .._array import xp_of
+from .._primitive import ADD_AT, is_tracked, plain, write
+from .._variable import Variable
+from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from . import shaping as s
+from ._define import NUMPY, shape
+
+views = SimpleNamespace()  # ops/_attach.py adds `write_value` and `index`
+
+
+def no_rule(f: Any) -> NoRuleError:
+    name = getattr(f, "__name__", str(f))
+    module = (getattr(f, "__module__", None) or "numpy").split(".")[0]
+    return NoRuleError(
+        f"{module}.{name} has no derivative rule in tapegrad; compose it of other operations, give it one with "
+        f"tapegrad.rule(f, vjp=...), or cut the derivative with {name}(tapegrad.value(x))"
+    )
+
+
+def any_tracked(xs: Any) -> bool:
+    return any(
+        is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values()))
+        for x in xs
+    )
+
+
+def untracked(x: Any) -> Any:
+    """x with Variables that no transform watches replaced by their arrays."""
+    if isinstance(x, Variable):
+        return plain(x)
+    return type(x)([untracked(v) for v in x]) if type(x) in (list, tuple) else x
+
+
+def function_for(f: Any) -> Callable | None:
+    """The operation for a function of NumPy or SciPy."""
+    try:
+        return NUMPY.get(f)
+    except TypeError:
+        return None
+
+
+class Adapter:
+    """From NumPy's parameters to those of our operation.  Leading parameters agree by place while the names agree (arrays:
+    always); a setting that ours does not know must have its default value."""
+
+    def __init__(self, f: Any, ours: Callable):
+        self.f, self.ours = f, ours
+        try:
+            self.theirs = inspect.signature(f)
+        except (TypeError, ValueError):
+            self.theirs = None
+        mine = list(inspect.signature(ours).parameters.values())
+        self.varying = any(p.kind is p.VAR_KEYWORD for p in mine)
+        self.names = {p.name for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        places = [p for p in mine if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self.places = 99 if any(p.kind is p.VAR_POSITIONAL for p in mine) else 0
+        if self.theirs is None:
+            self.places = 99
+        elif not self.places:
+            for p, q in zip(places, self.theirs.parameters.values(), strict=False):
+                if p.default is not p.empty and p.name != q.name or q.kind in (q.KEYWORD_ONLY, q.VAR_POSITIONAL):
+                    break
+                self.places += 1
+        self.arrays = [p.name for p in places[: self.places]]
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        if self.varying or (len(args) <= self.places and kwargs.keys() <= self.names):
+            return self.ours(*args, **kwargs)
+        if self.theirs is None:
+            raise ArgumentError(f"{self.f.__name__}: {', '.join(kwargs.keys() - self.names)} is not supported on a tracked Variable")
+        bound = self.theirs.bind(*args, **kwargs)
+        first, named = [], {}
+        for n, (name, value) in enumerate(bound.arguments.items()):
+            q = self.theirs.parameters[name]
+            if n < self.places and n == len(first) and name not in kwargs:
+                first.append(value)
+            elif n < len(self.arrays) and n == len(first):
+                first.append(value)
+            elif name in self.names:
+                named[name] = value
+            elif q.kind is q.VAR_POSITIONAL:
+                first.extend(value)
+            elif not same_value(value, q.default) and not (name in HARMLESS):
+                raise ArgumentError(f"numpy.{self.f.__name__}: {name}= is not supported on a tracked Variable")
+        return self.ours(*first, **named)
+
+
+HARMLESS = {"order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "check_finite", "lower_order", "workers", "optimize", "dtype_like"}
+
+
+def same_value(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
+
+
+ADAPTERS: dict = {}
+
+
+def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
+    """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
+    key = f if key is None else key
+    if isinstance(key, np.ufunc):
+        return ufunc_call(key, "__call__", args, dict(kwargs))
+    ours = function_for(key)
+    if ours is None:
+        if any_tracked(args) or any_tracked(kwargs.values()):
+            raise no_rule(f)
+        return f(*untracked(args), **{k: untracked(v) for k, v in kwargs.items()})
+    adapter = ADAPTERS.get(key)
+    if adapter is None or adapter.ours is not ours:
+        adapter = ADAPTERS[key] = Adapter(key, ours)
+    out = kwargs.get("out")
+    if "out" in kwargs:
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+    elif adapter.theirs is not None and len(args) > 2:
+        names = list(adapter.theirs.parameters)
+        if "out" in names and names.index("out") < len(args):
+            n = names.index("out")
+            out = args[n]
+            kwargs = {**dict(zip(names[n + 1 :], args[n + 1 :], strict=False)), **kwargs}
+            args = args[:n]
+    y = adapter(args, kwargs)
+    return y if out is None else store(out, y)
+
+
+AT = {np.add: 1.0, np.subtract: -1.0}
+REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
+ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+    """A ufunc with out=, where=, dtype=, or by one of its methods."""
+    if method == "at":
+        return ufunc_at(ufunc, *inputs)
+    if method == "reduce":
+        if ufunc not in REDUCE:
+            raise no_rule(ufunc)
+        names = ("axis", "dtype", "out", "keepdims", "initial", "where")
+        params = {**dict(zip(names, inputs[1:], strict=False)), **params}
+        out = params.get("out")
+        params["out"] = out[0] if isinstance(out, tuple) else out
+        return call(REDUCE[ufunc], inputs[:1], {"axis": 0, **params})
+    if method == "accumulate" and ufunc in ACCUMULATE:
+        params = {**dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)), **params}
+        out = params.get("out")
+        params["out"] = out[0] if isinstance(out, tuple) else out
+        return call(ACCUMULATE[ufunc], inputs[:1], {"axis": 0, **params})
+    if method == "outer" and len(inputs) == 2:
+        a, b = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+        rank = len(shape(b))
+        return ufunc_call(ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params)
+    if method != "__call__":
+        raise no_rule(ufunc)
+    if len(inputs) > ufunc.nin:
+        params["out"], inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
+    out = params.pop("out", None)
+    where = params.pop("where", True)
+    dtype = params.pop("dtype", None)
+    for name in ("casting", "order", "subok"):
+        params.pop(name, None)
+    if params:
+        raise ArgumentError(f"numpy.{ufunc.__name__}: {', '.join(params)} is not supported on a tracked Variable")
+    inputs = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+    entry = NUMPY.get(ufunc)
+    if entry is None:
+        if any(is_tracked(x) for x in inputs):
+            raise no_rule(ufunc)
+        y = ufunc(*[plain(x) for x in inputs])
+    else:
+        y = entry(*inputs)
+    if dtype is not None:
+        y = call(np.astype, (y, dtype), {})
+    if out is None or out == (None,) or all(o is None for o in (out if isinstance(out, tuple) else (out,))):
+        if where is not True:
+            raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
+        return y
+    if ufunc.nout > 1:
+        return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
+    return store(out[0] if isinstance(out, tuple) else out, y, where)
+
+
+def reshape_any(a: Any, to: tuple) -> Any:
+    return s.reshape(a, to=to) if isinstance(a, Variable) else np.reshape(a, to)
+
+
+def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
+    if not isinstance(x, Variable):
+        if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
+            raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
+        return ufunc.at(x, untracked(at), *(() if y is None else (untracked(y),)))
+    if isinstance(y, (list, tuple)):
+        y = s.stacked(y)
+    at = views.index(at)
+    if ufunc in AT:
+        write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)
+        return None
+    entry = NUMPY.get(ufunc)
+    if entry is None:
+        raise no_rule(ufunc)
+    n = np.arange(x.size).reshape(x.shape)[untracked(at) if xp_of(plain(x)) is np else s.host(at)]
+    if len(np.unique(n)) != n.size:
+        raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad; only add.at and subtract.at have")
+    x[at] = entry(x[at]) if y is None else entry(x[at], y)
+    return None
+
+
+def store(out: Any, y: Any, where: Any = True) -> Any:
+    """Write the result y into `out`, as out= asks."""
+    if isinstance(out, tuple) and isinstance(y, tuple):
+        return tuple([store(o, v, where) for o, v in zip(out, y, strict=True)])
+    if isinstance(out, tuple):
+        out = out[0]
+    if not isinstance(out, Variable):
+        if is_tracked(y):
+            raise DroppedDerivativeError(
+                "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, like=x), or capture it"
+            )
+        xp_of(out).copyto(out, plain(y), where=plain(where))
+        return out
+    if where is True:
+        views.write_value(out, y, Ellipsis)
+    else:
+        views.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
+    return out
+
+
+# --- NEP 13 and NEP 18 ---
+
+
+def array_ufunc(self, ufunc, method, *inputs, **params):
+    if not params and method == "__call__":
+        entry = NUMPY.get(ufunc)
+        if entry is not None:
+            return entry(*inputs)
+    return ufunc_call(ufunc, method, inputs, params)
+
+
+def array_function(self, f, types, args, kwargs):
+    return call(f, args, kwargs)

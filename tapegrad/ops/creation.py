@@ -1,0 +1,176 @@
+"""Functions that make arrays.  While a transform is open in this thread they give Variables of level 0 (`made`), so that
+`buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._primitive import OPEN, handle, plain
+from .._variable import Variable
+from ..errors import ArgumentError
+from ._define import NUMPY, implements
+from ._define import dtype as dtype_of
+from .shaping import astype, copy, has_variable, stacked
+
+# What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
+CREATORS = {
+    np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.eye, np.identity, np.tri,
+    np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange, np.linspace, np.logspace,
+    np.geomspace, np.diag, np.diagflat, np.tril, np.triu, np.frombuffer, np.fromfunction, np.fromiter, np.vander, np.loadtxt,
+    np.genfromtxt, np.meshgrid, np.tile, np.repeat, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack, np.dstack,
+    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron,
+}  # fmt: skip
+
+
+def made(x: Any) -> Any:
+    """A fresh array as a Variable of level 0, if a transform is open in this thread."""
+    if getattr(OPEN, "depth", 0):
+        if is_array(x):
+            return handle(x)
+        if type(x) is tuple or type(x) is list:
+            return type(x)([handle(e) if is_array(e) else e for e in x])
+    return x
+
+
+def plain_of(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)([plain_of(e) for e in x])
+    return plain(x)
+
+
+def _like(f):
+    """f as NumPy calls it for `like=x`, or with numbers that are Variables: the numbers have derivative zero here."""
+
+    def create(*args, like=None, **kwargs):
+        xp = xp_of(plain(like))
+        args = [plain_of(a) for a in args]
+        return handle(getattr(xp, f.__name__)(*args, **{k: plain_of(v) for k, v in kwargs.items()}))
+
+    create.__name__ = f.__name__
+    create.takes_like = True
+    return create
+
+
+for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.frombuffer, np.fromfunction, np.fromiter, np.loadtxt, np.genfromtxt):
+    implements(_f)(_like(_f))
+
+
+def _same(f):
+    def create(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
+        x = plain(a)
+        return handle(getattr(xp_of(x), f.__name__)(x, dtype=dtype, shape=shape))
+
+    create.__name__ = f.__name__
+    return create
+
+
+for _f in (np.zeros_like, np.ones_like, np.empty_like):
+    implements(_f)(_same(_f))
+
+
+@implements(np.full)
+def full(shape, fill_value, dtype=None, order="C", *, like=None):
+    y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
+    value = plain(y)
+    xp = xp_of(value) if like is None else xp_of(plain(like))
+    out = handle(xp.empty(plain_of(shape), dtype or getattr(value, "dtype", None) or np.asarray(value).dtype))
+    if not isinstance(out, Variable):
+        out[...] = value
+    else:
+        out[...] = y
+    return out
+
+
+@implements(np.full_like)
+def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    x = plain(a)
+    s = getattr(x, "shape", ()) if shape is None else shape
+    return full(s, fill_value, dtype=dtype or dtype_of(a), like=a)
+
+
+@implements(np.array)
+def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
+    return _array(object, dtype, copy, ndmin)
+
+
+@implements(np.asarray, np.asanyarray)
+def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
+    return _array(a, dtype, copy, 0, like)
+
+
+@implements(np.ascontiguousarray, np.asfortranarray)
+def ascontiguousarray(a, dtype=None, *, like=None):
+    return _array(a, dtype, None, 1)
+
+
+@implements(np.asarray_chkfinite)
+def asarray_chkfinite(a, dtype=None, order=None):
+    np.asarray_chkfinite(plain_of(a), dtype, order)
+    return _array(a, dtype, None, 0)
+
+
+@implements(np.require)
+def require(a, dtype=None, requirements=None, *, like=None):
+    return _array(a, dtype, None, 0)
+
+
+def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
+    """`wanted`: copy always (True) or where needed (None, False)."""
+    if isinstance(a, (list, tuple)) and has_variable(a):
+        y, fresh = stacked(a), True
+    elif isinstance(a, Variable):
+        y, fresh = a, False
+    else:
+        xp = xp_of(a) if like is None else xp_of(plain(like))
+        return handle(xp.array(plain_of(a), dtype=dtype, copy=wanted or None, ndmin=ndmin))
+    if dtype is not None and np.dtype(dtype) != dtype_of(y):
+        if wanted is False:
+            raise ValueError("a copy is needed for another dtype, but copy=False")
+        y, fresh = cast(y, np.dtype(dtype)), True
+    if wanted and not fresh:
+        y = copy(y)
+    if ndmin > len(getattr(plain(y), "shape", ())):
+        s = getattr(plain(y), "shape", ())
+        y = y.reshape((1,) * (ndmin - len(s)) + s)
+    return y
+
+
+def cast(x: Any, to: np.dtype) -> Any:
+    """x.astype(to); to an integer or boolean the result is plain, with derivative zero."""
+    if to.kind not in "fc" or not isinstance(x, Variable):
+        return plain(x).astype(to)
+    if to.kind == "f" and dtype_of(x).kind == "c":
+        raise ArgumentError("astype: a complex array cast to a real dtype loses its imaginary part; take x.real")
+    return astype(x, to=to)
+
+
+@implements(np.linspace)
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    num = int(plain(num))
+    n = num - 1 if endpoint else num
+    xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
+    rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
+    t = xp.arange(num, dtype=float).reshape((num,) + (1,) * rank)
+    step = (stop - start) / n if n > 0 else (stop - start) * np.nan
+    y = start * (1 - t / max(n, 1)) + stop * (t / max(n, 1))
+    if axis != 0:
+        y = NUMPY[np.moveaxis](y, 0, axis)
+    if dtype is not None:
+        y = cast(y, np.dtype(dtype))
+    return (y, step) if retstep else y
+
+
+@implements(np.arange)
+def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
+    """The number of elements is a constant; each element is start + i step."""
+    if stop is None:
+        start, stop = 0, start
+    if step is None:
+        step = 1
+    xp = xp_of(plain(like))
+    n = len(np.arange(float(plain(start)), float(plain(stop)), float(plain(step))))
+    if not isinstance(start, Variable) and not isinstance(step, Variable):
+        return handle(xp.arange(start, plain(stop), step, dtype=dtype))
+    y = start + xp.arange(n) * step
+    return y if dtype is None else cast(y, np.dtype(dtype))

@@ -1,0 +1,23 @@
+"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood."""
+
+from ._constraints import Constraint as Constraint
+from ._constraints import correlation as correlation
+from ._constraints import interval as interval
+from ._constraints import positive as positive
+from ._constraints import stationary as stationary
+from ._constraints import unconstrained as unconstrained
+from ._filter import FilterResult as FilterResult
+from ._filter import ForecastResult as ForecastResult
+from ._filter import forecast as forecast
+from ._filter import kalman_filter as filter  # noqa: F401
+from ._filter import loglik as loglik
+from ._fit import FitResult as FitResult
+from ._fit import fit as fit
+from ._model import LinearGaussian as LinearGaussian
+from ._model import Observations as Observations
+from ._model import Start as Start
+from ._model import arma as arma
+from ._model import local_level as local_level
+from ._model import local_linear_trend as local_linear_trend
+from ._smoother import SmootherResult as SmootherResult
+from ._smoother import smooth as smooth

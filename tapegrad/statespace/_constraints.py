@@ -1,0 +1,125 @@
+"""Constraints on parameters: smooth maps from all real numbers to the values allowed.
+
+An optimiser moves freely in the unconstrained parameters u; the model gets `natural(u)`.  Each map keeps the
+shape of its parameter, and is differentiated along with everything else.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from ..errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`natural` maps u to the parameter, with array operations; `unconstrained` back, for a plain starting
+    value, which must lie inside; `wanted` says in words what inside means."""
+
+    name: str
+    wanted: str
+    natural: Callable[[Any], Any]
+    unconstrained: Callable[[numpy.ndarray], numpy.ndarray]
+    inside: Callable[[numpy.ndarray], bool]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
+        """The unconstrained starting value, or an error that names the parameter."""
+        if not numpy.isfinite(x).all() or not self.inside(x):
+            raise ArgumentError(f"start of {name} is {x}; {self.name} wants {self.wanted}")
+        return self.unconstrained(x)
+
+
+def unconstrained() -> Constraint:
+    """Any real number."""
+    return Constraint("unconstrained()", "finite numbers", lambda u: u, lambda x: x, lambda x: True)
+
+
+def positive() -> Constraint:
+    """Above zero, by the exponential: variances, rates.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.positive().natural(np.array([0.0])))
+    [1.]
+    """
+    return Constraint("positive()", "numbers above 0", np.exp, numpy.log, lambda x: bool((x > 0).all()))
+
+
+def correlation() -> Constraint:
+    """Between -1 and 1, by the hyperbolic tangent."""
+    return Constraint(
+        "correlation()",
+        "numbers between -1 and 1",
+        np.tanh,
+        numpy.arctanh,
+        lambda x: bool((abs(x) < 1).all()),
+    )
+
+
+def interval(low: float, high: float) -> Constraint:
+    """Between low and high, by a shifted hyperbolic tangent.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.interval(0.0, 2.0).natural(np.array([0.0])))
+    [1.]
+    """
+    if not low < high:
+        raise ArgumentError(f"interval({low}, {high}): wanted low < high")
+    middle, half = (low + high) / 2, (high - low) / 2
+    return Constraint(
+        f"interval({low}, {high})",
+        f"numbers between {low} and {high}",
+        lambda u: middle + half * np.tanh(u),
+        lambda x: numpy.arctanh((x - middle) / half),
+        lambda x: bool(((low < x) & (x < high)).all()),
+    )
+
+
+def stationary() -> Constraint:
+    """Coefficients (k,) of a stationary autoregression, y[t] = phi[0] y[t-1] + ..., by its partial
+    autocorrelations, each the tanh of a free number (J. F. Monahan, Biometrika 71 (1984) 403-404; O. E.
+    Barndorff-Nielsen and G. Schou, J. Multivariate Anal. 3 (1973) 408-419).  The coefficients of an
+    invertible moving average are minus those of such a vector.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.stationary().natural(np.array([0.0, 0.5])).round(6))
+    [0.       0.462117]
+    """
+    return Constraint(
+        "stationary()",
+        "the coefficients of a stationary autoregression",
+        lambda u: _coefficients(np.tanh(u)),
+        lambda x: numpy.arctanh(_partial_autocorrelations(x)),
+        lambda x: bool((abs(_partial_autocorrelations(x)) < 1).all()),
+    )
+
+
+def _coefficients(r: Any) -> Any:
+    """Durbin and Levinson: phi_k = (phi_{k-1} - r_k reversed(phi_{k-1}), r_k)."""
+    if r.ndim == 0:
+        return r
+    phi = r[:1]
+    for k in range(1, r.shape[0]):
+        last = r[k : k + 1]
+        phi = np.concatenate([phi - last * phi[::-1], last])
+    return phi
+
+
+def _partial_autocorrelations(phi: numpy.ndarray) -> numpy.ndarray:
+    """The same recursion backwards; values of size 1 and more, where it must stop, say that phi is not
+    stationary."""
+    phi = numpy.array(phi, float)
+    r = numpy.atleast_1d(phi).copy()
+    for k in range(r.size - 1, 0, -1):
+        if abs(r[k]) >= 1:
+            break
+        r[:k] = (r[:k] + r[k] * r[:k][::-1]) / (1 - r[k] ** 2)
+    return r.reshape(phi.shape)

@@ -1,0 +1,510 @@
+"""The Kalman filter: filtered states, log-likelihood, forecasts.
+
+Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
+element divides by its variance, one with several uses a Cholesky factor, and the first steps after a diffuse
+start take the elements one by one (DK 5.2 and 6.4).  `_scalar_loglik` is the same recursion in plain numbers,
+for models with one state and one observation.
+
+The structure (which elements are observed, which of them meet an infinite variance) is settled on the host
+before anything is differentiated; the arithmetic never looks at a value.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._transforms import value
+from ..errors import ArgumentError, NotPositiveDefiniteError
+from ..ops.linalg import solve_triangular
+from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class FilterResult:
+    """What the filter knows before (`predicted`) and after (`filtered`) it sees y[t].
+
+    Means are (n, m), covariances (n, m, m), innovations y - E(y | past) (n, p), nan where y is missing, with
+    covariances (n, p, p).  `loglik_terms` (n,) sum to `loglik`.  During the first `diffuse_steps` steps of a
+    diffuse start a covariance is infinite: then `predicted_cov`, `filtered_cov`, `innovation_cov` hold the
+    finite part, and `predicted_diffuse_cov` (diffuse_steps, m, m) what multiplies infinity.
+    """
+
+    predicted_mean: Any
+    predicted_cov: Any
+    filtered_mean: Any
+    filtered_cov: Any
+    innovations: Any
+    innovation_cov: Any
+    loglik_terms: Any
+    loglik: Any
+    diffuse_steps: int
+    predicted_diffuse_cov: Any
+
+
+@dataclass(frozen=True)
+class ForecastResult:
+    """Forecasts of the observations, mean (steps, p) and cov (steps, p, p), and of the states behind them."""
+
+    mean: Any
+    cov: Any
+    state_mean: Any
+    state_cov: Any
+
+
+@dataclass
+class Scalar:
+    """One observed element, of variance F: gain K = M / F with M = P z, innovation v."""
+
+    z: Any
+    v: Any
+    F: Any
+    M: Any
+    K: Any
+
+
+@dataclass
+class Block:
+    """Several observed elements, whitened by the Cholesky factor L of their covariance: u = L^-1 v and
+    W = L^-1 Z P; gain W' L^-1."""
+
+    L: Any
+    u: Any
+    W: Any
+    Z: Any
+
+
+@dataclass
+class Diffuse:
+    """One element that meets an infinite variance: M, F the finite and M_inf, F_inf the infinite parts."""
+
+    z: Any
+    v: Any
+    F: Any
+    M: Any
+    F_inf: Any
+    M_inf: Any
+
+
+@dataclass
+class Path:
+    """States before and after each observation as (mean, covariance, infinite part or None), and the updates
+    of each step."""
+
+    predicted: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    filtered: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    updates: list[list[Any]] = field(default_factory=list)
+
+
+def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
+    """The log-likelihood of y (n,) or (n, p) under the model, nan meaning missing; differentiable in model
+    and data.
+
+    With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
+    the longer update of the covariance that loses no digits when an observation is far more exact than the
+    state.  Raises `ShapeError` if a matrix does not fit, `ArgumentError` on infinite data,
+    `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
+    is nan, for a check would stop the device).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad import statespace as ss
+    >>> f = lambda v: ss.loglik(ss.local_level(v[0], v[1]), [0.1, 0.4, -0.2, 0.3])
+    >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
+    array([-1.026835, -0.764213])
+    """
+    data = y if isinstance(y, Observations) else Observations(y)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        total = _scalar_loglik(model, data) if data.width == 1 else None
+        return loglik_of(recursion(system(model, data), data, joseph)[0], data) if total is None else total
+
+
+def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> FilterResult:
+    """Predicted and filtered states, innovations and log-likelihood terms; arguments and errors as in
+    `loglik`.
+
+    >>> from tapegrad import statespace as ss
+    >>> r = ss.filter(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])
+    >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
+    (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
+    """
+    data = y if isinstance(y, Observations) else Observations(y)
+    s = system(model, data)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        path, _ = recursion(s, data, joseph)
+        total = loglik_of(path, data)
+    mean, cov, infinite = stacked(path.predicted)
+    filtered_mean, filtered_cov, _ = stacked(path.filtered)
+    fitted, spread = observed(s, mean, cov, 0, data.steps)
+    terms = np.stack([_terms(updates, s.xp) for updates in path.updates])
+    B = np.stack(infinite) if infinite else s.xp.zeros((0, *mean.shape[1:], *mean.shape[1:]))
+    innovations = data.raw - fitted
+    return FilterResult(
+        mean, cov, filtered_mean, filtered_cov, innovations, spread, terms, total, len(infinite), B
+    )
+
+
+def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
+    """Mean and covariance of the next `steps` observations and states given y; arguments and errors as in
+    `loglik`.
+
+    Matrices that vary over time need values for the steps ahead too.  Raises `ArgumentError` if the data
+    leave a diffuse element undetermined: its forecast has infinite variance.
+
+    >>> from tapegrad import statespace as ss
+    >>> r = ss.forecast(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3], steps=3)
+    >>> r.cov[:, 0, 0].round(6)
+    array([2.00..., 2.50..., 3.00...])
+    """
+    if steps < 1:
+        raise ArgumentError(f"forecast(..., steps={steps}): wanted at least 1")
+    data = y if isinstance(y, Observations) else Observations(y)
+    n = data.steps
+    data = data.extended(steps)
+    s = system(model, data)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        path, settled = recursion(s, data, joseph)
+        loglik_of(path, data)
+    require_settled(settled, "forecast")
+    mean, cov, _ = stacked(path.predicted[n:])
+    return ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov)
+
+
+def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
+    """Run the filter over the data.  Also tells whether the data settle every diffuse element."""
+    plan, settled = diffuse_plan(s, data)
+    a, P, B = s.mean, s.cov, s.xp.asarray(numpy.diag(s.diffuse.astype(float))) if s.diffuse.any() else None
+    eye = s.xp.eye(len(s.diffuse)) if joseph else None
+    predict, read = _predictor(s), _reader(s, data)
+    path = Path()
+    for t in range(data.steps):
+        if s.predict_first:
+            a, P, B = predict(t, a, P, B)
+        path.predicted.append((a, P, B))
+        count = len(data.rows[t])
+        if count == 0:
+            updates = []
+        elif B is not None:
+            a, P, B, updates = _update_diffuse(a, P, B, read(t), plan[t], s.xp)
+        elif count == 1:
+            a, P, updates = _update_scalar(a, P, read(t), eye)
+        else:
+            a, P, updates = _update_block(a, P, read(t), eye, t)
+        if B is not None and settled and t + 1 == len(plan):
+            B = None
+        path.filtered.append((a, P, B))
+        path.updates.append(updates)
+        if not s.predict_first and t + 1 < data.steps:
+            a, P, B = predict(t, a, P, B)
+    return path, settled
+
+
+def diffuse_plan(s: System, data: Observations) -> tuple[list[list[bool]], bool]:
+    """Which observed elements of the first steps meet an infinite variance, until none is left; and whether
+    none is left.
+
+    The infinite part is B = A A'.  An element z with w = z A not zero has infinite variance |w|^2, and once
+    seen it takes that direction out of A; both depend on T and Z alone.  Rounding is told from zero by the
+    size of the terms of z A.
+    """
+    A = numpy.diag(s.diffuse.astype(float))[:, s.diffuse]
+    plan: list[list[bool]] = []
+    for t in range(data.steps):
+        if not A.any():
+            return plan, True
+        if s.predict_first:
+            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
+        Z, informative = s.host(t, "Z"), []
+        for i in data.rows[t]:
+            w, size = Z[i] @ A, numpy.abs(Z[i]) @ numpy.abs(A)
+            informative.append(bool(numpy.linalg.norm(w) > ROUNDING * numpy.linalg.norm(size)))
+            if informative[-1]:
+                orthogonal = numpy.linalg.qr(w[:, None], mode="complete")[0][:, 1:]
+                A = _cleaned(A @ orthogonal, numpy.linalg.norm(A, axis=1, keepdims=True))
+        plan.append(informative)
+        if not s.predict_first and A.any():
+            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
+    return plan, not A.any()
+
+
+ROUNDING = 1e-9
+
+
+def _cleaned(A: numpy.ndarray, size: numpy.ndarray) -> numpy.ndarray:
+    """A with entries that are rounding errors of sums of terms of this size set to zero."""
+    return numpy.where(numpy.abs(A) > ROUNDING * size, A, 0.0)
+
+
+def require_settled(settled: bool, call: str) -> None:
+    if not settled:
+        raise ArgumentError(
+            f"{call}: the data do not determine every diffuse element of the start, whose variance is "
+            "infinite; give more data, or a start with a finite covariance"
+        )
+
+
+def observed(s: System, mean: Any, cov: Any, begin: int, end: int, noise: bool = True) -> tuple[Any, Any]:
+    """Means (n, p) and covariances (n, p, p) of the observations from those of the states, steps begin to
+    end."""
+    Z, H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "ZHd")
+    spread = Z @ cov @ np.swapaxes(Z, -1, -2)
+    return (Z @ mean[:, :, None])[:, :, 0] + d, spread + H if noise else spread
+
+
+def _predictor(s: System):
+    """(t, a, P, B) one transition on.  P enters halved and is added to its transpose: symmetric to the last
+    bit, so that the antisymmetric part of the rounding errors, which no observation damps, cannot grow."""
+    constant = "T" not in s.varying
+    T, c = s.T, s.c
+    half, transposed = (T * 0.5, T.T) if constant else (None, None)
+    shifted = "c" in s.varying or not is_number(c, 0.0)
+
+    def predict(t: int, a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
+        Tt = T if constant else T[t]
+        back = transposed if constant else Tt.T
+        a = Tt @ a
+        if shifted:
+            a = a + s.at(t, "c")
+        X = (half if constant else Tt * 0.5) @ P @ back
+        return a, X + X.T + s.at(t, "Q"), None if B is None else Tt @ B @ back
+
+    return predict
+
+
+def _reader(s: System, data: Observations):
+    """t to what is observed at time t, of y = Z x + d: (Z, H, y - d), as (m,), scalar, scalar if it is a
+    single element."""
+    fixed: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    constant = not s.varying & {"Z", "H"}
+    shifted = "d" in s.varying or not is_number(s.d, 0.0)
+    y, full = data.values, data.width
+
+    def select(t: int, rows: list[int]) -> tuple[Any, Any]:
+        Z, H = s.at(t, "Z"), s.at(t, "H")
+        if len(rows) == 1:
+            return Z[rows[0]], H[rows[0], rows[0]]
+        at = numpy.array(rows)
+        return (Z, H) if len(rows) == full else (Z[at], H[at[:, None], at])
+
+    def read(t: int) -> tuple[Any, Any, Any]:
+        rows = data.rows[t]
+        if constant:
+            key = tuple(rows)
+            if key not in fixed:
+                fixed[key] = select(t, rows)
+            Z, H = fixed[key]
+        else:
+            Z, H = select(t, rows)
+        e = y[t]
+        if shifted:
+            e = e - s.at(t, "d")
+        if len(rows) == 1:
+            e = e[rows[0]]
+        elif len(rows) < full:
+            e = e[numpy.array(rows)]
+        return Z, H, e
+
+    return read
+
+
+def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any) -> tuple[Any, Any, list[Any]]:
+    z, h, e = seen
+    v = e - z @ a
+    M = P @ z
+    F = z @ M + h
+    K = M / F
+    if eye is None:
+        P = P - np.outer(M, K)
+    else:
+        G = eye - np.outer(K, z)
+        P = G @ P @ G.T + np.outer(K * h, K)
+    return a + K * v, P, [Scalar(z, v, F, M, K)]
+
+
+def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) -> tuple[Any, Any, list[Any]]:
+    Z, H, e = seen
+    U = Z @ P
+    try:
+        L = np.linalg.cholesky(U @ Z.T + H)
+    except numpy.linalg.LinAlgError as error:
+        raise NotPositiveDefiniteError(
+            f"the covariance of y[{t}] given the past is not positive definite"
+        ) from error
+    W = solve_triangular(L, U, lower=True)
+    u = solve_triangular(L, e - Z @ a, lower=True)
+    a = a + u @ W
+    if eye is None:
+        P = P - W.T @ W
+    else:
+        K = solve_triangular(L, W, lower=True, trans="T").T
+        G = eye - K @ Z
+        P = G @ P @ G.T + K @ H @ K.T
+    return a, P, [Block(L, u, W, Z)]
+
+
+def _update_diffuse(
+    a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any
+) -> tuple[Any, Any, Any, list[Any]]:
+    """The elements of one observation, one after the other (DK 5.2.2 and 6.4.5), while the covariance is P +
+    kappa B with kappa to infinity.  Several elements have correlated noise: it joins the state for this step,
+    z = (Z[i], e_i), h = 0."""
+    Z, H, e = seen
+    m, k = a.shape[0], len(informative)
+    if k == 1:
+        elements = [(Z, H, e)]
+    else:
+        eye, zeros = xp.eye(k), xp.zeros((m, k))
+        elements = [(np.concatenate([Z[i], eye[i]]), 0.0, e[i]) for i in range(k)]
+        a = np.concatenate([a, xp.zeros(k)])
+        P = np.concatenate([np.concatenate([P, zeros], axis=1), np.concatenate([zeros.T, H], axis=1)])
+        B = np.concatenate([np.concatenate([B, zeros], axis=1), xp.zeros((k, m + k))])
+    updates: list[Any] = []
+    for (z, h, y), infinite in zip(elements, informative, strict=True):
+        v = y - z @ a
+        M = P @ z
+        F = z @ M + h
+        if infinite:
+            M_inf = B @ z
+            F_inf = z @ M_inf
+            K = M_inf / F_inf
+            X = np.outer(K * (F * 0.5) - M, K)
+            P = P + X + X.T
+            B = B - np.outer(M_inf, K)
+            updates.append(Diffuse(z, v, F, M, F_inf, M_inf))
+        else:
+            K = M / F
+            P = P - np.outer(M, K)
+            updates.append(Scalar(z, v, F, M, K))
+        a = a + K * v
+    return (a, P, B, updates) if k == 1 else (a[:m], P[:m, :m], B[:m, :m], updates)
+
+
+def loglik_of(path: Path, data: Observations) -> Any:
+    """The sum of all log-likelihood terms: logarithms and squares are taken of whole stacks at once."""
+    v, F, F_inf, steps = [], [], [], []
+    blocks: dict[int, list[Block]] = {}
+    for t, updates in enumerate(path.updates):
+        for x in updates:
+            if type(x) is Scalar:
+                v.append(x.v)
+                F.append(x.F)
+                steps.append(t)
+            elif type(x) is Diffuse:
+                F_inf.append(x.F_inf)
+            else:
+                blocks.setdefault(x.u.shape[0], []).append(x)
+    total = _sum_of_terms(v, F, steps, data.count)
+    for same in blocks.values():
+        u = np.stack([x.u for x in same])
+        diagonal = np.diagonal(np.stack([x.L for x in same]), axis1=-2, axis2=-1)
+        total = total - np.sum(np.log(diagonal)) - 0.5 * np.sum(u * u)
+    return total - 0.5 * np.sum(np.log(np.stack(F_inf))) if F_inf else total
+
+
+def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> Any:
+    """-1/2 [count log 2 pi + sum(log F + v^2 / F)]."""
+    total = -0.5 * LOG_2PI * count
+    if not v:
+        return total
+    v, F = np.stack(v), np.stack(F)
+    plain = value(F)
+    if isinstance(plain, numpy.ndarray) and (plain <= 0).any():
+        i = int(numpy.argmax(plain <= 0))
+        raise NotPositiveDefiniteError(
+            f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number"
+        )
+    return total - 0.5 * np.sum(np.log(F) + v * v / F)
+
+
+def _terms(updates: list[Any], xp: Any) -> Any:
+    """The log-likelihood term of one step."""
+    total = xp.zeros(())
+    for x in updates:
+        if type(x) is Scalar:
+            total = total - 0.5 * (LOG_2PI + np.log(x.F) + x.v * x.v / x.F)
+        elif type(x) is Diffuse:
+            total = total - 0.5 * (LOG_2PI + np.log(x.F_inf))
+        else:
+            total = total - 0.5 * (LOG_2PI * x.u.shape[0] + x.u @ x.u) - np.sum(np.log(np.diagonal(x.L)))
+    return total
+
+
+def stacked(states: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, list[Any]]:
+    """Means (n, m), covariances (n, m, m) made symmetric, and the infinite parts of the first steps."""
+    P = np.stack([P for _, P, _ in states])
+    mean = np.stack([a for a, _, _ in states])
+    return mean, (P + np.swapaxes(P, -1, -2)) * 0.5, [B for _, _, B in states if B is not None]
+
+
+def is_number(x: Any, number: float) -> bool:
+    """Is x this very number, known on the host and not tracked?"""
+    return isinstance(x, (numpy.generic, float, int)) and bool(x == number)
+
+
+def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
+    """The log-likelihood of a model with one state and one observation in numbers, 7 operations a step for a
+    local level; None if the model is not of that kind.  A diffuse level that nothing multiplies is the first
+    observation."""
+    field, m = checked_fields(model, data)
+    mean, cov, mark = checked_start(model.start, m, data)
+    n, first, unknown = data.steps, model.start.predict_first, mark.any()
+    if m > 1:
+        return None
+    T, Z, Q, H, c, d = (_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")
+    if field["R"] is not None:
+        Q = [q * r * r for q, r in zip(Q, _series(field["R"], n, 2), strict=True)]
+    still, direct = _all_are(T, 1.0), _all_are(Z, 1.0)
+    if unknown and not (still and direct):
+        return None
+    moving = not (still and _all_are(c, 0.0))
+    y = _series(data.values[:, 0], n, 0)
+    if not _all_are(d, 0.0):
+        y = [e - x for e, x in zip(y, d, strict=True)]
+    a, P = _series(mean, 1, 2)[0], _series(cov, 1, 2)[0]
+    if model.start.stationary:
+        if unknown or any(x[0] is not x[-1] for x in (T, Q, c)):
+            return None
+        a, P = c[0] / (1.0 - T[0]), Q[0] / (1.0 - T[0] * T[0])
+    v, F, steps = [], [], []
+    for t in range(n):
+        if t or first:
+            i = t if first else t - 1
+            if moving:
+                a = a * T[i] + c[i]
+            P = P + Q[i] if still else P * T[i] * T[i] + Q[i]
+        if not data.rows[t]:
+            continue
+        if unknown:
+            a, P, unknown = y[t], H[t], False
+            continue
+        if direct:
+            e, f = y[t] - a, P + H[t]
+            K = P / f
+            P = K * H[t]
+        else:
+            M = Z[t] * P
+            e, f = y[t] - Z[t] * a, M * Z[t] + H[t]
+            K, P = M / f, P * H[t] / f
+        a = a + K * e
+        v.append(e)
+        F.append(f)
+        steps.append(t)
+    return _sum_of_terms(v, F, steps, data.count)
+
+
+def _series(x: Any, n: int, axes: int) -> list[Any]:
+    """The numbers of a field with one element, step by step; a field of more than `axes` axes varies.  Data
+    (axes 0) become Python's floats, the fastest partners of a tracked number; the rest stay NumPy's, for
+    which 0 / 0 is nan."""
+    if x.ndim > axes:
+        if type(x) is numpy.ndarray:
+            return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))
+        return [x[(t,) + (0,) * axes] for t in range(n)]
+    return [x[(0,) * x.ndim] if x.ndim else x] * n
+
+
+def _all_are(series: list[Any], number: float) -> bool:
+    return is_number(series[0], number) and all(x is series[0] for x in series)

@@ -1,0 +1,338 @@
+"""Linear Gaussian state space models: their description, the checks, and ready-made ones.
+
+    x[t+1] = T[t] x[t] + c[t] + R[t] eta[t],   eta[t] ~ N(0, Q[t])        transition
+    y[t]   = Z[t] x[t] + d[t] + eps[t],        eps[t] ~ N(0, H[t])        observation
+
+`LinearGaussian` is what the user writes; `System` is the same model after the checks, every matrix in one
+form and in the array library of the data.  The letters are those of J. Durbin and S. J. Koopman, Time Series
+Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._array import xp_of
+from .._transforms import value
+from ..errors import ArgumentError, ShapeError
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known of the first state: mean (m,) or scalar; cov (m, m), (m,) variances or scalar.
+
+    `diffuse=True` gives every element an infinite variance, treated exactly (DK chapter 5); a sequence of m
+    booleans only the marked ones, and `mean`, `cov` then describe the rest.  `stationary=True` takes mean and
+    covariance from the transition itself.  With `predict_first` this is the state before the first
+    transition, not the one of the first observation: then T[t], c[t], Q[t] lead into time t instead of out of
+    it.
+
+    >>> from tapegrad import statespace as ss
+    >>> ss.Start(mean=0.0, cov=1e7)
+    Start(mean=0.0, cov=10000000.0, diffuse=False, stationary=False, predict_first=False)
+    """
+
+    mean: Any = 0.0
+    cov: Any = 0.0
+    diffuse: bool | Sequence[bool] = False
+    stationary: bool = False
+    predict_first: bool = False
+
+
+@dataclass(frozen=True)
+class LinearGaussian:
+    """A linear Gaussian state space model with m states and p observations a step.
+
+    A matrix may vary over time: give it one more axis in front, of at least as many steps as there are data.
+
+    transition         T  scalar (m = 1) or (m, m)
+    observation        Z  scalar (m = p = 1), (m,) for p = 1, or (p, m)
+    transition_cov     Q  scalar variance, (r,) variances, or (r, r)
+    observation_cov    H  scalar variance, (p,) variances, or (p, p)
+    selection          R  (m, r); without it r = m and the noise enters every state
+    transition_offset  c  scalar or (m,)
+    observation_offset d  scalar or (p,)
+    start                 a `Start`; the default is an exact diffuse start
+
+    Shapes are checked when the model meets data: `ShapeError` names the matrix, its shape and the one wanted.
+
+    >>> from tapegrad import statespace as ss
+    >>> start = ss.Start(stationary=True)
+    >>> model = ss.LinearGaussian(0.5, 1.0, transition_cov=2.0, observation_cov=1.0, start=start)
+    >>> print(round(float(ss.loglik(model, [0.3, -1.0, 2.0])), 6))
+    -5.620608
+    """
+
+    transition: Any
+    observation: Any
+    transition_cov: Any
+    observation_cov: Any
+    selection: Any = None
+    transition_offset: Any = 0.0
+    observation_offset: Any = 0.0
+    start: Start = Start(diffuse=True)
+
+
+def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
+    """A random walk observed with noise (DK chapter 2): y[t] = mu[t] + eps[t], mu[t+1] = mu[t] + eta[t].
+
+    >>> from tapegrad import statespace as ss
+    >>> print(round(float(ss.loglik(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])), 6))
+    -4.948418
+    """
+    return LinearGaussian(1.0, 1.0, level_var, observation_var, start=start)
+
+
+def local_linear_trend(
+    observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)
+) -> LinearGaussian:
+    """Level and slope, both random walks (DK 3.2.1): states (mu, nu), mu[t+1] = mu[t] + nu[t] + xi[t].
+
+    >>> from tapegrad import statespace as ss
+    >>> model = ss.local_linear_trend(1.0, 0.5, 0.1)
+    >>> ss.forecast(model, [1.0, 2.0, 3.0, 4.0], steps=2).mean.round(6)
+    array([[5.],
+           [6.]])
+    """
+    T = numpy.array([[1.0, 1.0], [0.0, 1.0]])
+    return LinearGaussian(
+        T, numpy.array([1.0, 0.0]), np.stack([level_var, slope_var]), observation_var, start=start
+    )
+
+
+def arma(
+    ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0
+) -> LinearGaussian:
+    """A stationary ARMA process about `mean`, perhaps observed with noise (Harvey's form, DK 3.4).
+
+    ar (k,) and ma (l,) are coefficients, y[t] = ar[0] y[t-1] + ... + e[t] + ma[0] e[t-1] + ..., var that of
+    e.  Shapes (0,) and () are empty.  A process that is not stationary gives a covariance that is not
+    positive definite.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(round(float(ss.loglik(ss.arma(np.array([0.5]), np.array([0.3])), [0.2, 1.0, -0.4])), 6))
+    -4.118411
+    """
+    ar, ma = _given(ar), _given(ma)
+    m = max(ar.shape[0], ma.shape[0] + 1)
+    if ar.shape[0] < m:
+        ar = np.concatenate([ar, xp_of(value(ar)).zeros(m - ar.shape[0])])
+    xp = xp_of(value(ar))
+    one, rest = xp.ones(1), m - 1 - ma.shape[0]
+    T = np.concatenate([ar[:, None], xp.eye(m, m - 1)], axis=1)
+    R = np.concatenate([one, ma, xp.zeros(rest)])
+    start = Start(stationary=True)
+    return LinearGaussian(T, numpy.eye(1, m)[0], var, observation_var, R[:, None], 0.0, mean, start)
+
+
+class Observations:
+    """Data after the checks: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
+
+    `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
+
+    >>> from tapegrad import statespace as ss
+    >>> data = ss.Observations([1.0, float("nan"), 3.0])
+    >>> data.steps, data.count, data.rows
+    (3, 2, [[0], [], [0]])
+    """
+
+    def __init__(self, y: Any):
+        y = _given(y)
+        if y.ndim == 1:
+            y = y[:, None]
+        if y.ndim != 2 or y.shape[0] == 0 or y.shape[1] == 0:
+            raise ShapeError(f"y: shape {y.shape}; wanted (n,) or (n, p) with n and p at least 1, time first")
+        plain = value(y)
+        self.xp: ModuleType = xp_of(plain)
+        host = numpy.asarray(plain.get() if hasattr(plain, "get") else plain)
+        if host.dtype.kind != "f":
+            raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
+        for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
+            raise ArgumentError(
+                f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
+            )
+        missing = numpy.isnan(host)
+        self.steps, self.width = host.shape
+        self.count = int((~missing).sum())
+        self.raw = y
+        self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
+        everything = list(range(self.width))
+        self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
+
+    def extended(self, steps: int) -> "Observations":
+        """The same data with `steps` missing rows after the last."""
+        gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
+        return Observations(np.concatenate([self.raw, gap]))
+
+
+@dataclass
+class System:
+    """A model with all matrices in one form.  A field in `varying` has a time axis in front; `at(t, name)`
+    reads it."""
+
+    T: Any
+    Z: Any
+    Q: Any
+    H: Any
+    c: Any
+    d: Any
+    mean: Any
+    cov: Any
+    diffuse: numpy.ndarray
+    predict_first: bool
+    varying: frozenset[str]
+    xp: ModuleType
+
+    def at(self, t: int, name: str) -> Any:
+        field = getattr(self, name)
+        return field[t] if name in self.varying else field
+
+    def host(self, t: int, name: str) -> numpy.ndarray:
+        """The plain numbers of a field on the host, for decisions about structure."""
+        plain = value(self.at(t, name))
+        return numpy.asarray(plain.get() if hasattr(plain, "get") else plain)
+
+
+def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
+    """The fields of a model by their letters, each of a shape that fits; and the number of states."""
+    n, p = data.steps, data.width
+    field = {name: _placed(getattr(model, name), data.xp) for name in _FIELDS}
+    T, R = field["transition"], field["selection"]
+    m = T.shape[-1] if T.ndim else 1
+    r = m if R is None else R.shape[-1] if R.ndim else 1
+    shapes = {
+        "transition": [(m, m)] + [()] * (m == 1),
+        "observation": [(p, m)] + [(m,)] * (p == 1) + [()] * (m == p == 1),
+        "transition_cov": [(r, r), (r,), ()],
+        "observation_cov": [(p, p), (p,), ()],
+        "selection": [(m, r)],
+        "transition_offset": [(m,), ()],
+        "observation_offset": [(p,), ()],
+    }
+    for name, x in field.items():
+        if x is not None:
+            _check(name, x, shapes[name], n, m, p)
+    return {_LETTER[name]: x for name, x in field.items()}, m
+
+
+def system(model: LinearGaussian, data: Observations) -> System:
+    """Check the shapes of a model against data, and bring its matrices into one form."""
+    field, m = checked_fields(model, data)
+    p, xp = data.width, data.xp
+    varying = {
+        _LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes
+    }
+    T, Z, R = _matrix(field["T"], m, m, xp), _matrix(field["Z"], p, m, xp), field["R"]
+    Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
+    if R is not None:
+        Q = R @ Q @ np.swapaxes(R, -1, -2)
+        varying |= {"Q"} if "R" in varying else set()
+    mean, cov, diffuse = _first_state(model.start, T, Q, field["c"], bool(varying & {"T", "Q", "c"}), m, data)
+    H = _covariance(field["H"], p, xp)
+    first = model.start.predict_first
+    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp)
+
+
+def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
+    """Mean and covariance as they were given, of shapes that fit, and the marks of the diffuse elements
+    (m,)."""
+    mark = numpy.asarray(start.diffuse, bool)
+    if mark.shape not in ((), (m,)):
+        raise ShapeError(
+            f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states"
+        )
+    p = data.width
+    mean = _check("start.mean", _placed(start.mean, data.xp), [(m,), ()], 0, m, p)
+    cov = _check("start.cov", _placed(start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
+    return mean, cov, numpy.broadcast_to(mark, (m,))
+
+
+def _first_state(
+    start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations
+) -> tuple[Any, Any, numpy.ndarray]:
+    """Mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
+    xp = data.xp
+    mean, cov, mark = checked_start(start, m, data)
+    if start.stationary:
+        if mark.any() or varying:
+            raise ArgumentError(
+                "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
+            )
+        # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
+        P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
+        return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), (P + P.T) * 0.5, mark
+    mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
+    if mark.any():
+        keep = xp.asarray(~mark, float)
+        mean, cov = mean * keep, cov * (keep[:, None] * keep)
+    return mean, cov, mark
+
+
+# Number of axes that a constant field has at most; one more is the time axis.
+_FIELDS = {
+    "transition": 2,
+    "observation": 2,
+    "transition_cov": 2,
+    "observation_cov": 2,
+    "selection": 2,
+    "transition_offset": 1,
+    "observation_offset": 1,
+}
+_LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
+
+
+def _given(x: Any) -> Any:
+    """An array or number of x, tracked or plain; lists may hold tracked numbers."""
+    if isinstance(x, (list, tuple)):
+        return numpy.asarray(x, dtype=float) if _of_numbers(x) else np.stack([_given(item) for item in x])
+    if isinstance(x, (int, float)):
+        return numpy.float64(x)
+    if not hasattr(x, "dtype"):
+        return numpy.asarray(x, dtype=float)
+    return x.astype(float) if x.dtype.kind in "iub" else x
+
+
+def _of_numbers(x: Any) -> bool:
+    """Does a nested list hold nothing but plain numbers of the host?"""
+    if isinstance(x, (list, tuple)):
+        return all(_of_numbers(item) for item in x)
+    return isinstance(x, (int, float, numpy.generic, numpy.ndarray))
+
+
+def _placed(x: Any, xp: ModuleType) -> Any:
+    """x in the array library of the data: host constants are moved there, numbers fit anywhere."""
+    if x is None:
+        return None
+    x = _given(x)
+    return xp.asarray(x) if xp is not numpy and isinstance(x, numpy.ndarray) else x
+
+
+def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
+    """x if it has one of the shapes, or the first of them behind a time axis of at least n; else
+    `ShapeError`."""
+    shape, matrix = tuple(x.shape), shapes[0]
+    if shape in shapes or (n and len(shape) == len(matrix) + 1 and shape[0] >= n and shape[1:] == matrix):
+        return x
+    wanted = [str(s) if s else "a scalar" for s in shapes]
+    if n:
+        wanted.append(f"({n} or more, {', '.join(map(str, matrix))}) for one that varies over time")
+    raise ShapeError(
+        f"{name}: shape {shape}; wanted {' or '.join(wanted)} "
+        f"(the model has {m} states and {p} observations a step)"
+    )
+
+
+def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
+    if x.ndim == 0:
+        return x * xp.ones((rows, columns))
+    return x.reshape((rows, columns)) if x.ndim == 1 else x
+
+
+def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
+    """A (k, k) matrix from a scalar variance, a vector of variances, or itself."""
+    return x if x.ndim >= 2 else x * xp.eye(k)
