@@ -215,8 +215,8 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     if type(y) is View:
         if y._base is base and prim is ASSIGN and (y._path == path + (("at", at),) or (at is Ellipsis and y._path == path)):
             return  # x[1:] += y ends with the assignment of a region to itself
-        if y._seen != base._version or y._base is not base:
-            refresh(y) if y._seen != y._base._version else None
+        if y._seen != y._base._version:
+            refresh(y)
     own(base)
     if y is base:
         y = copied(base)

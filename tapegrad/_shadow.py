@@ -23,6 +23,7 @@ from ._array import is_array, xp_of
 from ._primitive import OPEN, is_tracked, live, plain, view
 from ._tree import Const
 from ._variable import Variable, bottom, variable
+from .errors import DroppedDerivativeError
 
 ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, Variable, np.float64, np.int64))
 FOREIGN = frozenset(sys.stdlib_module_names) | {
@@ -76,7 +77,7 @@ class Module:
 class Shadow:
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
-    __slots__ = ("f", "args", "on", "seen", "hold", "arrays", "names", "cells", "attributes", "lists", "objects", "classes", "bases", "borrowed", "__weakref__")
+    __slots__ = ("f", "args", "on", "seen", "hold", "arrays", "names", "cells", "attributes", "lists", "objects", "classes", "borrowed", "__weakref__")
 
     def __init__(self, f: Any, args: list, on: bool = True):
         if isinstance(f, Const):
@@ -96,7 +97,6 @@ class Shadow:
         self.lists: list = []  # (container, new container)
         self.objects: list = []  # (object, new object)
         self.classes: dict = {}  # shadow class -> class
-        self.bases: dict = {}
         self.borrowed = False
         try:
             g = self(self.f)
@@ -104,14 +104,41 @@ class Shadow:
             args = [a if type(a) is Variable else self(a) for a in self.args]
             self.borrowed = False
             return g, args
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
 
     def __exit__(self, *error):
         OPEN.depth -= 1
+        if error and error[0] is not None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
+        after `release`."""
         if self.on:
+            self.on = False
             restore(self)
+
+    def release(self, records: list) -> None:
+        """Give records that outlive the call copies of their own of captured memory."""
+        if not self.on or not self.arrays:
+            return
+        roots = set()
+        for array, _ in self.arrays:
+            roots.update((id(array), id(array.base)))
+        roots.discard(id(None))
+
+        def own(v):
+            if is_array(v) and (id(v) in roots or id(v.base) in roots):
+                return v.copy(order="K")
+            return v
+
+        for k, r in enumerate(records):
+            if any(is_array(v) and (id(v) in roots or id(v.base) in roots) for v in r[4:]):
+                records[k] = r[:4] + tuple([own(v) for v in r[4:]])
+            elif type(r[5]) is list:
+                r[5][:] = [own(v) for v in r[5]]
 
     # --- what becomes what ---
 
@@ -164,42 +191,37 @@ class Shadow:
         root = x
         while is_array(root.base):
             root = root.base
-        # A root that nobody but its one view refers to cannot be reached in another way.
-        if root is x or sys.getrefcount(root) <= (4 if root is x.base else 3):
-            v = variable(x)
-            v._saved = True
-            v._version = 0
-            if not self.borrowed:
-                self.arrays.append((x, v))
-            return v
-        return self.window(x, root)
+        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
+        if root is not x and sys.getrefcount(root) > 3:
+            return self.window(x, root)
+        v = variable(x)
+        v._saved = True
+        v._version = 0
+        if not self.borrowed:
+            self.arrays.append((x, v))
+        return v
 
     def window(self, x: Any, root: Any) -> Any:
+        """One of several views of one memory, as a view of the Variable that stands for all of it."""
         if root.dtype != x.dtype or not root.flags.forc:
             return x
-        v = self.bases.get(id(root))
-        if v is None:
-            v = variable(root.ravel(order="K"))
-            v._saved, v._version = True, 0
-            self.bases[id(root)] = v
-            self.hold.append(root)
-            if not self.borrowed:
-                self.arrays.append((bottom(v), v))
-            if root.ndim == 1:
-                self.seen[id(root)] = v
-        if x is root and x.ndim == 1:
-            return v
         address = (lambda a: a.__array_interface__["data"][0]) if xp_of(x) is np else (lambda a: a.data.ptr)
-        return view(v, ("window", (x.shape, address(x) - address(root), x.strides)))
+        return view(self(root), ("window", (x.shape, address(x) - address(root), x.strides)))
 
     def function(self, f: Any) -> Any:
         space = f.__globals__
-        if type(space) is Globals or is_foreign(space.get("__name__")):
-            return self.library(f) if type(space) is not Globals else f
-        mine = self.seen.get(id(space))
-        if mine is None:
-            mine = self.seen[id(space)] = Globals(space, self)
         closure = f.__closure__
+        if type(space) is Globals:  # rebuilt already for an outer transform; but it may have captured since
+            if not closure:
+                return f
+            mine = space
+        elif is_foreign(space.get("__name__")):
+            return self.library(f)
+        else:
+            mine = self.seen.get(id(space))
+            if mine is None:
+                mine = self.seen[id(space)] = Globals(space, self)
+                self.hold.append(space)
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
         self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
         self.hold.append(f)
@@ -413,9 +435,15 @@ def attribute_names(x: Any) -> list:
 
 
 def restore(shadow: Shadow) -> None:
+    lost = None
     for array, v in shadow.arrays:
-        now = bottom(live(v))
-        if now is not array and getattr(v, "_version", 0):
+        if not getattr(v, "_version", 0):
+            continue
+        v = live(v)
+        now = bottom(v)
+        if v._trace is not None:
+            lost = array
+        elif now is not array:
             array[...] = now
     back = Back(shadow)
     for space, name, value, _ in shadow.names:
@@ -444,7 +472,12 @@ def restore(shadow: Shadow) -> None:
         space.shadow = None
         space.clear()
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.attributes = None
-    shadow.lists = shadow.objects = shadow.classes = shadow.bases = shadow.hold = None
+    shadow.lists = shadow.objects = shadow.classes = shadow.hold = None
+    if lost is not None:
+        raise DroppedDerivativeError(
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+        )
 
 
 def restore_cell(cell, new, value, first, back):

@@ -169,14 +169,17 @@ def lowered(y: Any, trace: Trace) -> tuple:
     return y, None
 
 
-def _run(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, shadow: bool = True) -> Any:
+def _run(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
-    trace is closed and captured arrays hold plain data."""
-    with Shadow(f, args, shadow) as (g, args):
+    trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
+    `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
+    shadow = Shadow(f, args)
+    with shadow as (g, args):
         try:
-            return read(g(*args, **kwargs))
+            read((g if lift is None else lift(g))(*args, **kwargs))
         finally:
             trace.close()
+    return shadow
 
 
 # --- reverse mode ---
@@ -185,7 +188,7 @@ def _run(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, sh
 class _Recorded:
     """f recorded once: its value, and the tape to pull on."""
 
-    def __init__(self, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False):
+    def __init__(self, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False, lift: Any = None):
         self.inputs = _Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape()
         self.slots: dict = {}
@@ -207,10 +210,15 @@ class _Recorded:
         entered = self.inputs.enter(watch)
         tape.trusted = frozenset([id(a.value) for a in args if isinstance(a, Const)])
         try:
-            _run(f, tape, entered, kwargs, read)
+            self.shadow = _run(f, tape, entered, kwargs, read, lift)
         except BaseException:
             tape.release()
             raise
+
+    def finish(self) -> None:
+        """No sweep follows."""
+        self.tape.release()
+        self.shadow.finish()
 
     def value(self) -> Any:
         members = iter(self.low)
@@ -271,7 +279,7 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False)
             of = r.pull([full_like(r.low[0][0], 1)], last=True)
             gradient = r.inputs.results(lambda key, x: _out(of(key), x))
         finally:
-            r.tape.release()
+            r.finish()
         return ((value, _plain_tree(r.aux)) if has_aux else value), gradient
 
     return _named(wrapped, "value_and_grad", f)
@@ -353,6 +361,8 @@ def vjp(f: Callable, *primals: Any) -> tuple:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
     r = _Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {})
     value = r.value()
+    r.shadow.release(r.tape.records)
+    r.shadow.finish()
 
     def pullback(w):
         ws = _leaves_like("pullback", "cotangent", w, r.tree)
@@ -366,7 +376,7 @@ def vjp(f: Callable, *primals: Any) -> tuple:
 # --- forward mode ---
 
 
-def _forward(call: str, f: Callable, primals: tuple, tangents: tuple) -> tuple:
+def _forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None) -> tuple:
     """(output tree, pairs (value, tangent or None) of its leaves)."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
@@ -380,12 +390,15 @@ def _forward(call: str, f: Callable, primals: tuple, tangents: tuple) -> tuple:
         t = flat[key[0]][key[1]]
         return dual.watch(value, _cast(call, "tangent", t, value)) if t is not None else value
 
+    found = []
+
     def read(y):
-        return y, [lowered(v, dual) for v in leaves(y)]
+        found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
     entered = inputs.enter(watch)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return _run(f, dual, entered, {}, read)
+        _run(f, dual, entered, {}, read, lift).finish()
+    return tuple(found)
 
 
 def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
@@ -397,7 +410,10 @@ def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
-    tree, pairs = _forward(f"jvp({name_of(f)})", f, primals, tangents)
+    return _value_and_tangent(*_forward(f"jvp({name_of(f)})", f, primals, tangents))
+
+
+def _value_and_tangent(tree: Any, pairs: list) -> tuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: _value(next(values)[0]), tree)
 
@@ -418,8 +434,8 @@ def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
-    both = value_and_grad(f)
-    (value, gradient), (_, hv) = jvp(Const(lambda x: both(x, *args)), (x,), (v,))
+    pairs = _forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(g)(x, *args))
+    (value, gradient), (_, hv) = _value_and_tangent(*pairs)
     return value, gradient, hv
 
 
@@ -442,17 +458,19 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
            [ 0., 12.]])
     """
     call = f"hmp({name_of(f)})"
-    inner = grad(f)
-    r = _Recorded(call, Const(lambda x: inner(x, *args)), 0, (x,), {})
-    rows = _leaves_like(call, "matrix V", V, x)
-    sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
-    if len(sizes) != 1 or -1 in sizes:
-        raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
+    r = _Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(g)(x, *args))
     results = []
-    for n in range(sizes.pop()):
-        seeds = [None if v is None else _cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
-        of = r.pull(seeds)
-        results.append({key: _out(of(key), x) for key, x in r.inputs.watched.items()})
+    try:
+        rows = _leaves_like(call, "matrix V", V, x)
+        sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
+        if len(sizes) != 1 or -1 in sizes:
+            raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
+        for n in range(sizes.pop()):
+            seeds = [None if v is None else _cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
+            of = r.pull(seeds)
+            results.append({key: _out(of(key), x) for key, x in r.inputs.watched.items()})
+    finally:
+        r.finish()
     return r.inputs.results(lambda key, x: shaping.stack([m[key] for m in results]) if results else empty_rows(x))
 
 
@@ -483,28 +501,38 @@ def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorp
         raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
 
     def wrapped(*args, **kwargs):
-        call = f"jacobian({name_of(f)})"
-        r = _Recorded(call, f, argnums, args, kwargs)
-        for y, _ in r.low:
-            if not (is_differentiable(plain(y)) or is_array(plain(y)) or isinstance(plain(y), (int, float, np.generic))):
-                raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
-        complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
-        if complex_in and any(dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
-            raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
-        n_out = sum(int(np.prod(shape(y))) for y, _ in r.low)
-        n_in = sum(int(np.prod(shape(x))) for x in r.inputs.watched.values())
-        forward = mode == "forward" or (mode == "auto" and n_in < n_out and not complex_in)
-        blocks = _columns(r) if forward else _rows(r, holomorphic)
-        r.tape.release()
-        numbers = iter(range(len(r.low)))
-
-        def block(_):
-            k = next(numbers)
-            return r.inputs.results(lambda key, x: blocks[k, key])
-
-        return tree_map(block, r.tree)
+        return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
 
     return _named(wrapped, "jacobian", f)
+
+
+def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
+    r = _Recorded(call, f, argnums, args, kwargs, lift=lift)
+    try:
+        blocks = _blocks(call, f, r, mode, holomorphic)
+    finally:
+        r.finish()
+    numbers = iter(range(len(r.low)))
+
+    def block(_):
+        k = next(numbers)
+        return r.inputs.results(lambda key, x: blocks[k, key])
+
+    return tree_map(block, r.tree)
+
+
+def _blocks(call: str, f: Callable, r: _Recorded, mode: str, holomorphic: bool) -> dict:
+    for y, _ in r.low:
+        if not (is_array(plain(y)) or isinstance(plain(y), (int, float, complex, np.generic))):
+            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
+    complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
+    if complex_in and any(dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
+        raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
+    n_out = sum(int(np.prod(shape(y))) for y, _ in r.low)
+    n_in = sum(int(np.prod(shape(x))) for x in r.inputs.watched.values())
+    if mode == "forward" or (mode == "auto" and n_in < n_out and not complex_in):
+        return _columns(r)
+    return _rows(r, holomorphic)
 
 
 def _rows(r: _Recorded, holomorphic: bool) -> dict:
@@ -580,7 +608,7 @@ def hessian(f: Callable, argnums: int | tuple = 0) -> Callable:
     """
 
     def wrapped(*args, **kwargs):
-        return jacobian(Const(grad(f, argnums)), argnums, mode="reverse")(*args, **kwargs)
+        return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(g, argnums))
 
     return _named(wrapped, "hessian", f)
 

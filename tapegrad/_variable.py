@@ -114,7 +114,7 @@ def copied(x: Any) -> Any:
         return variable(copied(x._value), x._trace, slot)
     if isinstance(x, np.generic):
         return x
-    return x.copy(order="K") if xp_of(x) is np else x.copy()
+    return x.copy(order="K")
 
 
 def like_layout(tangent: Any, value: Any) -> Any:

@@ -617,6 +617,25 @@ def test_vector_start_and_list_of_constraints():
     np.testing.assert_allclose(r.params, [15098.518324096, 1469.1763603095], rtol=1e-9)
 
 
+def test_build_in_plain_numpy():
+    """A user's `build` writes numpy, fills a captured buffer, and gets exact derivatives all the same."""
+    T = np.zeros((2, 2))
+    y = np.random.default_rng(14).normal(size=40).cumsum()
+
+    def build(p):
+        T[0] = np.array([p["phi"], 1.0])
+        T[1, 1] = 0.5
+        return ss.LinearGaussian(T, np.array([1.0, 0.0]), np.array([1.0, 0.3]), 1.0, start=ss.Start(0.0, 10.0))
+
+    r = ss.fit(build, y, {"phi": 0.5}, {"phi": ss.correlation()})
+    nll = [
+        -ss.loglik(build({"phi": r.params["phi"] + h}), y) for h in (-1e-4, 0.0, 1e-4)
+    ]
+    assert nll[1] < nll[0] and nll[1] < nll[2]
+    np.testing.assert_allclose(r.standard_errors, 1e-4 / np.sqrt(nll[0] - 2 * nll[1] + nll[2]), rtol=1e-4)
+    assert type(T) is np.ndarray
+
+
 def test_stationary_autoregression():
     """An AR(2) about a mean with noise, simulated; compared with the same likelihood maximised without
     derivatives."""

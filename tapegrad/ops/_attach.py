@@ -1,7 +1,7 @@
 """Give Variable its operators, methods, protocols, views and in-place writes.  The only file that changes the class.
 
-Reading order: operators; views; writes; attributes and methods; conversions, which raise on a tracked Variable; the protocols
-by which NumPy and CuPy functions reach us."""
+Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name; conversions, which raise on
+a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/_protocols.py)."""
 
 import operator
 from collections.abc import Callable
@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, shares_memory, xp_of
-from .._primitive import ASSIGN, READ, bind, is_tracked, plain, view, write
+from .._array import is_array, xp_of
+from .._primitive import is_tracked, plain
 from .._variable import Variable, View
-from ..errors import ArgumentError, DroppedDerivativeError, ShapeError
-from . import _protocols
-from . import elementwise as e
-from . import indexing as ix
+from ..errors import DroppedDerivativeError, NoRuleError
+from . import _protocols as _protocols
 from . import creation as creation
+from . import elementwise as e
 from . import shaping as s
+from . import views
+from ._define import NUMPY, shape
 from ._define import dtype as dtype_of
-from ._define import shape
-from ._protocols import call, store
+from ._families import FAMILIES as FAMILIES
+from ._protocols import call as call
+from ._protocols import no_rule
+from ._protocols import store as store
+from .views import index, shown
+from .writing import write_value
 
 V = Variable
 
@@ -28,12 +33,28 @@ V = Variable
 # --- operators ---
 
 
+def _entry(f: Any) -> Callable:
+    """The operation that answers for f, or a function that says there is none."""
+    if f in NUMPY:
+        return NUMPY[f]
+
+    def missing(*args):
+        if _protocols.any_tracked(args):
+            raise no_rule(f)
+        return f(*_protocols.untracked(args))
+
+    return missing
+
+
 def _inplace(op: Callable) -> Callable:
     def method(a, b):
         if not is_array(plain(a)):  # a number: += binds the name anew
             return op(a, b)
-        write_value(a, op(a, b), Ellipsis)
-        return a
+        c = op(a, b)
+        if c is not NotImplemented:
+            write_value(a, c, Ellipsis)
+            return a
+        return c
 
     return method
 
@@ -45,16 +66,25 @@ def _reflected(op: Callable) -> Callable:
     return method
 
 
-OPERATORS = {"add": e.add, "sub": e.subtract, "mul": e.multiply, "truediv": e.divide}
-for _name, _op in OPERATORS.items():
+OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power, "matmul": np.matmul,
+    "mod": np.remainder, "floordiv": np.floor_divide, "divmod": np.divmod,
+}  # fmt: skip
+for _name, _f in OPERATORS.items():
+    _op = _entry(_f)
     setattr(V, f"__{_name}__", _op)
     setattr(V, f"__r{_name}__", _reflected(_op))
-    setattr(V, f"__i{_name}__", _inplace(_op))
+    if _name != "divmod":
+        setattr(V, f"__i{_name}__", _inplace(_op))
 V.__neg__ = e.negative
 V.__pos__ = s.copy
+V.__abs__ = _entry(np.absolute)
+V.__round__ = lambda x, digits=0: call(np.round, (x, digits or 0), {})
 
 
-def _comparison(op: Callable) -> Callable:
+def _plain_operator(op: Callable) -> Callable:
+    """Comparisons, and operators of booleans and integers: on plain values, the derivative is zero."""
+
     def method(a, b):
         if isinstance(b, (list, tuple)):
             b = s.stacked(b)
@@ -64,47 +94,17 @@ def _comparison(op: Callable) -> Callable:
 
 
 for _name in ("lt", "le", "eq", "ne", "gt", "ge"):
-    setattr(V, f"__{_name}__", _comparison(getattr(operator, _name)))
+    setattr(V, f"__{_name}__", _plain_operator(getattr(operator, _name)))
+for _name in ("and_", "or_", "xor", "lshift", "rshift"):
+    _op = _plain_operator(getattr(operator, _name))
+    setattr(V, f"__{_name.strip('_')}__", _op)
+    setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
+V.__invert__ = lambda x: ~plain(x)
 V.__hash__ = object.__hash__
+V.__contains__ = lambda x, y: bool((plain(x) == plain(y)).any())
 
 
-# --- views ---
-
-
-def _getitem(x, at):
-    at = index(at)
-    if not ix.basic(at):
-        base, path = (x._base, x._path) if type(x) is View else (x, ())
-        _start(base)
-        return bind(READ, (base,), {"path": path, "at": at, "copy": False})
-    r = shown(x)[at]  # raises as NumPy does; tells whether this is an element or a view
-    if is_array(r):
-        return view(x, ("at", at))
-    base, path = (x._base, x._path) if type(x) is View else (x, ())
-    return bind(READ, (base,), {"path": path, "at": at, "copy": False})
-
-
-def _start(x):
-    if not hasattr(x, "_version"):
-        x._version = 0
-
-
-def shown(x: Variable) -> Any:
-    """The plain array under x, for its shape and layout: a view is not read."""
-    if type(x) is View:
-        return ix.region(plain(x._base), x._path)
-    return plain(x)
-
-
-def index(at: Any) -> Any:
-    """An index with Variables in it replaced by their values (an index has derivative zero), and arrays by copies."""
-    if isinstance(at, tuple):
-        return tuple([index(i) for i in at])
-    if isinstance(at, Variable):
-        at = plain(at)
-    if isinstance(at, np.ndarray):
-        return at.copy()
-    return list(at) if isinstance(at, list) else at
+# --- elements and rows; writes ---
 
 
 def _iter(x):
@@ -113,84 +113,49 @@ def _iter(x):
     return iter([x[i] for i in range(shape(x)[0])])
 
 
-def reshape(x, *to, order="C"):
-    """A view where NumPy gives one, else a reshaped copy."""
-    to = to[0] if len(to) == 1 else to
-    to = (int(to),) if isinstance(to, (int, np.integer)) else tuple([int(n) for n in to])
-    if order != "C":
-        if order == "F":
-            return transpose(reshape(transpose(x), *to[::-1]))
-        raise ArgumentError(f"reshape: order={order!r} is not supported; use 'C' or 'F'")
-    here = shown(x)
-    there = here.reshape(to)
-    if not is_array(here):
-        return s.reshape(x, to=there.shape)
-    if shares_memory(here, there) or here.size == 0:
-        return view(x, ("reshape", there.shape))
-    return s.reshape(s.copy(x), to=there.shape)
-
-
-def transpose(x, *axes):
-    axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes or None
-    n = len(shape(x))
-    if n < 2:
-        shown(x).transpose(axes) if axes else None
-        return view(x, ("at", Ellipsis)) if n else x
-    full = tuple(range(n))[::-1] if axes is None else tuple([int(a) % n for a in axes])
-    shown(x).transpose(full)
-    return view(x, ("transpose", full))
-
-
-V.__getitem__, V.__iter__ = _getitem, _iter
-V.reshape = reshape
-V.transpose = transpose
-V.T = property(lambda x: transpose(x))
-
-
-# --- writes ---
-
-
 def _setitem(x, at, y):
     write_value(x, y, index(at))
 
 
-def write_value(x: Variable, y: Any, at: Any) -> None:
-    """x[at] = y with NumPy's meaning, for values of any level."""
-    here = shown(x)
-    if not is_array(here):
-        raise TypeError("a number cannot be written in place")
-    if not here.flags.writeable if xp_of(here) is np else False:
-        raise ValueError("assignment destination is read-only")
-    if isinstance(y, (list, tuple)):
-        y = s.stacked(y)
-    region = here[at]
-    y_plain = shown(y) if isinstance(y, Variable) else y
-    try:
-        fits = np.broadcast_shapes(np.shape(y_plain), np.shape(region)) == np.shape(region)
-    except ValueError:
-        fits = False
-    if not fits:
-        extra = np.ndim(y_plain) - np.ndim(region)
-        if extra > 0 and np.shape(y_plain)[:extra] == (1,) * extra:
-            y = s.reshape(y, to=np.shape(y_plain)[extra:]) if isinstance(y, Variable) else np.reshape(y, np.shape(y_plain)[extra:])
-            return write_value(x, y, at)
-        raise ShapeError(f"x[...] = y: y has shape {np.shape(y_plain)}, the region written has shape {np.shape(region)}")
-    if isinstance(y, Variable) and dtype_of(y).kind == "c" and here.dtype.kind != "c" and is_tracked(y):
-        raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
-    if here.dtype.kind not in "fc" and is_tracked(y):
-        raise DroppedDerivativeError(
-            f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, "
-            "or write tapegrad.value(y)"
-        )
-    write(ASSIGN, x, y, at)
-    return None
+_protocols.views.write_value, _protocols.views.index = write_value, index
+V.__getitem__, V.__setitem__, V.__iter__ = views.getitem, _setitem, _iter
+V.__delitem__ = lambda x, at: operator.delitem(plain(x), at)  # raises as NumPy does
 
 
-V.__setitem__ = _setitem
-V.fill = lambda x, y: write_value(x, y, Ellipsis)
+# --- attributes ---
 
 
-# --- attributes and methods ---
+def _set(view: Callable) -> Callable:
+    return lambda x, y: write_value(view(x), y, Ellipsis)
+
+
+class Flat:
+    """x.flat: the elements in C order, read or written."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x):
+        self.x = x
+
+    def _places(self, at):
+        n = np.arange(self.x.size)[index(at)]
+        return np.unravel_index(n, self.x.shape)
+
+    def __getitem__(self, at):
+        return self.x[self._places(at)]
+
+    def __setitem__(self, at, y):
+        places = self._places(at)
+        count = np.size(places[0]) if places else 1
+        y = views.ravel(y)
+        write_value(self.x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
+
+    def __iter__(self):
+        return iter(views.ravel(self.x))
+
+    def __len__(self):
+        return self.x.size
+
 
 V.shape = property(lambda x: shown(x).shape if type(x) is View else shape(x))
 V.dtype = property(dtype_of)
@@ -200,10 +165,69 @@ V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
 V.strides = property(lambda x: shown(x).strides)
 V.flags = property(lambda x: shown(x).flags)
+V.base = property(lambda x: x._base if type(x) is View else None)
+V.device = property(lambda x: getattr(shown(x), "device", "cpu"))
+V.T = property(views.transpose)
+V.mT = property(views.matrix_transpose)
+V.real = property(views.real, _set(views.real))
+V.imag = property(views.imag, _set(views.imag))
+V.flat = property(Flat, lambda x, y: Flat(x).__setitem__(slice(None), y))
 V.__len__ = lambda x: len(shown(x))
-V.copy = lambda x, order="C": s.copy(x)
+V.__array_namespace__ = lambda x, api_version=None: xp_of(plain(x))
+
+
+# --- methods ---
+
+
+def _sum(x, axis=None, dtype=None, out=None, keepdims=False, **rest):
+    if dtype is None and out is None and not rest:
+        return s.sum(x, axis, keepdims)
+    return call(np.sum, (x,), dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims, **rest))
+
+
+def _method(name: str, f: Any) -> Callable:
+    def method(x, *args, **kwargs):
+        return call(f, (x, *args), kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"numpy.{f.__name__} of this array"
+    return method
+
+
+METHODS = dict(
+    all=np.all, any=np.any, argmax=np.argmax, argmin=np.argmin, argpartition=np.argpartition, argsort=np.argsort, choose=np.choose,
+    clip=np.clip, conj=np.conjugate, conjugate=np.conjugate, cumprod=np.cumprod, cumsum=np.cumsum, diagonal=np.diagonal,
+    dot=np.dot, max=np.max, mean=np.mean, min=np.min, nonzero=np.nonzero, prod=np.prod, ptp=np.ptp, put=np.put, ravel=np.ravel,
+    repeat=np.repeat, round=np.round, searchsorted=np.searchsorted, squeeze=np.squeeze, std=np.std, swapaxes=np.swapaxes,
+    take=np.take, trace=np.trace, var=np.var, astype=np.astype,
+)  # fmt: skip
+for _name, _f in METHODS.items():
+    setattr(V, _name, _method(_name, _f))
+
+
+def _shape_of(to: tuple) -> Any:
+    return to[0] if len(to) == 1 else to
+
+
+def _in_place(f: Any) -> Callable:
+    """x.sort(), x.partition(): the result of the function is written into x."""
+
+    def method(x, *args, **kwargs):
+        write_value(x, call(f, (x, *args), kwargs), Ellipsis)
+
+    return method
+
+
+V.sum = _sum
+V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
+V.transpose = lambda x, *axes: views.transpose(x, None if not axes or axes == (None,) else _shape_of(axes) if not isinstance(axes[0], (int, np.integer)) else axes)
+V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
+V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
+V.copy = lambda x, order="C": s.copy(x, order)
 V.__copy__ = lambda x: s.copy(x)
-V.__deepcopy__ = lambda x, memo: s.copy(x)
+V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))
+V.fill = lambda x, y: write_value(x, y, Ellipsis)
+V.sort, V.partition = _in_place(np.sort), _in_place(np.partition)
 
 
 # --- conversions ---
@@ -225,8 +249,24 @@ V.__float__ = _dropping("float(x) or math.f(x), or storing it in a plain array (
 V.__complex__ = _dropping("complex(x)", complex)
 V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
 V.tolist = _dropping("x.tolist()", lambda a: a.tolist())
-V.tobytes = _dropping("x.tobytes()", lambda a, *i: a.tobytes(*i))
+V.tobytes = _dropping("x.tobytes()", lambda a, *i, **k: a.tobytes(*i, **k))
+V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
+V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
+V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
+V.get = _dropping("x.get()", lambda a, *i, **k: a.get(*i, **k))
 V.__reduce_ex__ = _dropping("pickling", lambda a, protocol: a.__reduce_ex__(protocol))
+V.data = property(_dropping("x.data", lambda a: a.data))
+V.ctypes = property(_dropping("x.ctypes", lambda a: a.ctypes))
+V.__dlpack__ = _dropping("DLPack", lambda a, *i, **k: a.__dlpack__(*i, **k))
+V.__dlpack_device__ = lambda x: plain(x).__dlpack_device__()
+V.__cuda_array_interface__ = property(_dropping("the CUDA array interface", lambda a: a.__cuda_array_interface__))
+V.__cupy_get_ndarray__ = property(_dropping("conversion to a plain CuPy array", lambda a: _device_array(a)))
+
+
+def _device_array(a):
+    if xp_of(a) is np:
+        raise AttributeError("__cupy_get_ndarray__")
+    return lambda: a
 
 
 def _array(x, dtype=None, copy=None):
@@ -250,8 +290,27 @@ V.__str__ = lambda x: str(plain(x))
 V.__format__ = lambda x, spec: format(plain(x)[()] if isinstance(plain(x), np.ndarray) and not shape(x) else plain(x), spec)
 
 
+def _without_rule(name: str) -> Callable:
+    def method(x, *args, **kwargs):
+        if is_tracked(x) or _protocols.any_tracked(args):
+            raise NoRuleError(
+                f"x.{name}() of a tracked Variable is not supported by tapegrad; compose it of other operations, or cut the "
+                f"derivative with tapegrad.value(x).{name}()"
+            )
+        return getattr(plain(x), name)(*_protocols.untracked(args), **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in dir(np.ndarray):
+    if not _name.startswith("_") and not hasattr(V, _name):
+        setattr(V, _name, _without_rule(_name))
+
+
 # --- protocols ---
 
-_protocols.views.write_value, _protocols.views.index = write_value, index
 V.__array_ufunc__ = _protocols.array_ufunc
 V.__array_function__ = _protocols.array_function
+V.__cupy_override_elementwise_kernel__ = _protocols.cupy_elementwise
+V.__cupy_override_reduction_kernel__ = _protocols.cupy_reduction

@@ -230,7 +230,7 @@ def coerced(b: Any, other: Any) -> Any:
     if isinstance(b, np.generic):
         return b
     if is_array(b):
-        if xp_of(b) is not xp_of(plain(other)):
+        if is_array(plain(other)) and xp_of(b) is not xp_of(plain(other)):
             raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
         return b
     if isinstance(b, (list, tuple)):

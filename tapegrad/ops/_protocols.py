@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from .._array import xp_of
 from .._primitive import ADD_AT, is_tracked, plain, write
@@ -180,7 +181,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         y = entry(*inputs)
     if dtype is not None:
         y = call(np.astype, (y, dtype), {})
-    if out is None or out == (None,) or all(o is None for o in (out if isinstance(out, tuple) else (out,))):
+    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
         return y
@@ -207,8 +208,9 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     entry = NUMPY.get(ufunc)
     if entry is None:
         raise no_rule(ufunc)
-    n = np.arange(x.size).reshape(x.shape)[untracked(at) if xp_of(plain(x)) is np else s.host(at)]
-    if len(np.unique(n)) != n.size:
+    library = xp_of(plain(x))
+    n = library.arange(x.size).reshape(x.shape)[at]
+    if library.unique(n).size != n.size:
         raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad; only add.at and subtract.at have")
     x[at] = entry(x[at]) if y is None else entry(x[at], y)
     return None
@@ -247,3 +249,48 @@ def array_ufunc(self, ufunc, method, *inputs, **params):
 
 def array_function(self, f, types, args, kwargs):
     return call(f, args, kwargs)
+
+
+# --- CuPy's hooks: a kernel is known by its name alone ---
+
+PREFIXES = (("cupyx_scipy_special_", scipy.special), ("cupyx_scipy_", scipy.special), ("cupyx_", scipy.special), ("cupy_", np))
+RENAMED = {
+    "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max, "array_equal": np.equal,
+    "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num, "fix": np.trunc,
+}  # fmt: skip
+
+
+def named(kernel: Any) -> Any:
+    """NumPy's or SciPy's function of the same meaning as a kernel of CuPy."""
+    name = kernel.name
+    for prefix, module in PREFIXES:
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
+            break
+    else:
+        module = np
+    if name in RENAMED:
+        return RENAMED[name]
+    found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
+    return found if callable(found) else None
+
+
+def cupy_elementwise(self, kernel, *args, **kwargs):
+    f = named(kernel)
+    if f is None:
+        raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
+    nin = kernel.nin
+    out = args[nin:] or kwargs.pop("out", None)
+    kwargs = {k: v for k, v in kwargs.items() if k in ("dtype", "where") and v is not None}
+    y = call(f, args[:nin], kwargs)
+    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
+        return y
+    return store(out if isinstance(y, tuple) or not isinstance(out, tuple) else out[0], y)
+
+
+def cupy_reduction(self, kernel, a, axis=None, dtype=None, out=None, keepdims=False, *args, **kwargs):
+    f = named(kernel)
+    if f is None:
+        raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
+    given = dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims)
+    return call(f, (a, *args), {**{k: v for k, v in given.items() if v is not None and v is not False}, **kwargs})

@@ -1,24 +1,31 @@
-"""NumPy's ufuncs.  Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `_define.Fold`).
+"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  elementwise_more.py has corners, choices and rounding.
 
-Where a derivative is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
+Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `_define.Fold`).  Where a derivative
+is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from .._array import is_array, xp_of
-from ._define import primitive, rules, same, xp
-from .shaping import conj, real
+from ._define import dtype, implements, primitive, rules, same
+from .shaping import astype, conj, real, zeros_like
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+def xp_of2(x, y):
+    return xp_of(x) if is_array(x) else xp_of(y)
+
+
+# --- arithmetic ---
 
 
 @primitive(np.add, infix="+")
 def add(x, y):
     return xp_of2(x, y).add(x, y)
-
-
-def xp_of2(x, y):
-    return xp_of(x) if is_array(x) else xp_of(y)
 
 
 @primitive(np.subtract, infix="-")
@@ -60,12 +67,228 @@ def finite(r) -> bool:
 
 def settle(g, r):
     xp = xp_of2(g, r)
-    return xp.where(g == 0, xp.zeros((), r.dtype), r)[()]
+    return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 
 
 @primitive(np.true_divide, infix="/")
 def divide(x, y):
     return xp_of2(x, y).true_divide(x, y)
+
+
+rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
+rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
+rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
+rules(negative, lambda g, out, x: -g, jvp=same)
+rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times0(g, c), jvp=same)
+rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times0(c, over0(over0(g, d), d)), jvp=same)
+rules(divide, lambda g, out, x, y: over0(g, y), lambda g, out, x, y: -times0(g, out / y), jvp=same)
+
+
+@primitive(np.positive)
+def positive(x):
+    return xp_of(x).positive(x)
+
+
+@primitive(np.square)
+def square(x):
+    return xp_of(x).square(x)
+
+
+@primitive(np.reciprocal)
+def reciprocal(x):
+    return xp_of(x).reciprocal(x)
+
+
+rules(positive, lambda g, out, x: g, jvp=same)
+rules(square, lambda g, out, x: 2.0 * g * x, jvp=same)
+rules(reciprocal, lambda g, out, x: -times0(g, out * out), jvp=same)
+
+# --- choice, which masks derivatives ---
+
+
+@primitive()
+def select(c, x, y):
+    """x where c holds, else y."""
+    xp = xp_of(c) if is_array(c) else xp_of2(x, y)
+    r = xp.where(c if xp is np else xp.asarray(c), x, y)
+    return r if r.ndim or is_array(x) or is_array(y) else r[()]
+
+
+rules(
+    select,
+    lambda g, out, c, x, y: None,
+    lambda g, out, c, x, y: select(c, g, zero_of(g)),
+    lambda g, out, c, x, y: select(c, zero_of(g), g),
+    jvp=same,
+)
+
+
+def zero_of(g: Any) -> Any:
+    """A zero that leaves the dtype of g as it is."""
+    return dtype(g).type(0)
+
+
+# --- absolute value, and lengths, whose derivative at zero is zero ---
+
+
+@primitive(np.absolute, holomorphic=False)
+def absolute(x):
+    return xp_of(x).absolute(x)
+
+
+@primitive(np.sign)
+def sign(x):
+    return xp_of(x).sign(x)
+
+
+def part_of_length(x: Any, length: Any) -> Any:
+    """x / length, the derivative of a length; zero where the length is zero, in every further derivative too."""
+    zero = length == 0
+    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length)
+
+
+def _absolute_vjp(g, out, x):
+    if dtype(x).kind == "c":
+        return g * part_of_length(x, out)
+    return g * sign(x)
+
+
+def _absolute_jvp(t, out, x):
+    if dtype(x).kind == "c":
+        return real(conj(part_of_length(x, out)) * t[0])
+    return t[0] * sign(x)
+
+
+rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
+
+# --- floor and remainder ---
+
+
+@primitive(np.floor_divide)
+def floor_divide(x, y):
+    return xp_of2(x, y).floor_divide(x, y)
+
+
+@primitive(np.remainder)
+def remainder(x, y):
+    return xp_of2(x, y).remainder(x, y)
+
+
+rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_divide(x, y)), jvp=same)
+
+# --- powers ---
+
+
+@primitive()
+def power_of(x, n):
+    """x ** y for two arrays."""
+    return xp_of2(x, n).power(x, n)
+
+
+@primitive()
+def power_n(x, *, n):
+    """x ** n for a Python number n."""
+    return x**n
+
+
+@implements(np.power)
+def power(x1, x2):
+    if type(x2) is int or type(x2) is float:
+        return square(x1) if x2 == 2 and dtype(x1).kind in "fc" else power_n(x1, n=x2)
+    return power_of(x1, x2)
+
+
+def _power_n_rule(g, out, x, n):
+    if n == 0:
+        return zeros_like(g)
+    if n == 1:
+        return g
+    d = n * power(x, n - 1)
+    return g * d if n > 1 and n == int(n) else times0(g, d)
+
+
+def _power_x(g, out, x, n):
+    """g n x^(n-1).  Where n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
+    lower = select(n == 0, zero_of(n) + 1, n - 1)
+    return times0(g, n * power_of(x, lower))
+
+
+def _power_y(g, out, x, n):
+    """g x^n log x.  In the limit x = 0, n > 0 it is zero, as x^n is; at x = n = 0 it is set to zero."""
+    base = select((x == 0) & (n == 0), zero_of(x) + 1, x)
+    return times0(g * out, log(base))
+
+
+rules(power_n, _power_n_rule, jvp=same)
+rules(power_of, _power_x, _power_y, jvp=same)
+
+
+@implements(np.float_power)
+def float_power(x1, x2):
+    double = [astype(x, to=np.dtype("D" if dtype(x).kind == "c" else "d")) if hasattr(x, "dtype") else x for x in (x1, x2)]
+    return power(*double)
+
+
+@primitive(np.sqrt)
+def sqrt(x):
+    return xp_of(x).sqrt(x)
+
+
+@primitive(np.cbrt)
+def cbrt(x):
+    return xp_of(x).cbrt(x)
+
+
+rules(sqrt, lambda g, out, x: over0(0.5 * g, out), jvp=same)
+rules(cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), jvp=same)
+
+# --- exponentials and logarithms ---
+
+
+@primitive(np.exp)
+def exp(x):
+    return xp_of(x).exp(x)
+
+
+@primitive(np.exp2)
+def exp2(x):
+    return xp_of(x).exp2(x)
+
+
+@primitive(np.expm1)
+def expm1(x):
+    return xp_of(x).expm1(x)
+
+
+@primitive(np.log)
+def log(x):
+    return xp_of(x).log(x)
+
+
+@primitive(np.log2)
+def log2(x):
+    return xp_of(x).log2(x)
+
+
+@primitive(np.log10)
+def log10(x):
+    return xp_of(x).log10(x)
+
+
+@primitive(np.log1p)
+def log1p(x):
+    return xp_of(x).log1p(x)
+
+
+rules(exp, lambda g, out, x: g * out, jvp=same)
+rules(exp2, lambda g, out, x: LN2 * g * out, jvp=same)
+rules(expm1, lambda g, out, x: g * exp(x), jvp=same)
+rules(log, lambda g, out, x: over0(g, x), jvp=same)
+rules(log2, lambda g, out, x: over0(g / LN2, x), jvp=same)
+rules(log10, lambda g, out, x: over0(g / LN10, x), jvp=same)
+rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
+
+# --- trigonometry ---
 
 
 @primitive(np.sin)
@@ -78,30 +301,112 @@ def cos(x):
     return xp_of(x).cos(x)
 
 
-@primitive(np.exp)
-def exp(x):
-    return xp_of(x).exp(x)
+@primitive(np.tan)
+def tan(x):
+    return xp_of(x).tan(x)
 
 
-@primitive(np.log)
-def log(x):
-    return xp_of(x).log(x)
+@primitive(np.arcsin)
+def arcsin(x):
+    return xp_of(x).arcsin(x)
 
 
-@primitive(np.sqrt)
-def sqrt(x):
-    return xp_of(x).sqrt(x)
+@primitive(np.arccos)
+def arccos(x):
+    return xp_of(x).arccos(x)
 
 
-rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
-rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
-rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
-rules(negative, lambda g, out, x: -g, jvp=same)
-rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times0(g, c), jvp=same)
-rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times0(c, over0(over0(g, d), d)), jvp=same)
-rules(divide, lambda g, out, x, y: over0(g, y), lambda g, out, x, y: -times0(g, out / y), jvp=same)
+@primitive(np.arctan)
+def arctan(x):
+    return xp_of(x).arctan(x)
+
+
+@primitive(np.arctan2)
+def arctan2(y, x):
+    return xp_of2(y, x).arctan2(y, x)
+
+
+@primitive(np.sinh)
+def sinh(x):
+    return xp_of(x).sinh(x)
+
+
+@primitive(np.cosh)
+def cosh(x):
+    return xp_of(x).cosh(x)
+
+
+@primitive(np.tanh)
+def tanh(x):
+    return xp_of(x).tanh(x)
+
+
+@primitive(np.arcsinh)
+def arcsinh(x):
+    return xp_of(x).arcsinh(x)
+
+
+@primitive(np.arccosh)
+def arccosh(x):
+    return xp_of(x).arccosh(x)
+
+
+@primitive(np.arctanh)
+def arctanh(x):
+    return xp_of(x).arctanh(x)
+
+
 rules(sin, lambda g, out, x: g * cos(x), jvp=same)
 rules(cos, lambda g, out, x: -g * sin(x), jvp=same)
-rules(exp, lambda g, out, x: g * out, jvp=same)
-rules(log, lambda g, out, x: over0(g, x), jvp=same)
-rules(sqrt, lambda g, out, x: over0(0.5 * g, out), jvp=same)
+rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
+# sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): the same branch as the functions have on the complex plane
+rules(arcsin, lambda g, out, x: over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
+rules(arccos, lambda g, out, x: -over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
+rules(arctan, lambda g, out, x: over0(g, 1.0 + x * x), jvp=same)
+rules(arctan2, lambda g, out, y, x: over0(g * x, x * x + y * y), lambda g, out, y, x: -over0(g * y, x * x + y * y), jvp=same)
+rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
+rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
+rules(tanh, lambda g, out, x: g * ((1.0 - out) * (1.0 + out)), jvp=same)
+rules(arcsinh, lambda g, out, x: over0(g, sqrt(1.0 + x * x)), jvp=same)
+rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
+rules(arctanh, lambda g, out, x: over0(g, (1.0 - x) * (1.0 + x)), jvp=same)
+
+
+@primitive(np.deg2rad, np.radians)
+def deg2rad(x):
+    return xp_of(x).deg2rad(x)
+
+
+@primitive(np.rad2deg, np.degrees)
+def rad2deg(x):
+    return xp_of(x).rad2deg(x)
+
+
+rules(deg2rad, lambda g, out, x: (math.pi / 180.0) * g, jvp=same)
+rules(rad2deg, lambda g, out, x: (180.0 / math.pi) * g, jvp=same)
+
+
+# d^n/du^n sin(u)/u, since sinc is smooth at zero and must stay so in every derivative.  From u s = sin u follows
+# u s_n + n s_(n-1) = sin(u + n pi/2), an upward recurrence, which is stable for |u| > n/2; below, the Taylor series.
+@primitive(np.sinc)
+def sinc(x, *, n=0):
+    xp = xp_of(x)
+    if n == 0:
+        return xp.sinc(x)
+    u = math.pi * x
+    small = abs(u) < max(2.0, n / 2)
+    v = xp.where(small, u, 0.0)
+    first = (n + 1) // 2
+    terms = [(-1) ** k / (2 * k + 1) / math.factorial(2 * k - n) for k in range(first, first + 14 + n)]
+    series = terms[-1]
+    for c in terms[-2::-1]:
+        series = series * (v * v) + c
+    series = series * v ** (2 * first - n)
+    safe = xp.where(small, 1.0, u)
+    s = xp.sin(safe) / safe
+    for k in range(1, n + 1):
+        s = (xp.sin(safe + k * math.pi / 2) - k * s) / safe
+    return xp.where(small, series, s).astype(u.dtype)[()]
+
+
+rules(sinc, lambda g, out, x, n: math.pi * g * sinc(x, n=n + 1), jvp=same)

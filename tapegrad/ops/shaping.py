@@ -11,14 +11,15 @@ from .._array import is_array, xp_of
 from .._primitive import plain
 from .._tape import late
 from .._variable import Variable
+from ..errors import ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 
 # --- copies and casts ---
 
 
-@primitive(np.copy, shapes="*")
-def copy(x):
-    return x if isinstance(x, np.generic) else x.copy()
+@primitive(np.copy, shapes=(0,))
+def copy(x, order="K"):
+    return x if isinstance(x, np.generic) else x.copy(order)
 
 
 @primitive(shapes=(0,), holomorphic=False)
@@ -47,7 +48,7 @@ def imaginary(x):
     return x * x.dtype.type(1) * 1j if x.dtype.itemsize > 4 else x * np.complex64(1j)
 
 
-rules(copy, lambda g, out, x: g, jvp=linear)
+rules(copy, lambda g, out, x, order: g, jvp=linear)
 rules(astype, lambda g, out, x, to: fit(g, shape(x), dtype(x)), jvp=linear)
 rules(real, lambda g, out, x: fit(g, shape(x), dtype(x)), jvp=linear)
 rules(imag, lambda g, out, x: imaginary(g) if dtype(x).kind == "c" else zeros_like(g), jvp=linear)
@@ -201,11 +202,16 @@ def arrays_of(xs: Any) -> list:
 
 
 @implements(np.stack)
-def stack(arrays, axis=0, out=None):
-    xs = arrays_of(arrays)
+def stack(arrays, axis=0, dtype=None):
+    xs = arrays_of(list(arrays))
+    if any(shape(x) != shape(xs[0]) for x in xs):
+        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(str(shape(x)) for x in xs)}")
     n = ndim(xs[0]) + 1
+    if not -n <= axis < n:
+        raise np.exceptions.AxisError(axis, n)
     axis %= n
-    return concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
+    y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
+    return y if dtype is None or np.dtype(dtype) == plain(y).dtype else astype(y, to=np.dtype(dtype))
 
 
 def stacked(x: Any) -> Any:

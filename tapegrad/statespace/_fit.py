@@ -123,10 +123,10 @@ def fit(
     if not numpy.isfinite(first):
         raise ArgumentError(f"fit: the log-likelihood at start = {start} is {first}; start elsewhere")
 
-    def negative_loglik(u: Any, data: Observations) -> Any:
+    def negative_loglik(u: Any, build: Callable, data: Observations) -> Any:
         return -loglik(build(parameters.tree(u)), data, joseph)
 
-    objective = Objective(negative_loglik, u, (Const(data),))
+    objective = Objective(negative_loglik, u, (build, Const(data)))
     with _Bar(progress, method) as bar:
         objective.watch = bar
         found = run(objective, method, hess, **({"options": dict(options)} if options else {}))
@@ -163,8 +163,8 @@ def _polished(
         u, value, gradient = u - step, new_value, new_gradient
     raise ConvergenceError(
         f"fit: no maximum reached.  {found.get('message', '')}  Stopped after {found.get('nit', 0)} "
-        f"iterations and {taken} Newton steps at unconstrained parameters {u}, log-likelihood {-value:.10g}, where "
-        f"the largest entry of the gradient is {abs(gradient).max():.3g} (wanted {wanted:.1g}).  Start "
+        f"iterations and {taken} Newton steps at unconstrained parameters {u}, log-likelihood {-value:.10g}, "
+        f"where the largest entry of the gradient is {abs(gradient).max():.3g} (wanted {wanted:.1g}).  Start "
         "elsewhere, give options={'maxiter': ...}, or another method"
     )
 

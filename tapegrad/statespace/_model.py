@@ -17,8 +17,11 @@ import numpy
 
 from .. import numpy as np
 from .._array import xp_of
+from .._primitive import is_tracked, plain
 from .._transforms import value
+from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
+from ..optimize import to_host
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,9 @@ class Observations:
             y = y[:, None]
         if y.ndim != 2 or y.shape[0] == 0 or y.shape[1] == 0:
             raise ShapeError(f"y: shape {y.shape}; wanted (n,) or (n, p) with n and p at least 1, time first")
-        plain = value(y)
-        self.xp: ModuleType = xp_of(plain)
-        host = numpy.asarray(plain.get() if hasattr(plain, "get") else plain)
+        host = value(y)
+        self.xp: ModuleType = xp_of(host)
+        host = to_host(host)
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
         for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
@@ -194,8 +197,7 @@ class System:
 
     def host(self, t: int, name: str) -> numpy.ndarray:
         """The plain numbers of a field on the host, for decisions about structure."""
-        plain = value(self.at(t, name))
-        return numpy.asarray(plain.get() if hasattr(plain, "get") else plain)
+        return to_host(value(self.at(t, name)))
 
 
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
@@ -292,8 +294,10 @@ def _given(x: Any) -> Any:
         return numpy.asarray(x, dtype=float) if _of_numbers(x) else np.stack([_given(item) for item in x])
     if isinstance(x, (int, float)):
         return numpy.float64(x)
-    if not hasattr(x, "dtype"):
-        return numpy.asarray(x, dtype=float)
+    if isinstance(x, Variable) and not is_tracked(x):
+        x = plain(x)
+    if not hasattr(x, "dtype") or (type(x) is numpy.ndarray and x.ndim == 0):
+        return numpy.asarray(x, dtype=float)[()]
     return x.astype(float) if x.dtype.kind in "iub" else x
 
 

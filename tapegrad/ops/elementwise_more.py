@@ -1,0 +1,284 @@
+"""NumPy's ufuncs that have corners, choose, or round: hypot, maximum, clip, where, logaddexp, floor, modf, frexp and
+their kin, and the functions without a derivative: comparisons, logical and bitwise operations, tests for nan.
+
+Corners: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
+
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._array import xp_of
+from .._primitive import plain
+from ..errors import ArgumentError
+from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
+from .elementwise import LN2, arctan2, divide, floor_divide, part_of_length, remainder, select, sign, times0, xp_of2, zero_of
+from .shaping import imag, real, stacked
+
+
+@functools.cache
+def _cupy_special() -> Any:
+    return importlib.import_module("cupyx.scipy.special")
+
+
+def special_of(x: Any) -> Any:
+    """scipy.special, or CuPy's."""
+    return scipy.special if xp_of(x) is np else _cupy_special()
+
+
+# --- lengths, whose derivative at zero is zero ---
+
+
+@primitive(np.fabs)
+def fabs(x):
+    return xp_of(x).fabs(x)
+
+
+@primitive(np.hypot)
+def hypot(x, y):
+    return xp_of2(x, y).hypot(x, y)
+
+
+rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
+rules(hypot, lambda g, out, x, y: g * part_of_length(x, out), lambda g, out, x, y: g * part_of_length(y, out), jvp=same)
+
+# --- maximum and minimum ---
+
+
+@primitive(np.maximum)
+def maximum(x, y):
+    return xp_of2(x, y).maximum(x, y)
+
+
+@primitive(np.minimum)
+def minimum(x, y):
+    return xp_of2(x, y).minimum(x, y)
+
+
+@primitive(np.fmax)
+def fmax(x, y):
+    return xp_of2(x, y).fmax(x, y)
+
+
+@primitive(np.fmin)
+def fmin(x, y):
+    return xp_of2(x, y).fmin(x, y)
+
+
+def share(g: Any, x: Any, y: Any) -> Any:
+    """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
+    larger.  A nan takes all."""
+    x, y = plain(x), plain(y)
+    part = dtype(g).type(0.5) * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * (x != x)
+    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
+    return times0(part, g)
+
+
+def share_f(g: Any, x: Any, y: Any) -> Any:
+    """The same, if nan is passed over."""
+    x, y = plain(x), plain(y)
+    part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
+    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
+    return times0(part, g)
+
+
+rules(maximum, lambda g, out, x, y: share(g, x, y), lambda g, out, x, y: share(g, y, x), jvp=same)
+rules(minimum, lambda g, out, x, y: share(g, -x, -y), lambda g, out, x, y: share(g, -y, -x), jvp=same)
+rules(fmax, lambda g, out, x, y: share_f(g, x, y), lambda g, out, x, y: share_f(g, y, x), jvp=same)
+rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_f(g, -y, -x), jvp=same)
+
+
+@implements(np.clip)
+def clip(a, a_min=None, a_max=None, *, min=None, max=None):
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if low is not None:
+        a = maximum(a, low)
+    return a if high is None else minimum(a, high)
+
+
+# --- where ---
+
+
+@implements(np.where)
+def where(condition, x=None, y=None):
+    condition = plain(condition)
+    if x is None and y is None:
+        return xp_of(condition).where(condition)
+    if x is None or y is None:
+        raise ArgumentError("numpy.where: give both x and y, or neither")
+    x, y = (stacked(v) if isinstance(v, (list, tuple)) else v for v in (x, y))
+    return select(condition, x, y)
+
+
+# --- sums of exponentials ---
+
+
+@primitive(scipy.special.expit)
+def expit(x):
+    return special_of(x).expit(x)
+
+
+@primitive(np.logaddexp)
+def logaddexp(x, y):
+    return xp_of2(x, y).logaddexp(x, y)
+
+
+@primitive(np.logaddexp2)
+def logaddexp2(x, y):
+    return xp_of2(x, y).logaddexp2(x, y)
+
+
+# expit(-x) rather than 1 - out: right in the tail, where out is 1 but for rounding
+rules(expit, lambda g, out, x: g * (out * expit(-x)), jvp=same)
+rules(logaddexp, lambda g, out, x, y: times0(g, expit(x - y)), lambda g, out, x, y: times0(g, expit(y - x)), jvp=same)
+rules(
+    logaddexp2,
+    lambda g, out, x, y: times0(g, expit(LN2 * (x - y))),
+    lambda g, out, x, y: times0(g, expit(LN2 * (y - x))),
+    jvp=same,
+)
+
+# --- rounding and remainders ---
+
+
+def _constant(ufunc: Callable) -> Callable:
+    """The operation of a ufunc that has derivative zero."""
+    name = ufunc.__name__
+    if ufunc.nin == 1:
+
+        def body(x):
+            return getattr(xp_of(x), name)(x)
+    else:
+
+        def body(x, y):
+            return getattr(xp_of2(x, y), name)(x, y)
+
+    body.__name__ = name
+    return primitive(ufunc)(body)
+
+
+floor, ceil, rint, trunc = (_constant(f) for f in (np.floor, np.ceil, np.rint, np.trunc))
+nextafter, spacing = _constant(np.nextafter), _constant(np.spacing)
+isnan, isinf, isfinite, signbit = (_constant(f) for f in (np.isnan, np.isinf, np.isfinite, np.signbit))
+less, less_equal, greater = (_constant(f) for f in (np.less, np.less_equal, np.greater))
+greater_equal, equal, not_equal = (_constant(f) for f in (np.greater_equal, np.equal, np.not_equal))
+logical_and, logical_or = _constant(np.logical_and), _constant(np.logical_or)
+logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not)
+
+
+@primitive(np.round, np.around)
+def around(x, decimals=0):
+    return xp_of(x).around(x, decimals)
+
+
+@primitive(np.fmod)
+def fmod(x, y):
+    return xp_of2(x, y).fmod(x, y)
+
+
+@primitive()
+def fraction(x):
+    return xp_of(x).modf(x)[0]
+
+
+rules(fmod, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, trunc(divide(x, y))), jvp=same)
+rules(fraction, lambda g, out, x: g, jvp=same)
+
+
+@implements(np.divmod)
+def divmod(x1, x2):
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+@implements(np.modf)
+def modf(x):
+    return fraction(x), trunc(x)
+
+
+# --- parts of a floating-point number ---
+
+
+@primitive()
+def scaled(x, n):
+    """x 2^n for integers n."""
+    return xp_of2(x, n).ldexp(x, n)
+
+
+@primitive(np.copysign)
+def copysign(x, y):
+    return xp_of2(x, y).copysign(x, y)
+
+
+@primitive(np.heaviside)
+def heaviside(x, y):
+    return xp_of2(x, y).heaviside(x, y)
+
+
+rules(scaled, lambda g, out, x, n: scaled(g, n), lambda g, out, x, n: None, jvp=same)
+rules(
+    copysign,
+    lambda g, out, x, y: g * sign_bit(x) * sign_bit(y),
+    lambda g, out, x, y: 0.0 * g,
+    jvp=same,
+)
+rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 0, g, zero_of(g)), jvp=same)
+
+
+def sign_bit(x: Any) -> Any:
+    """1 or -1; the sign of zero counts."""
+    x = plain(x)
+    return xp_of(x).copysign(dtype(x).type(1), x)
+
+
+@implements(np.ldexp)
+def ldexp(x1, x2):
+    return scaled(x1, plain(x2))
+
+
+@implements(np.frexp)
+def frexp(x):
+    n = xp(x).frexp(plain(x))[1]
+    return scaled(x, -n), n
+
+
+@primitive(np.nan_to_num)
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise ArgumentError("numpy.nan_to_num: copy=False is not supported; write x[...] = numpy.nan_to_num(x)")
+    return xp_of(x).nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf)
+
+
+rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
+
+
+@implements(np.angle)
+def angle(z, deg=False):
+    a = arctan2(imag(z), real(z))
+    return a * (180.0 / math.pi) if deg else a
+
+
+# --- functions of arrays that have no derivative ---
+
+
+def _plainly(x: Any) -> Any:
+    return type(x)([_plainly(v) for v in x]) if isinstance(x, (list, tuple)) else plain(x)
+
+
+def constant(*functions: Callable) -> None:
+    """These functions act on the plain arrays."""
+    for f in functions:
+
+        @functools.wraps(f)
+        def run(*args, f=f, **params):
+            return f(*[_plainly(a) for a in args], **{k: _plainly(v) for k, v in params.items()})
+
+        NUMPY[f] = run
+
+
+constant(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift, np.gcd, np.lcm, np.isnat)
+constant(np.isclose, np.allclose, np.array_equal, np.array_equiv, np.iscomplex, np.isreal, np.iscomplexobj, np.isrealobj)
+constant(np.isposinf, np.isneginf, np.shape, np.ndim, np.size, np.may_share_memory, np.shares_memory, np.result_type)

@@ -1,0 +1,336 @@
+"""Factorisations of matrices and what is solved with them; every operation works on batches over the leading axes.
+
+Reading order: triangular systems, Cholesky, general systems and the inverse, determinants.  Spectral decompositions, norms and
+functions of matrices stand in spectral.py.
+
+Rules of holomorphic operations are transposes; those of the others (cholesky, solve_triangular) are adjoints, written with H.
+Sources: Giles, "An extended collection of matrix derivative results" (2008); Murray, "Differentiation of the Cholesky
+decomposition" (2016)."""
+
+import importlib
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import blas
+
+from .._array import is_array, xp_of
+from .._primitive import plain
+from ..errors import NotPositiveDefiniteError, ShapeError
+from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .products import H, T, column, matmul, row, two
+from .shaping import conj, fit, imaginary, real, reshape, sum, zeros_like
+
+TRSM = {np.dtype(np.float64): blas.dtrsm, np.dtype(np.float32): blas.strsm, np.dtype(np.complex128): blas.ztrsm, np.dtype(np.complex64): blas.ctrsm}
+F8 = np.dtype(np.float64)
+LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
+
+
+def cupyx_linalg() -> Any:
+    return importlib.import_module("cupyx.scipy.linalg")
+
+
+def square(name: str, a: Any) -> tuple:
+    s = shape(a)
+    if len(s) < 2 or s[-1] != s[-2]:
+        raise ShapeError(f"{name}: the matrix has shape {s}; the last two dimensions must be equal")
+    return s
+
+
+def first_bad(ok: Any) -> str:
+    """Which member of a batch failed, for an error message."""
+    if ok.ndim == 0:
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~ok)[0])
+    return f", batch member {at[0] if len(at) == 1 else at}"
+
+
+# --- triangular systems ---
+
+
+@primitive(shapes=(0,))
+def triangle(x, *, lower, strict=False):
+    """The lower or upper triangle of each matrix, the rest zero."""
+    return (xp_of(x).tril if lower else xp_of(x).triu)(x, (-1 if lower else 1) if strict else 0)
+
+
+rules(triangle, lambda g, out, x, lower, strict: triangle(g, lower=lower, strict=strict), jvp=linear)
+TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
+
+
+@primitive(scipy.linalg.solve_triangular, holomorphic=False)
+def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
+    """x of op(a) x = b, op by `trans`; only the lower or upper triangle of a is read.  b is a vector only if it has one axis."""
+    trans = TRANS[trans]
+    if type(a) is not np.ndarray or a.ndim != 2 or type(b) is not np.ndarray or b.ndim > 2:
+        return _solve_triangular(a, b, trans, lower, unit_diagonal)
+    d = a.dtype
+    if b.dtype is not d or d not in TRSM:
+        d = np.result_type(a, b, np.float32)
+        a, b = a.astype(d), b.astype(d)
+    if a.shape[0] != a.shape[1] or b.ndim == 0 or a.shape[0] != b.shape[0]:
+        raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape} do not fit together")
+    if not b.size:
+        return np.zeros(b.shape, d)
+    # BLAS counts by columns: the transposed system, x^T op(a)^T = b^T, has a^T and b^T in its layout.
+    if trans == 2 and d.kind == "c":
+        a, trans = a.conj(), 1
+    rhs = b[None] if b.ndim == 1 else b.T
+    x = TRSM[d](1.0, a.T, rhs, 1, not lower, 1 if trans else 0, unit_diagonal)
+    if not unit_diagonal:
+        s = np.vdot(x, x).real
+        if s - s != 0 and not a.diagonal().all():
+            raise np.linalg.LinAlgError(_singular("solve_triangular", f"element {int(np.argmin(a.diagonal() != 0))} of its diagonal is 0"))
+    return x[0] if b.ndim == 1 else x.T
+
+
+def _singular(call: str, why: str) -> str:
+    return f"{call}: the matrix is singular ({why}); the system has no unique solution"
+
+
+def _solve_triangular(a, b, trans, lower, unit_diagonal):
+    """The general case: batches, devices, numbers."""
+    square("solve_triangular", a)
+    library = xp_of(a)
+    vector = b.ndim == 1
+    if vector:
+        b = b[:, None]
+    n = a.shape[-1]
+    if b.ndim < 2 or b.shape[-2] != n:
+        raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape[: -1 if vector else None]} do not fit together")
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a = library.broadcast_to(a, lead + a.shape[-2:])
+    b = library.broadcast_to(b, lead + b.shape[-2:])
+    d = np.result_type(a.dtype, b.dtype, np.float32)
+    if not a.size or not b.size:
+        x = library.zeros(b.shape, d)
+    elif library is not np:
+        x = cupyx_linalg().solve_triangular(
+            library.ascontiguousarray(a).astype(d, copy=False), library.ascontiguousarray(b).astype(d, copy=False),
+            trans=trans, lower=lower, unit_diagonal=unit_diagonal,
+        )  # fmt: skip
+    elif n < LOOP:
+        m = (np.tril if lower else np.triu)(a)
+        if unit_diagonal:
+            m = m.copy()
+            m[..., range(n), range(n)] = 1
+        if trans:
+            m = m.swapaxes(-1, -2).conj() if trans == 2 else m.swapaxes(-1, -2)
+        try:
+            x = np.linalg.solve(m, b).astype(d, copy=False)
+        except np.linalg.LinAlgError:
+            diagonal = np.diagonal(a, 0, -2, -1)
+            raise np.linalg.LinAlgError(_singular("solve_triangular" + first_bad(diagonal.all(-1)), "its diagonal has a 0")) from None
+    else:
+        x = np.empty(b.shape, d)
+        for i in np.ndindex(*lead):
+            x[i] = solve_triangular(a[i], b[i], trans, lower, unit_diagonal)
+    return x[..., 0] if vector else x
+
+
+def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+    """x = op(a)^-1 b.  Cotangents: of b, c = op(a)^-H g; of op(a), -c x^H, brought back through op and cut to the triangle."""
+    trans = TRANS[trans]
+    if trans == 1 and dtype(a).kind == "c":
+        c = conj(_triangular(a, conj(g), 0, lower, unit_diagonal, ndim(b)))
+    else:
+        c = _triangular(a, g, 0 if trans else 2, lower, unit_diagonal, ndim(b))
+    if not need[0]:
+        return None, c
+    x, y = (column(out), column(c)) if ndim(b) == 1 else (out, c)
+    m = -matmul(y, H(x)) if trans == 0 else -matmul(conj(x), T(y)) if trans == 1 else -matmul(x, H(y))
+    return triangle(m, lower=lower, strict=unit_diagonal), c
+
+
+def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
+    da, db = t
+    if da is not None:
+        da = triangle(da, lower=lower, strict=unit_diagonal)
+        da = (da, T(da), H(da))[TRANS[trans]] if TRANS[trans] else da
+        moved = matmul(da, out) if ndim(b) > 1 or ndim(da) == 2 else times_vector(da, out)
+        db = -moved if db is None else db - moved
+    return _triangular(a, db, trans, lower, unit_diagonal, ndim(b))
+
+
+def _triangular(a, b, trans, lower, unit_diagonal, n):
+    """solve_triangular, where b is a batch of vectors if n = 1."""
+    if n == 1 < ndim(b):
+        return reshape(solve_triangular(a, column(b), trans, lower, unit_diagonal), to=shape(b))
+    return solve_triangular(a, b, trans, lower, unit_diagonal)
+
+
+def times_vector(a: Any, x: Any) -> Any:
+    """The product of each matrix of a batch with its vector."""
+    y = matmul(a, column(x))
+    return reshape(y, to=shape(y)[:-1])
+
+
+rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
+
+
+# --- Cholesky factors ---
+
+
+@primitive(holomorphic=False)
+def cholesky_lower(x):
+    """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
+    library = xp_of(x)
+    if library is np:
+        try:
+            return np.linalg.cholesky(x)
+        except np.linalg.LinAlgError:
+            raise not_positive_definite(x) from None
+    L = library.linalg.cholesky(x)
+    if not L.size:
+        return L
+    d = library.diagonal(L, 0, -2, -1).real
+    ok = ((d > 0) & (d < np.inf)).all(-1)
+    return library.where(ok[..., None, None], L, L.dtype.type(np.nan))
+
+
+def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
+    """What to say of the first matrix of the batch x that has no Cholesky factor."""
+    square("cholesky", x)
+    for i in np.ndindex(*x.shape[:-2]):
+        try:
+            np.linalg.cholesky(x[i])
+        except np.linalg.LinAlgError:
+            a = np.tril(x[i]) + np.tril(x[i], -1).conj().T
+            member = f"batch member {i[0] if len(i) == 1 else i} of shape" if i else "the matrix of shape"
+            smallest = f"its smallest eigenvalue is {np.linalg.eigvalsh(a)[0]:.3g}" if np.isfinite(a).all() else "it has an element that is not finite"
+            break
+    else:
+        member, smallest = "a matrix", "it failed once"
+    return NotPositiveDefiniteError(
+        f"cholesky: {member} {x.shape[-2:]} is not positive definite: {smallest}; check the parameters that it is built from, "
+        "or add a small multiple of the identity"
+    )
+
+
+@primitive(shapes=(0,))
+def halved(x):
+    """The lower triangle with half the diagonal."""
+    library, n = xp_of(x), x.shape[-1]
+    return library.tril(x) * (1 - 0.5 * library.eye(n, dtype=x.real.dtype))
+
+
+rules(halved, lambda g, out, x: halved(g), jvp=linear)
+
+
+def hermitian(x: Any) -> Any:
+    return (x + H(x)) * 0.5
+
+
+def sandwich(L: Any, m: Any) -> Any:
+    """L^-1 m L^-H for Hermitian m."""
+    return solve_triangular(L, H(solve_triangular(L, m, 0, True)), 0, True)
+
+
+def _cholesky_vjp(g, out, x):
+    """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
+    s = hermitian(halved(matmul(H(out), g)))
+    return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
+
+
+rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sandwich(out, hermitian(t[0])))))
+
+
+@implements(np.linalg.cholesky)
+def cholesky(a, /, *, upper=False):
+    square("cholesky", a)
+    if dtype(a).kind not in "fc":
+        a = a * 1.0
+    return H(cholesky_lower(H(a))) if upper else cholesky_lower(a)
+
+
+@implements(scipy.linalg.cholesky)
+def scipy_cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+    return cholesky(a, upper=not lower)
+
+
+@implements(scipy.linalg.cho_factor)
+def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+    """SciPy's pair (c, lower); unlike SciPy's, the unused triangle of c is zero."""
+    return cholesky(a, upper=not lower), lower
+
+
+@implements(scipy.linalg.cho_solve)
+def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
+    """x of A x = b for A given by its factor, a pair (c, lower)."""
+    c, lower = c_and_lower
+    c, b = two(c, b)
+    first, second = (0, 2) if lower else (2, 0)
+    return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
+
+
+def right_solve(p: Any, s: Any) -> Any:
+    """p s^-1 for Hermitian positive definite s."""
+    p, s = two(p, s)
+    if ndim(p) == 1:
+        return conj(cho_solve((cholesky(s), True), conj(p)))
+    return H(cho_solve((cholesky(s), True), H(p)))
+
+
+# --- general systems ---
+
+
+@primitive()
+def solve_matrix(a, b):
+    """x of a x = b, b a matrix or a batch of matrices."""
+    library = xp_of(a)
+    try:
+        return library.linalg.solve(a, b)
+    except np.linalg.LinAlgError as error:
+        raise named(error, "solve", a) from None
+
+
+def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
+    """NumPy's error, with the call, the member of the batch and what to do."""
+    if "ingular" not in str(error):
+        return np.linalg.LinAlgError(f"{call}: {error}")
+    rank = np.linalg.matrix_rank(a)
+    which = first_bad(rank == a.shape[-1])
+    return np.linalg.LinAlgError(_singular(call + which, f"rank {np.min(rank)} of {a.shape[-1]}"))
+
+
+def _solve_vjp(g, out, need, a, b):
+    c = solve_matrix(T(a), g)
+    return -matmul(c, T(out)) if need[0] else None, c
+
+
+def _solve_jvp(t, out, a, b):
+    da, db = t
+    if da is not None:
+        db = -matmul(da, out) if db is None else db - matmul(da, out)
+    return solve_matrix(a, db)
+
+
+rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
+
+
+@implements(np.linalg.solve)
+def solve(a, b):
+    a, b = two(a, b)
+    s = square("solve", a)
+    vector = ndim(b) == 1
+    if ndim(b) == 0 or shape(b)[-1 if vector else -2] != s[-1]:
+        raise ShapeError(f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)")
+    x = solve_matrix(a, column(b) if vector else b)
+    return reshape(x, to=shape(x)[:-1]) if vector else x
+
+
+@primitive(np.linalg.inv, scipy.linalg.inv)
+def inv(x):
+    try:
+        return xp_of(x).linalg.inv(x)
+    except np.linalg.LinAlgError as error:
+        raise named(error, "inv", x) from None
+
+
+def _inv_vjp(g, out, x):
+    t = T(out)
+    return -matmul(t, matmul(g, t))
+
+
+rules(inv, _inv_vjp, jvp=lambda t, out, x: -matmul(out, matmul(t[0], out)))

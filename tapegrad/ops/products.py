@@ -1,0 +1,480 @@
+"""Products of vectors, matrices and tensors: matmul and those composed of it; einsum; convolution.
+
+Rules are transposes; on complex arrays the engine conjugates around them."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from .._array import xp_of
+from .._primitive import plain
+from .._variable import Variable
+from ._define import implements, linear, ndim, primitive, rules, shape
+from .shaping import arrays_of, conj, fit, reshape, slice_of, sum, transpose
+
+
+@primitive(np.matmul)
+def matmul(x, y):
+    return xp_of(y).matmul(x, y)
+
+
+def T(x: Any) -> Any:
+    """The transpose of each matrix in a batch."""
+    if type(x) is np.ndarray:
+        return x.T if x.ndim == 2 else x.swapaxes(-1, -2)
+    n = ndim(x)
+    return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
+
+
+def H(x: Any) -> Any:
+    """The conjugate transpose of each matrix in a batch."""
+    x = T(x)
+    return conj(x) if plain(x).dtype.kind == "c" else x
+
+
+def column(x: Any) -> Any:
+    return reshape(x, to=(*shape(x), 1))
+
+
+def row(x: Any) -> Any:
+    s = shape(x)
+    return reshape(x, to=(*s[:-1], 1, s[-1]))
+
+
+def _matmul_left(g, out, x, y):
+    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 == y.ndim:
+        return g @ y.T
+    n, m = ndim(x), ndim(y)
+    if m == 1:
+        c = g * y if n == 1 else matmul(column(g), row(y))
+    elif n == 1:
+        c = matmul(y, g) if m == 2 else reshape(matmul(y, column(g)), to=shape(y)[:-1])
+    else:
+        c = matmul(g, T(y))
+    return fit(c, shape(x), None)
+
+
+def _matmul_right(g, out, x, y):
+    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 == y.ndim:
+        return x.T @ g
+    n, m = ndim(x), ndim(y)
+    if n == 1:
+        c = g * x if m == 1 else matmul(column(x), row(g))
+    elif m == 1:
+        c = matmul(flat_rows(g, 0), flat_rows(x, 1))
+    elif m == 2 < n:
+        c = matmul(T(flat_rows(x, 1)), flat_rows(g, 1))
+    else:
+        c = matmul(T(x), g)
+    return fit(c, shape(y), None)
+
+
+def flat_rows(x: Any, kept: int) -> Any:
+    """x with all axes but the last `kept` made one."""
+    s = shape(x)
+    n = len(s) - kept
+    return x if n == 1 else reshape(x, to=(int(np.prod(s[:n])), *s[n:]))
+
+
+def bilinear(t, out, x, y):
+    if t[1] is None:
+        return matmul(t[0], y)
+    if t[0] is None:
+        return matmul(x, t[1])
+    return matmul(t[0], y) + matmul(x, t[1])
+
+
+rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
+
+
+# --- composed of matmul ---
+
+
+def two(a: Any, b: Any) -> tuple:
+    """Two operands as arrays or Variables."""
+    return (a, b) if isinstance(a, Variable) and isinstance(b, Variable) else tuple(arrays_of((a, b)))
+
+
+@implements(np.dot)
+def dot(a, b, out=None):
+    a, b = two(a, b)
+    n, m = ndim(a), ndim(b)
+    if n == 0 or m == 0:
+        return a * b
+    return matmul(a, b) if m <= 2 else tensordot(a, b, ((n - 1,), (m - 2,)))
+
+
+@implements(np.vdot)
+def vdot(a, b):
+    a, b = two(a, b)
+    return matmul(conj(flat(a)), flat(b))
+
+
+def flat(x: Any) -> Any:
+    s = shape(x)
+    return x if len(s) == 1 else reshape(x, to=(int(np.prod(s)),))
+
+
+@implements(np.inner)
+def inner(a, b):
+    a, b = two(a, b)
+    n, m = ndim(a), ndim(b)
+    return a * b if n == 0 or m == 0 else tensordot(a, b, ((n - 1,), (m - 1,)))
+
+
+@implements(np.outer)
+def outer(a, b, out=None):
+    a, b = two(a, b)
+    return column(flat(a)) * flat(b)
+
+
+@implements(np.linalg.outer)
+def linalg_outer(x1, x2, /):
+    if ndim(x1) != 1 or ndim(x2) != 1:
+        raise ValueError(f"linalg.outer: both arguments must have one dimension, not {ndim(x1)} and {ndim(x2)}")
+    return outer(x1, x2)
+
+
+def _permuted(x: Any, axes: tuple) -> Any:
+    return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
+
+
+@implements(np.tensordot, np.linalg.tensordot)
+def tensordot(a, b, axes=2):
+    a, b = two(a, b)
+    n, m = ndim(a), ndim(b)
+    if isinstance(axes, (int, np.integer)):
+        left, right = tuple(range(n - axes, n)), tuple(range(axes))
+    else:
+        left, right = [(int(i),) if isinstance(i, (int, np.integer)) else tuple([int(k) for k in i]) for i in axes]
+        left, right = tuple([i % n for i in left]), tuple([i % m for i in right])
+    s, r = shape(a), shape(b)
+    if len(left) != len(right) or any(s[i] != r[j] for i, j in zip(left, right, strict=True)):
+        raise ValueError(f"tensordot: shapes {s} and {r} do not fit together over axes {left} and {right}")
+    free_a, free_b = tuple([i for i in range(n) if i not in left]), tuple([j for j in range(m) if j not in right])
+    out = tuple([s[i] for i in free_a]) + tuple([r[j] for j in free_b])
+    k = int(np.prod([s[i] for i in left]))
+    x = reshape(_permuted(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
+    y = reshape(_permuted(b, right + free_b), to=(k, int(np.prod([r[j] for j in free_b]))))
+    c = matmul(x, y)
+    return reshape(c, to=out)
+
+
+@implements(np.kron)
+def kron(a, b):
+    a, b = two(a, b)
+    s, r = shape(a), shape(b)
+    n = max(len(s), len(r))
+    s, r = (1,) * (n - len(s)) + s, (1,) * (n - len(r)) + r
+    x = reshape(a, to=tuple(itertools.chain(*[(k, 1) for k in s])))
+    y = reshape(b, to=tuple(itertools.chain(*[(1, k) for k in r])))
+    return reshape(x * y, to=tuple([i * j for i, j in zip(s, r, strict=True)]))
+
+
+def moved(x: Any, source: int, to: int) -> Any:
+    """np.moveaxis for one axis."""
+    n = ndim(x)
+    source, to = source % n, to % n
+    if source == to:
+        return x
+    axes = [i for i in range(n) if i != source]
+    axes.insert(to, source)
+    return transpose(x, axes=tuple(axes))
+
+
+@primitive(shapes=(0,))
+def take_last(x, *, at):
+    """x[..., at] for a tuple of indices."""
+    return x[..., list(at)]
+
+
+@primitive(shapes=(0,))
+def put_last(x, *, at, size):
+    """The adjoint of `take_last`, for indices that differ."""
+    out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
+    out[..., list(at)] = x
+    return out
+
+
+rules(take_last, lambda g, out, x, at: put_last(g, at=at, size=shape(x)[-1]), jvp=linear)
+rules(put_last, lambda g, out, x, at, size: take_last(g, at=at), jvp=linear)
+
+
+@implements(np.cross, np.linalg.cross)
+def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = two(a, b)
+    a, b = moved(a, axisa, -1), moved(b, axisb, -1)
+    n, m = shape(a)[-1], shape(b)[-1]
+    if n not in (2, 3) or m not in (2, 3):
+        raise ValueError(f"cross: vectors must have 2 or 3 elements, not {n} and {m}")
+    if n == 2 == m:
+        c = a * take_last(b, at=(1, 0))
+        return reshape(slice_of(c, axis=ndim(c) - 1, start=0, stop=1) - slice_of(c, axis=ndim(c) - 1, start=1, stop=2), to=shape(c)[:-1])
+    a, b = [x if k == 3 else put_last(x, at=(0, 1), size=3) for x, k in ((a, n), (b, m))]
+    c = take_last(a, at=(1, 2, 0)) * take_last(b, at=(2, 0, 1)) - take_last(a, at=(2, 0, 1)) * take_last(b, at=(1, 2, 0))
+    return moved(c, -1, axisc)
+
+
+def _linalg_vecdot(x1, x2, axis=-1):
+    x1, x2 = two(x1, x2)
+    c = conj(moved(x1, axis, -1)) * moved(x2, axis, -1)
+    return sum(c, ndim(c) - 1)
+
+
+if hasattr(np, "vecdot"):
+    vecdot = implements(np.vecdot, np.linalg.vecdot)(_linalg_vecdot)
+if hasattr(np, "matvec"):
+
+    @implements(np.matvec)
+    def matvec(a, v):
+        c = matmul(*two(a, column(two(a, v)[1])))
+        return reshape(c, to=shape(c)[:-1])
+
+    @implements(np.vecmat)
+    def vecmat(v, a):
+        v, a = two(v, a)
+        c = matmul(row(conj(v)), a)
+        return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
+
+
+implements(np.linalg.matmul)(matmul)
+
+
+# --- diagonals, trace ---
+
+
+@primitive(shapes=(0,))
+def diagonals(x, *, offset=0):
+    """The diagonal of each matrix."""
+    return xp_of(x).diagonal(x, offset, -2, -1).copy()
+
+
+@primitive(shapes=(0,))
+def with_diagonals(x, *, to, offset=0):
+    """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
+    out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
+    k = x.shape[-1]
+    i, j = max(0, -offset), max(0, offset)
+    out[..., list(range(i, i + k)), list(range(j, j + k))] = x
+    return out
+
+
+rules(diagonals, lambda g, out, x, offset: with_diagonals(g, to=shape(x)[-2:], offset=offset), jvp=linear)
+rules(with_diagonals, lambda g, out, x, to, offset: diagonals(g, offset=offset), jvp=linear)
+
+
+@implements(np.trace)
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    n = ndim(a)
+    axis1, axis2 = axis1 % n, axis2 % n
+    a = _permuted(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
+    t = sum(diagonals(a, offset=int(offset)), n - 2)
+    return t if dtype is None else fit(t, shape(t), np.dtype(dtype))
+
+
+@implements(np.linalg.trace)
+def linalg_trace(x, /, *, offset=0, dtype=None):
+    return trace(x, offset, -2, -1, dtype)
+
+
+# --- einsum ---
+
+
+@primitive()
+def contract(*xs, subscripts, optimize):
+    """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
+    return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
+
+
+def _contract_vjp(g, out, need, *xs, subscripts, optimize):
+    """The cotangent of one operand: the contraction of g with the others, onto its labels."""
+    left, result = subscripts.split("->")
+    labels = left.split(",")
+    best = optimize or len(xs) > 2
+    terms = []
+    for i, wanted in enumerate(need):
+        if not wanted:
+            terms.append(None)
+            continue
+        others = [j for j in range(len(xs)) if j != i]
+        text = ",".join([result] + [labels[j] for j in others]) + "->" + labels[i]
+        terms.append(contract(g, *[xs[j] for j in others], subscripts=text, optimize=best))
+    return terms
+
+
+def _contract_jvp(t, out, *xs, subscripts, optimize):
+    total = None
+    for i, d in enumerate(t):
+        if d is not None:
+            c = contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
+            total = c if total is None else total + c
+    return total
+
+
+rules(contract, joint=_contract_vjp, jvp=_contract_jvp)
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _parsed(operands: tuple) -> tuple:
+    """einsum's two forms of call as (operands, a list of labels for each, labels of the result); ... becomes integers."""
+    if isinstance(operands[0], str):
+        text, xs = operands[0].replace(" ", ""), list(operands[1:])
+        left, arrow, right = text.partition("->")
+        parts = [_tokens(p) for p in left.split(",")]
+        result = _tokens(right) if arrow else None
+    else:
+        given = list(operands)
+        result = list(given.pop()) if len(given) % 2 else None
+        xs, parts = given[::2], [list(p) for p in given[1::2]]
+    xs = arrays_of(xs)
+    if len(parts) != len(xs):
+        raise ValueError(f"einsum: {len(parts)} subscripts for {len(xs)} operands")
+    wide, labels = 0, []
+    for x, p in zip(xs, parts, strict=True):
+        k = ndim(x) - len([a for a in p if a is not ...])
+        if k < 0 or (k and ... not in p):
+            raise ValueError(f"einsum: subscript {p} does not fit an operand of shape {shape(x)}")
+        wide = max(wide, k if ... in p else 0)
+        labels.append([b for a in p for b in ([("...", i) for i in range(-k, 0)] if a is ... else [a])])
+    ellipsis = [("...", i) for i in range(-wide, 0)]
+    if result is None:
+        named = [a for p in parts for a in p if a is not ...]
+        result = ellipsis + sorted([a for a in set(named) if named.count(a) == 1])
+    else:
+        result = [b for a in result for b in (ellipsis if a is ... else [a])]
+    return xs, labels, result
+
+
+def _tokens(text: str) -> list:
+    return [... if c == "." else c for c in text.replace("...", ".")]
+
+
+@implements(np.einsum)
+def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
+    """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`."""
+    xs, labels, result = _parsed(operands)
+    if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
+        raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
+    size: dict = {}
+    for x, p in zip(xs, labels, strict=True):
+        for a, n in zip(p, shape(x), strict=True):
+            if size.setdefault(a, n) != n and n != 1:
+                if size[a] != 1:
+                    raise ValueError(f"einsum: operands have lengths {size[a]} and {n} along label {a!r}")
+                size[a] = n
+    for i, (x, p) in enumerate(zip(xs, labels, strict=True)):
+        for a in set(p):
+            while p.count(a) > 1:
+                j = p.index(a)
+                k = p.index(a, j + 1)
+                rest = [n for n in range(len(p)) if n not in (j, k)]
+                x = diagonals(_permuted(x, (*rest, j, k)))
+                p = [p[n] for n in rest] + [a]
+        kept = [n for n, a in enumerate(p) if shape(x)[n] == size[a]]
+        if len(kept) < len(p):
+            x, p = reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
+        xs[i], labels[i] = x, p
+    for i, p in enumerate(labels):
+        alone = [n for n, a in enumerate(p) if a not in result and not any(a in q for j, q in enumerate(labels) if j != i)]
+        if alone:
+            xs[i], labels[i] = sum(xs[i], tuple(alone)), [a for n, a in enumerate(p) if n not in alone]
+    if len(xs) == 1:
+        y = _permuted(xs[0], tuple([labels[0].index(a) for a in result]))
+    else:
+        letter = dict(zip(size, LETTERS, strict=False))
+        text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
+        y = contract(*xs, subscripts=text, optimize=optimize)
+    return y if dtype is None else fit(y, shape(y), np.dtype(dtype))
+
+
+# --- chains and powers ---
+
+
+@implements(np.linalg.multi_dot)
+def multi_dot(arrays, *, out=None):
+    """The product of a chain in the cheapest order."""
+    xs = arrays_of(arrays)
+    first, last = ndim(xs[0]) == 1, ndim(xs[-1]) == 1
+    xs[0] = row(xs[0]) if first else xs[0]
+    xs[-1] = column(xs[-1]) if last else xs[-1]
+    n, d = len(xs), [shape(x)[0] for x in xs] + [shape(xs[-1])[1]]
+    cost: dict = {(i, i): (0, i) for i in range(n)}
+    for k in range(1, n):
+        for i in range(n - k):
+            j = i + k
+            cost[i, j] = min([(cost[i, m][0] + cost[m + 1, j][0] + d[i] * d[m + 1] * d[j + 1], m) for m in range(i, j)])
+
+    def product(i, j):
+        m = cost[i, j][1]
+        return xs[i] if i == j else matmul(product(i, m), product(m + 1, j))
+
+    y = product(0, n - 1)
+    return reshape(y, to=() if first and last else (shape(y)[1] if first else shape(y)[0],)) if first or last else y
+
+
+# --- convolution and polynomials ---
+
+
+@primitive(shapes=(0,))
+def backwards(x):
+    return x[..., ::-1].copy()
+
+
+@primitive()
+def convolve_full(x, y):
+    return xp_of(x).convolve(x, y, "full")
+
+
+def _middle(c: Any, start: int, length: int) -> Any:
+    return c if start == 0 and length == shape(c)[0] else slice_of(c, axis=0, start=start, stop=start + length)
+
+
+rules(backwards, lambda g, out, x: backwards(g), jvp=linear)
+rules(
+    convolve_full,
+    lambda g, out, x, y: _middle(convolve_full(g, backwards(y)), shape(y)[0] - 1, shape(x)[0]),
+    lambda g, out, x, y: _middle(convolve_full(g, backwards(x)), shape(x)[0] - 1, shape(y)[0]),
+    jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x, t[1]) if t[0] is None
+    else convolve_full(t[0], y) + convolve_full(x, t[1]),
+)  # fmt: skip
+
+
+def _moded(a: Any, v: Any, mode: Any, same_start: int) -> Any:
+    """The part of the full convolution that NumPy calls `mode`."""
+    n, m = shape(a)[0], shape(v)[0]
+    c = convolve_full(a, v)
+    mode = {0: "valid", 1: "same", 2: "full"}.get(mode, mode)
+    if mode == "full":
+        return c
+    if mode == "same":
+        return _middle(c, same_start, max(n, m))
+    if mode == "valid":
+        return _middle(c, min(n, m) - 1, max(n, m) - min(n, m) + 1)
+    raise ValueError(f"convolve: mode must be 'full', 'same' or 'valid', not {mode!r}")
+
+
+@implements(np.convolve)
+def convolve(a, v, mode="full"):
+    a, v = [flat(x) if ndim(x) == 0 else x for x in two(a, v)]
+    return _moded(a, v, mode, (min(shape(a)[0], shape(v)[0]) - 1) // 2)
+
+
+@implements(np.correlate)
+def correlate(a, v, mode="valid"):
+    """sum_n a[n + k] conj(v[n]): the convolution with conj(v) read backwards."""
+    a, v = two(a, v)
+    n, m = shape(a)[0], shape(v)[0]
+    return _moded(a, conj(backwards(v)), mode, (m - 1) // 2 if n >= m else n // 2)
+
+
+@implements(np.polyval)
+def polyval(p, x):
+    """By Horner's rule."""
+    p = arrays_of([p])[0] if isinstance(p, (list, tuple)) else p
+    y = 0.0
+    for i in range(shape(p)[0]):
+        y = y * x + p[i]
+    return y + x * 0

@@ -1,0 +1,379 @@
+"""NumPy's views of a Variable: what NumPy answers with a view is a `View` here, so that writes through either are seen by both.
+
+Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, shares_memory
+from .._primitive import READ, bind, handle, plain, view
+from .._variable import Variable, View
+from ..errors import ArgumentError
+from . import indexing as ix
+from . import shaping as s
+from ._define import dtype, implements, shape, xp
+from .shaping import arrays_of
+
+
+def shown(x: Variable) -> Any:
+    """The plain array under x, for its shape and layout: a view is not read."""
+    if type(x) is View:
+        return ix.region(plain(x._base), x._path)
+    return plain(x)
+
+
+def index(at: Any) -> Any:
+    """An index with Variables in it replaced by their values (an index has derivative zero), and arrays by copies."""
+    if isinstance(at, tuple):
+        return tuple([index(i) for i in at])
+    if isinstance(at, Variable):
+        at = plain(at)
+    if isinstance(at, np.ndarray):
+        return at.copy()
+    return index_list(at) if isinstance(at, list) else at
+
+
+def index_list(at: list) -> list:
+    return [index_list(i) if isinstance(i, list) else plain(i) if isinstance(i, Variable) else i for i in at]
+
+
+def getitem(x: Any, at: Any) -> Any:
+    """x[at]: a view for a basic index, an element or copied elements else."""
+    at = index(at)
+    if ix.basic(at):
+        r = shown(x)[at]  # raises as NumPy does; tells whether this is an element or a view
+        if is_array(r):
+            return view(x, ("at", at))
+    base, path = (x._base, x._path) if type(x) is View else (x, ())
+    try:
+        base._version  # noqa: B018 (unset until it matters)
+    except AttributeError:
+        base._version = 0
+    return bind(READ, (base,), {"path": path, "at": at, "copy": False})
+
+
+def part(x: Any, at: tuple) -> Any:
+    """x[at] for slices, Variable or not."""
+    return view(x, ("at", at)) if isinstance(x, Variable) else x[at]
+
+
+def array_like(a: Any) -> Any:
+    """A Variable or array as it is, anything else as an array."""
+    return a if isinstance(a, Variable) or is_array(a) else s.stacked(a)
+
+
+def sizes(to: Any) -> tuple:
+    return tuple([int(plain(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(plain(to)),)
+
+
+# --- shape ---
+
+
+@implements(np.reshape)
+def reshape(a, shape, order="C", *, copy=None):
+    """A view where NumPy gives one, else a reshaped copy."""
+    a, to = array_like(a), sizes(shape)
+    if order == "A":
+        flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
+        order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
+    if order == "F":
+        n = getattr(plain(a), "size", 1)
+        if -1 in to:
+            known = int(np.prod([k for k in to if k != -1]))
+            to = tuple([n // max(known, 1) if k == -1 else k for k in to])
+        return transpose(reshape(transpose(a), to[::-1], copy=copy))
+    if order != "C":
+        raise ArgumentError(f"reshape: order={order!r} is not supported; use 'C' or 'F'")
+    if not isinstance(a, Variable):
+        return a.reshape(to)
+    here = shown(a)
+    there = here.reshape(to)
+    if not is_array(here):
+        return s.reshape(a, to=there.shape)
+    if copy is not True and (shares_memory(here, there) or here.size == 0):
+        return view(a, ("reshape", there.shape))
+    if copy is False:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    return s.reshape(s.copy(a), to=there.shape)
+
+
+@implements(np.ravel)
+def ravel(a, order="C"):
+    """A view of contiguous memory, else a copy."""
+    a = array_like(a)
+    if order == "K":
+        flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
+        if flags is not None and not flags.c_contiguous and not flags.f_contiguous:
+            raise ArgumentError("ravel: order='K' of a strided array is not supported; use 'C' or 'F'")
+        order = "A"
+    return reshape(a, (-1,), order)
+
+
+def permuted(x: Any, axes: tuple) -> Any:
+    if not isinstance(x, Variable):
+        return x.transpose(axes)
+    return view(x, ("transpose", axes)) if axes and is_array(shown(x)) else x
+
+
+@implements(np.transpose)
+def transpose(a, axes=None):
+    a = array_like(a)
+    n = len(shape(a))
+    if axes is None:
+        return permuted(a, tuple(range(n))[::-1])
+    axes = tuple([int(k) for k in axes])
+    if len(axes) != n or sorted([k % n for k in axes if -n <= k < n]) != list(range(n)):
+        raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
+    return permuted(a, tuple([k % n for k in axes]))
+
+
+implements(np.permute_dims)(transpose)
+
+
+@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+def matrix_transpose(x):
+    x = array_like(x)
+    n = len(shape(x))
+    if n < 2:
+        raise ValueError("matrix_transpose: the array needs at least two axes")
+    return permuted(x, (*range(n - 2), n - 1, n - 2))
+
+
+@implements(np.swapaxes)
+def swapaxes(a, axis1, axis2):
+    a = array_like(a)
+    axes = list(range(len(shape(a))))
+    i, j = axes_of(axis1, len(axes))[0], axes_of(axis2, len(axes))[0]
+    axes[i], axes[j] = axes[j], axes[i]
+    return permuted(a, tuple(axes))
+
+
+def axes_of(axis: Any, n: int) -> tuple:
+    """One axis or several as a tuple of numbers in range(n)."""
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    for k in axes:
+        if not -n <= k < n:
+            raise np.exceptions.AxisError(int(k), n)
+    axes = tuple([int(k) % n for k in axes])
+    if len(set(axes)) != len(axes):
+        raise ValueError("an axis is repeated")
+    return axes
+
+
+@implements(np.moveaxis)
+def moveaxis(a, source, destination):
+    a = array_like(a)
+    n = len(shape(a))
+    source, destination = axes_of(source, n), axes_of(destination, n)
+    if len(source) != len(destination):
+        raise ValueError("moveaxis: source and destination must have the same number of axes")
+    order = [k for k in range(n) if k not in source]
+    for d, k in sorted(zip(destination, source, strict=True)):
+        order.insert(d, k)
+    return permuted(a, tuple(order))
+
+
+@implements(np.rollaxis)
+def rollaxis(a, axis, start=0):
+    a = array_like(a)
+    n = len(shape(a))
+    axis = axes_of(axis, n)[0]
+    start = start + n if start < 0 else start
+    if not 0 <= start <= n:
+        raise np.exceptions.AxisError(start, n)
+    order = [k for k in range(n) if k != axis]
+    order.insert(start - (axis < start), axis)
+    return permuted(a, tuple(order))
+
+
+@implements(np.expand_dims)
+def expand_dims(a, axis):
+    a = array_like(a)
+    here = shape(a)
+    n = len(here) + (1 if isinstance(axis, (int, np.integer)) else len(axis))
+    new, rest = axes_of(axis, n), iter(here)
+    return reshape(a, tuple([1 if k in new else next(rest) for k in range(n)]))
+
+
+@implements(np.squeeze)
+def squeeze(a, axis=None):
+    a = array_like(a)
+    here = shape(a)
+    gone = tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
+    if any(here[k] != 1 for k in gone):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
+
+
+def _at_least(a: Any, rank: int) -> Any:
+    a = array_like(a)
+    s = shape(a)
+    if len(s) >= rank:
+        return a
+    if rank == 3:
+        return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+    return reshape(a, (1,) * (rank - len(s)) + s)
+
+
+@implements(np.atleast_1d)
+def atleast_1d(*arys):
+    return _at_least(arys[0], 1) if len(arys) == 1 else tuple([_at_least(a, 1) for a in arys])
+
+
+@implements(np.atleast_2d)
+def atleast_2d(*arys):
+    return _at_least(arys[0], 2) if len(arys) == 1 else tuple([_at_least(a, 2) for a in arys])
+
+
+@implements(np.atleast_3d)
+def atleast_3d(*arys):
+    return _at_least(arys[0], 3) if len(arys) == 1 else tuple([_at_least(a, 3) for a in arys])
+
+
+# --- broadcasting, diagonals, parts of complex numbers ---
+
+
+@implements(np.broadcast_to)
+def broadcast_to(array, shape, subok=False):
+    """Read-only, as NumPy's."""
+    x, to = array_like(array), sizes(shape)
+    if not isinstance(x, Variable):
+        return xp(x).broadcast_to(x, to)
+    here = shown(x)
+    np.broadcast_to(np.int8(0) if not np.shape(here) else np.broadcast_to(np.int8(0), np.shape(here)), to)  # raises as NumPy does
+    return view(x, ("broadcast", to)) if is_array(here) else s.broadcast_to(x, to=to)
+
+
+@implements(np.broadcast_arrays)
+def broadcast_arrays(*args, subok=False):
+    xs = arrays_of(args)
+    to = np.broadcast_shapes(*[shape(x) for x in xs])
+    return tuple([x if shape(x) == to else broadcast_to(x, to) for x in xs])
+
+
+@implements(np.diagonal)
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """Read-only, as NumPy's."""
+    a = array_like(a)
+    if not isinstance(a, Variable):
+        return xp(a).diagonal(a, offset, axis1, axis2)
+    shown(a).diagonal(offset, axis1, axis2)
+    return view(a, ("diagonal", (offset, axis1, axis2)))
+
+
+@implements(np.linalg.diagonal)
+def linalg_diagonal(x, *, offset=0):
+    return diagonal(x, offset, -2, -1)
+
+
+@implements(np.real)
+def real(val):
+    x = array_like(val)
+    if not isinstance(x, Variable):
+        return x.real
+    if dtype(x).kind != "c":
+        return x
+    return view(x, ("real", None)) if is_array(shown(x)) else s.real(x)
+
+
+@implements(np.imag)
+def imag(val):
+    x = array_like(val)
+    if not isinstance(x, Variable):
+        return x.imag
+    if dtype(x).kind != "c":
+        return handle(s.zeros_like(x))
+    return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
+
+
+# --- reversed axes ---
+
+
+@implements(np.flip)
+def flip(m, axis=None):
+    m = array_like(m)
+    n = len(shape(m))
+    gone = range(n) if axis is None else axes_of(axis, n)
+    if not n:
+        return m
+    return part(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
+
+
+@implements(np.fliplr)
+def fliplr(m):
+    if len(shape(array_like(m))) < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+@implements(np.flipud)
+def flipud(m):
+    if len(shape(array_like(m))) < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
+
+
+@implements(np.rot90)
+def rot90(m, k=1, axes=(0, 1)):
+    m = array_like(m)
+    a, b = axes_of(axes, len(shape(m)))
+    k %= 4
+    if k == 0:
+        return part(m, (Ellipsis,))
+    if k == 2:
+        return flip(flip(m, a), b)
+    return swapaxes(flip(m, b), a, b) if k == 1 else flip(swapaxes(m, a, b), b)
+
+
+# --- split ---
+
+
+@implements(np.array_split)
+def array_split(ary, indices_or_sections, axis=0):
+    ary = array_like(ary)
+    axis = axes_of(axis, len(shape(ary)))[0]
+    n = shape(ary)[axis]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        k = int(indices_or_sections)
+        if k <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        lengths = [n // k + 1] * (n % k) + [n // k] * (k - n % k)
+        stops = np.cumsum(lengths).tolist()
+        starts = [0, *stops[:-1]]
+    else:
+        cuts = [int(i) for i in index(indices_or_sections)]
+        starts, stops = [0, *cuts], [*cuts, n]
+    return [part(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
+
+
+@implements(np.split)
+def split(ary, indices_or_sections, axis=0):
+    if isinstance(indices_or_sections, (int, np.integer)) and shape(array_like(ary))[axis] % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
+
+
+@implements(np.vsplit)
+def vsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 0)
+
+
+@implements(np.hsplit)
+def hsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 1 if len(shape(array_like(ary))) > 1 else 0)
+
+
+@implements(np.dsplit)
+def dsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 2)
+
+
+def unstack(x, /, *, axis=0):
+    x = array_like(x)
+    axis = axes_of(axis, len(shape(x)))[0]
+    return tuple([x[(slice(None),) * axis + (i,)] for i in range(shape(x)[axis])])
+
+
+if hasattr(np, "unstack"):  # NumPy 2.1
+    implements(np.unstack)(unstack)

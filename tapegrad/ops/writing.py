@@ -1,0 +1,154 @@
+"""Writes into a Variable: `x[at] = y`, and NumPy's functions that alter their first argument."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._primitive import ASSIGN, is_tracked, plain, write
+from .._variable import Variable, View
+from ..errors import DroppedDerivativeError, ShapeError
+from . import shaping as s
+from . import views
+from ._define import NUMPY, implements, shape
+from ._define import dtype as dtype_of
+from .gathering import constant, host
+from .views import array_like, index, shown
+
+
+def write_value(x: Variable, y: Any, at: Any) -> None:
+    """x[at] = y with NumPy's meaning, for values of any level."""
+    here = shown(x)
+    if not is_array(here):
+        raise TypeError("a number cannot be written in place")
+    if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k == "broadcast" for k, _ in x._path):
+        raise ValueError("assignment destination is read-only")
+    if isinstance(y, (list, tuple)):
+        y = s.stacked(y)
+    region = here[at]
+    y_plain = shown(y) if isinstance(y, Variable) else y
+    try:
+        fits = np.broadcast_shapes(np.shape(y_plain), np.shape(region)) == np.shape(region)
+    except ValueError:
+        fits = False
+    if not fits:
+        extra = np.ndim(y_plain) - np.ndim(region)
+        if extra > 0 and np.shape(y_plain)[:extra] == (1,) * extra:
+            y = s.reshape(y, to=np.shape(y_plain)[extra:]) if isinstance(y, Variable) else np.reshape(y, np.shape(y_plain)[extra:])
+            return write_value(x, y, at)
+        raise ShapeError(f"x[...] = y: y has shape {np.shape(y_plain)}, the region written has shape {np.shape(region)}")
+    if isinstance(y, Variable) and dtype_of(y).kind == "c" and here.dtype.kind != "c" and is_tracked(y):
+        raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
+    if here.dtype.kind not in "fc" and is_tracked(y):
+        raise DroppedDerivativeError(
+            f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, "
+            "or write tapegrad.value(y)"
+        )
+    write(ASSIGN, x, y, at)
+    return None
+
+
+def target(x: Any, name: str, y: Any) -> bool:
+    """Is x a Variable, hence to be written by us?  (A plain array cannot hold the derivative of y.)"""
+    if isinstance(x, Variable):
+        return True
+    if is_tracked(y):
+        raise DroppedDerivativeError(
+            f"numpy.{name}: the first argument is a plain array, which cannot hold a derivative; make it with "
+            "numpy.zeros(n, like=x), or capture it"
+        )
+    return False
+
+
+@implements(np.copyto)
+def copyto(dst, src, casting="same_kind", where=True):
+    if isinstance(src, (list, tuple)):
+        src = s.stacked(src)
+    if not target(dst, "copyto", src):
+        return xp_of(dst).copyto(dst, plain(src), where=plain(where))
+    write_value(dst, src if where is True else NUMPY[np.where](plain(where), src, dst), Ellipsis)
+
+
+def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
+    """x.flat[flat] = values, of the same number."""
+    flat = flat.ravel()
+    if flat.size:
+        places = np.unravel_index(flat, shape(x))
+        write_value(x, values, tuple([xp_of(plain(x)).asarray(p) for p in places]))
+
+
+def cycled(values: Any, at: np.ndarray) -> Any:
+    """The flattened values, repeated as often as needed, at these places."""
+    values = views.ravel(values)
+    n = shape(values)[0]
+    return values[xp_of(plain(values)).asarray(at % n)]
+
+
+@implements(np.put)
+def put(a, ind, v, mode="raise"):
+    v = array_like(v)
+    if not target(a, "put", v):
+        return xp_of(a).put(a, constant(ind), plain(v), mode)
+    n, at = a.size, host(ind).ravel()
+    if mode == "wrap":
+        at = at % n
+    elif mode == "clip":
+        at = at.clip(0, n - 1)
+    elif at.size and not (-n <= at.min() and at.max() < n):
+        raise IndexError(f"index out of bounds for axis 0 with size {n}")
+    if at.size:
+        scattered(a, at % n, cycled(v, np.arange(at.size)))
+
+
+@implements(np.place)
+def place(arr, mask, vals):
+    vals = array_like(vals)
+    if not target(arr, "place", vals):
+        return xp_of(arr).place(arr, constant(mask), plain(vals))
+    at = np.flatnonzero(host(mask))
+    if at.size:
+        scattered(arr, at, cycled(vals, np.arange(at.size)))
+
+
+@implements(np.putmask)
+def putmask(a, mask, values):
+    values = array_like(values)
+    if not target(a, "putmask", values):
+        return xp_of(a).putmask(a, constant(mask), plain(values))
+    at = np.flatnonzero(host(mask))
+    if at.size:
+        scattered(a, at, cycled(values, at))
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr, indices, values, axis=-1):
+    values = array_like(values)
+    if not target(arr, "put_along_axis", values):
+        return xp_of(arr).put_along_axis(arr, constant(indices), plain(values), axis)
+    at = host(indices)
+    if axis is None:
+        return scattered(arr, at, views.broadcast_to(values, at.shape))
+    axis = views.axes_of(axis, len(shape(arr)))[0]
+    places = [np.arange(n).reshape((-1,) + (1,) * (at.ndim - 1 - k)) for k, n in enumerate(shape(arr))]
+    places[axis] = at
+    library = xp_of(plain(arr))
+    write_value(arr, values, tuple([library.asarray(p) for p in places]))
+
+
+@implements(np.fill_diagonal)
+def fill_diagonal(a, val, wrap=False):
+    val = array_like(val)
+    if not target(a, "fill_diagonal", val):
+        return xp_of(a).fill_diagonal(a, plain(val), wrap)
+    s = shape(a)
+    if len(s) < 2:
+        raise ValueError("array must be at least 2-d")
+    if len(s) == 2:
+        step, end = s[1] + 1, None if wrap else s[1] * s[1]
+    else:
+        if len(set(s)) != 1:
+            raise ValueError("All dimensions of input must be of equal length")
+        step, end = 1 + int(np.cumprod(s[:-1]).sum()), None
+    at = np.arange(a.size)[:end:step]
+    if at.size:
+        scattered(a, at, cycled(val, np.arange(at.size)))

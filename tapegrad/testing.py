@@ -1,0 +1,265 @@
+"""`check_grads`: every derivative of a function checked against the others and against differences.
+
+All checks reduce to one number.  With a random cotangent w let phi(x) = Re <w, f(x)>.  A derivative of phi along v is taken in
+forward mode, `jvp(phi, x, v)`, or in reverse, `Re <v, grad phi(x)>`; either gives a scalar function again.  So the nestings of
+order k are the 2^k words over {F, R}, each along the directions v1 ... vk, and all must give the same number."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ._array import is_array, is_differentiable, shares_memory, xp_of
+from ._primitive import plain
+from ._transforms import grad, jvp, name_of, vjp
+from ._tree import Const, leaves, structure, tree_map
+from .errors import ArgumentError
+from .ops import shaping
+from .ops._define import dtype
+
+LETTERS = {"forward": "F", "reverse": "R"}
+NAMES = {"F": "forward", "R": "reverse"}
+
+
+def host(a: Any) -> np.ndarray:
+    """A plain array on the host."""
+    return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Re <a, b> over the leaves of two alike trees; leaves that are None in a count as zero."""
+    total = 0.0
+    for u, v in zip(leaves(a), leaves(b), strict=True):
+        if u is None or v is None:
+            continue
+        if dtype(u).kind == "c" or dtype(v).kind == "c":
+            term = shaping.sum(shaping.real(u) * shaping.real(v) + shaping.imag(u) * shaping.imag(v))
+        else:
+            term = shaping.sum(u * v)
+        total = term + total
+    return total
+
+
+def direction_like(tree: Any, rng: np.random.Generator) -> Any:
+    """Random numbers in the tree, library and dtypes of `tree`; None at leaves that have no derivative."""
+
+    def leaf(x):
+        x = plain(x)
+        if isinstance(x, Const) or not is_differentiable(x):
+            return None
+        d = np.dtype(type(x)) if type(x) in (float, complex) else x.dtype
+        v = rng.standard_normal(np.shape(x))
+        if d.kind == "c":
+            v = v + 1j * rng.standard_normal(np.shape(x))
+        v = np.asarray(v, d)
+        return xp_of(x).asarray(v) if is_array(x) else v[()]
+
+    return tree_map(leaf, tree)
+
+
+def moved(tree: Any, v: Any, h: float) -> Any:
+    """tree + h v, in the precision of the tree."""
+
+    def leaf(x, d):
+        if d is None:
+            return x
+        y = x + h * d
+        return y.astype(x.dtype) if hasattr(x, "dtype") else y
+
+    return tree_map(leaf, tree, v)
+
+
+def along(phi: Callable, v: tuple, letter: str) -> Callable:
+    """The derivative of the scalar function phi along v, taken in one of the two modes: a scalar function."""
+    if letter == "F":
+        return lambda *xs: jvp(phi, xs, v)[1]
+    nums = tuple(range(len(v)))
+    return lambda *xs: inner(v, grad(phi, nums)(*xs))
+
+
+def nested(phi: Callable, word: str, directions: list) -> Callable:
+    """The derivative of order len(word); the first letter is the outermost transform."""
+    for letter, v in zip(reversed(word), directions, strict=True):
+        phi = along(phi, v, letter)
+    return phi
+
+
+def differences(f: Callable, x: tuple, v: tuple, h: float) -> Any:
+    """The derivative of f along v by central differences at h and h / 2, extrapolated: error O(h^4)."""
+
+    def central(h):
+        up, down = f(*moved(x, v, h)), f(*moved(x, v, -h))
+        return tree_map(lambda a, b: (host(plain(a)) * 1.0 - host(plain(b))) / (2 * h), up, down)
+
+    return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
+
+
+class _Check:
+    """One call of check_grads: what is compared, how closely, and the text of a failure."""
+
+    def __init__(self, name: str, rtol: float, atol: float):
+        self.name, self.rtol, self.atol = name, rtol, atol
+
+    def same(self, what: str, a: Any, b: Any, names: tuple, factor: float = 1.0) -> None:
+        for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
+            if u is None or v is None:
+                continue
+            u, v = host(plain(u)), host(plain(v))
+            if u.shape != v.shape:
+                raise AssertionError(f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has shape {v.shape}")
+            if u.size == 0:
+                continue
+            scale = np.max(np.abs(np.where(np.isfinite(v), v, 0.0)))
+            bound = factor * (self.atol + self.rtol * scale)
+            with np.errstate(invalid="ignore"):
+                gap = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
+            gap = np.where(np.isnan(gap), np.inf, gap)
+            if np.max(gap) > bound:
+                at = np.unravel_index(int(np.argmax(gap)), u.shape)
+                place = f" in leaf {n}" * (len(leaves(a)) > 1) + f" at {tuple(int(i) for i in at)}" * (u.ndim > 0)
+                raise AssertionError(
+                    f"check_grads({self.name}): {what} differ by {np.max(gap):.3g}{place}: "
+                    f"{names[0]} {u[at]!r}, {names[1]} {v[at]!r}; allowed {bound:.3g}"
+                )
+
+    def bits(self, what: str, a: Any, b: Any) -> None:
+        for u, v in zip(leaves(a), leaves(b), strict=True):
+            if u is not None and host(plain(u)).tobytes() != host(plain(v)).tobytes():
+                raise AssertionError(f"check_grads({self.name}): {what}")
+
+
+def check_grads(
+    f: Callable,
+    args: Any,
+    *,
+    argnums: int | tuple | None = None,
+    order: int = 2,
+    modes: tuple = ("forward", "reverse"),
+    rtol: float | None = None,
+    atol: float | None = None,
+    eps: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Check the derivatives of f(*args) along random directions; raises AssertionError that says which check failed, by how much.
+
+    Checked, for the arguments `argnums` (default: all that have float or complex leaves): the value against a plain call;
+    forward mode against central differences; reverse against forward by a dot product; for every order up to `order` all
+    nestings of the two `modes` against each other and against differences of one order less; that a second call gives the same
+    bits; that the arguments are as they were; that results share no memory with them.
+
+    `eps` is the step of the differences; `rtol` and `atol` apply to comparisons of derivatives with each other, differences are
+    allowed 1000 times as much (in float64).  f must be smooth within a few `eps` of its arguments.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.testing.check_grads(lambda x, y: np.sin(x) * y, (np.ones(3), 2.0))
+    >>> square = tg.rule(lambda x: x * x, vjp=lambda g, out, x: 3 * g * x)
+    >>> tg.testing.check_grads(square, np.ones(2))
+    Traceback (most recent call last):
+    AssertionError: check_grads(<lambda>): order 1, forward against differences differ by ...
+    """
+    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if argnums is None:
+        argnums = tuple([n for n, a in enumerate(args) if any(is_differentiable(plain(x)) for x in leaves(a))])
+    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not nums:
+        raise ArgumentError(f"check_grads({name_of(f)}): no argument has float or complex leaves")
+    unknown = [m for m in modes if m not in LETTERS]
+    if unknown or not modes:
+        raise ArgumentError(f"check_grads: modes={modes!r}; they are 'forward' and 'reverse'")
+    letters = "".join(LETTERS[m] for m in modes)
+    x = tuple([args[n] for n in nums])
+    single = any(np.finfo(dtype(v)).bits < 64 for v in leaves(x) if is_differentiable(plain(v)))
+    rtol = (1e-3 if single else 1e-9) if rtol is None else rtol
+    atol = (1e-3 if single else 1e-9) if atol is None else atol
+    eps = (2e-2 if single else 1e-3) if eps is None else eps
+    slack = 10.0 if single else 1000.0
+
+    def call(*xs):
+        given = list(args)
+        for n, v in zip(nums, xs, strict=True):
+            given[n] = v
+        return f(*[a.value if isinstance(a, Const) else a for a in given])
+
+    check = _Check(name_of(f), rtol, atol)
+    before = tree_map(lambda v: host(plain(v)).copy() if is_array(plain(v)) else None, args)
+    rng = np.random.default_rng(seed)
+    value = vjp(call, *x)[0]
+    by_hand = _check_value(check, call, x, value)
+    w = direction_like(value, rng)
+
+    def phi(*xs):
+        return inner(w, call(*xs))
+
+    directions = [direction_like(x, rng) for _ in range(max(order, 1))]
+    if all(c is None for c in leaves(w)):
+        raise ArgumentError(f"check_grads({name_of(f)}): the value is {structure(value)}, which has no derivative")
+    _check_first(check, call, by_hand, x, directions[0], w, value, letters, eps, slack)
+    lower = along(phi, directions[0], letters[0])
+    for k in range(2, order + 1):
+        words = ["".join(word) for word in itertools.product(letters, repeat=k)]
+        found = {word: nested(phi, word, directions[:k])(*x) for word in words}
+        for word in words[1:]:
+            what = f"order {k}, {_spelt(word)} against {_spelt(words[0])}"
+            check.same(what, found[word], found[words[0]], (word, words[0]), 10.0 ** (k - 2))
+        numeric = differences(lower, x, directions[k - 1], eps)
+        what = f"order {k}, {_spelt(words[0])} against differences of order {k - 1}"
+        check.same(what, found[words[0]], numeric, (words[0], "differences"), slack * 10.0 ** (k - 2))
+        lower = nested(phi, letters[0] * k, directions[:k])
+    after = tree_map(lambda v: host(plain(v)) if is_array(plain(v)) else None, args)
+    check.bits("an argument was altered", before, after)
+
+
+def _spelt(word: str) -> str:
+    return " over ".join(NAMES[c] for c in word)
+
+
+def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callable:
+    """Against a plain call on copies.  Returns what differences are taken of: f itself, or, where f knows only Variables, its
+    value found by tapegrad."""
+    try:
+        with np.errstate(all="ignore"):
+            direct = call(*tree_map(lambda v: v.copy() if is_array(v) else v, x))
+    except (TypeError, NotImplementedError):
+        return lambda *xs: vjp(call, *xs)[0]
+    numbers = tree_map(lambda v: v if hasattr(plain(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
+    check.same("value against plain call", value, numbers, ("value", "plain"))
+    return call
+
+
+def _check_first(check, call, by_hand, x, v, w, value, letters, eps, slack):
+    pushed = pulled = None
+    if "F" in letters:
+        out, pushed = jvp(call, x, v)
+        check.bits("forward: the value is not that of a second call", value, out)
+        check.bits("forward: a second call gives other bits", pushed, jvp(call, x, v)[1])
+        numeric = differences(by_hand, x, v, eps)
+        check.same("order 1, forward against differences", pushed, numeric, ("forward", "differences"), slack)
+        _check_memory(check, "forward", x, pushed)
+        _check_memory(check, "the value of forward", x, out)
+    if "R" in letters:
+        out, pullback = vjp(call, *x)
+        check.same("value of reverse against forward", out, value, ("reverse", "forward"))
+        pulled = pullback(w)
+        check.bits("reverse: a second pullback gives other bits", pulled, pullback(w))
+        check.bits("reverse: a second call gives other bits", pulled, vjp(call, *x)[1](w))
+        _check_memory(check, "reverse", (x, w), pulled)
+        _check_memory(check, "the value of reverse", x, out)
+        pulled = pulled if len(x) > 1 else (pulled,)
+        for a, c in zip(leaves(x), leaves(pulled), strict=True):
+            if c is not None and np.shape(a) != np.shape(c):
+                raise AssertionError(f"check_grads({check.name}): reverse: a gradient has shape {np.shape(c)}, its argument {np.shape(a)}")
+            if c is not None and hasattr(a, "dtype") and a.dtype != c.dtype:
+                raise AssertionError(f"check_grads({check.name}): reverse: a gradient has dtype {c.dtype}, its argument {a.dtype}")
+        if pushed is not None:
+            check.same("order 1, reverse against forward by dot product", inner(v, pulled), inner(w, pushed), ("reverse", "forward"))
+        else:
+            numeric = differences(lambda *xs: inner(w, by_hand(*xs)), x, v, eps)
+            check.same("order 1, reverse against differences", inner(v, pulled), numeric, ("reverse", "differences"), slack)
+
+
+def _check_memory(check: _Check, what: str, x: Any, result: Any) -> None:
+    for a in leaves(x):
+        for b in leaves(result):
+            if a is not None and b is not None and shares_memory(plain(a), plain(b)):
+                raise AssertionError(f"check_grads({check.name}): {what}: a result shares memory with an argument")

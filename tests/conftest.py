@@ -1,0 +1,25 @@
+"""The fixture `xp`: a test that takes it runs on NumPy, on the real CuPy package over host memory, and (-m gpu) on a device."""
+
+import numpy as np
+import pytest
+
+try:
+    import hosted_cupy
+
+    device = hosted_cupy.real_device()
+    hosted = None if device else hosted_cupy.install()
+except ImportError:
+    device, hosted = False, None
+
+
+@pytest.fixture(params=["numpy", "hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def xp(request):
+    if request.param == "numpy":
+        return np
+    if request.param == "hosted-cupy":
+        if hosted is None:
+            pytest.skip("a CUDA device answers" if device else "CuPy is not installed")
+        return hosted
+    if not device:
+        pytest.skip("no CUDA device answers")
+    return pytest.importorskip("cupy")
