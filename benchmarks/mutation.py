@@ -222,8 +222,8 @@ def bytes_kept(report):
     report.table("bytes that the records of a trajectory keep", ["T", "kept", "8 T d", "kept / (8 T d)"])
     worst = 0.0
     for T in [100, 1000] if report.quick else [100, 1000, 10_000, 100_000]:
-        f = trajectory(T, tapegrad.numpy)
         with tg.Tape() as tape:
+            f = trajectory(T, tapegrad.numpy)
             f(tape.watch(np.array([0.3, 0.7, 1.1])))
             kept = tape.saved_bytes
         report.row(T, kept, 24 * T, kept / (24 * T))

@@ -143,7 +143,7 @@ def dispatch(report):
     cases += [("both arguments active, 3 numbers", active, 3), ("x = np.sin(x) * 1.01, a NumPy number", scalar, 0)]
     if report.quick:
         cases = cases[1:2]
-    ratios = {what: [] for what in wanted}
+    figures = {}
     for what in wanted:
         report.table(
             f"{what}: microseconds an operation, chains of {N} operations",
@@ -163,12 +163,19 @@ def dispatch(report):
             ops = operations(make, N)
             us = {name: bench.times(s, 1e6 / (operations(make, EAGER) if name == "JAX" else ops)) for name, s in t.items()}
             share = bench.ratio(us["tapegrad"], us["PyTorch"])
-            ratios[what].append(share)
             report.row(title, us["NumPy"], us["tapegrad"], us["PyTorch"], us["autograd"], us["JAX"], share)
+            figures[what, title] = us
     report.say()
-    for what in (wanted[0], wanted[2], wanted[3]):
-        worst = next((r for r in ratios[what] if isinstance(r, bench.Absent)), None) or max(ratios[what])
-        report.goal(f"{what}, worst share of PyTorch's time", worst, 0.5)
+    for what in (wanted[0], *wanted[2:]):
+        worst = max((share_of_best(figures, what, title) for title, *_ in cases), key=lambda r: r.why if isinstance(r, bench.Absent) else r)
+        report.goal(f"{what}, worst share of PyTorch's time (for hvp: of the faster of PyTorch's two nestings)", worst, 0.5)
+
+
+def share_of_best(figures, what, title):
+    """tapegrad's time over that of PyTorch's fastest way to the same answer."""
+    same = [us["PyTorch"] for (w, t), us in figures.items() if t == title and w[:3] == what[:3]]
+    absent = next((s for s in same if isinstance(s, bench.Absent)), None)
+    return absent or figures[what, title]["tapegrad"] / min(same)
 
 
 # --- memory: each figure is taken in a process of its own, so that no allocator remembers another ---

@@ -61,7 +61,9 @@ class Trace:
             if x._trace is self:
                 below = x._value
                 if isinstance(below, Variable):
+                    saved = is_saved(x)
                     x._become(below)
+                    x._saved = saved
                     if below._trace is not None:
                         below._trace.risen.append(x)
                 else:

@@ -789,7 +789,7 @@ def test_variances_that_are_not_positive():
     flat = ss.LinearGaussian(np.eye(2), np.array([1.0, 0.0]), 0.0, 0.0, start=ss.Start(0.0, 0.0))
     with pytest.raises(NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"):
         ss.smooth(flat, [1.0, 2.0])
-    both = ss.LinearGaussian(np.eye(2), np.eye(2), 0.0, -1.0, start=ss.Start(0.0, 0.5))
+    both = ss.LinearGaussian(np.eye(2), np.eye(2), 0.0, -2.0, start=ss.Start(0.0, 0.5))
     with pytest.raises(NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
         ss.filter(both, np.zeros((3, 2)))
     with pytest.raises(NotPositiveDefiniteError):

@@ -64,7 +64,7 @@ class Adapter:
         mine = list(inspect.signature(ours).parameters.values())
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine)
         self.names = {p.name for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        places = [p for p in mine if p.kind is p.POSITIONAL_OR_KEYWORD]
+        places = [p for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
         self.places = 99 if any(p.kind is p.VAR_POSITIONAL for p in mine) else 0
         if self.theirs is None:
             self.places = 99
@@ -92,12 +92,14 @@ class Adapter:
                 named[name] = value
             elif q.kind is q.VAR_POSITIONAL:
                 first.extend(value)
-            elif not same_value(value, q.default) and not (name in HARMLESS):
+            elif not same_value(value, q.default) and name not in HARMLESS:
                 raise ArgumentError(f"numpy.{self.f.__name__}: {name}= is not supported on a tracked Variable")
         return self.ours(*first, **named)
 
 
-HARMLESS = {"order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "check_finite", "lower_order", "workers", "optimize", "dtype_like"}
+HARMLESS = {
+    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "check_finite", "workers", "optimize",
+}  # fmt: skip
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -211,7 +213,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     library = xp_of(plain(x))
     n = library.arange(x.size).reshape(x.shape)[at]
     if library.unique(n).size != n.size:
-        raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad; only add.at and subtract.at have")
+        raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad, as add.at has")
     x[at] = entry(x[at]) if y is None else entry(x[at], y)
     return None
 
@@ -262,13 +264,11 @@ RENAMED = {
 
 def named(kernel: Any) -> Any:
     """NumPy's or SciPy's function of the same meaning as a kernel of CuPy."""
-    name = kernel.name
-    for prefix, module in PREFIXES:
+    name, module = kernel.name, np
+    for prefix, home in PREFIXES:
         if name.startswith(prefix):
-            name = name[len(prefix) :]
+            name, module = name[len(prefix) :], home
             break
-    else:
-        module = np
     if name in RENAMED:
         return RENAMED[name]
     found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
@@ -292,5 +292,5 @@ def cupy_reduction(self, kernel, a, axis=None, dtype=None, out=None, keepdims=Fa
     f = named(kernel)
     if f is None:
         raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
-    given = dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims)
+    given = {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims}
     return call(f, (a, *args), {**{k: v for k, v in given.items() if v is not None and v is not False}, **kwargs})

@@ -48,12 +48,11 @@ def _like(f):
         return handle(getattr(xp, f.__name__)(*args, **{k: plain_of(v) for k, v in kwargs.items()}))
 
     create.__name__ = f.__name__
-    create.takes_like = True
     return create
 
 
-for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.frombuffer, np.fromfunction, np.fromiter, np.loadtxt, np.genfromtxt):
-    implements(_f)(_like(_f))
+for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.fromfunction, np.fromiter):
+    NUMPY[_f] = _like(_f)
 
 
 def _same(f):
@@ -66,7 +65,7 @@ def _same(f):
 
 
 for _f in (np.zeros_like, np.ones_like, np.empty_like):
-    implements(_f)(_same(_f))
+    NUMPY[_f] = _same(_f)
 
 
 @implements(np.full)
@@ -151,7 +150,8 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     n = num - 1 if endpoint else num
     xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
     rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
-    t = xp.arange(num, dtype=float).reshape((num,) + (1,) * rank)
+    real = np.result_type(*[dtype_of(x) if isinstance(x, Variable) or is_array(x) else x for x in (start, stop)], np.float16)
+    t = xp.arange(num).astype(real if real.kind == "f" else float).reshape((num,) + (1,) * rank)
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
     y = start * (1 - t / max(n, 1)) + stop * (t / max(n, 1))
     if axis != 0:

@@ -254,12 +254,14 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
     if mode == "constant":
         if not isinstance(constant_values, Variable) and np.all(np.asarray(constant(constant_values)) == 0):
             return pad_zeros(x, width=width)
-        edges = views.broadcast_to(array_like(constant_values), (n, 2)) if not isinstance(constant_values, dict) else None
-        if edges is None:
+        if isinstance(constant_values, dict):
             raise ArgumentError("pad: constant_values as a dict is not supported; give an array of shape (ndim, 2)")
-        for axis, (i, j) in enumerate(width):
+        edges = views.broadcast_to(xp(x).asarray(constant_values) if not isinstance(constant_values, Variable) else constant_values, (n, 2))
+        for axis, pair in enumerate(width):
             s = shape(x)
-            ends = [spread_to(reshaped(edges[axis, e], to=(1,) * n), to=s[:axis] + (k,) + s[axis + 1 :]) if is_array(plain(edges)) else None for e, k in enumerate((i, j))]
+            ends = [
+                spread_to(reshaped(edges[axis, e], to=(1,) * n), to=s[:axis] + (k,) + s[axis + 1 :]) for e, k in enumerate(pair)
+            ]
             x = fit_dtype(end_to_end(ends[0], x, ends[1], axis=axis), dtype(x))
         return x
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
@@ -418,7 +420,8 @@ def choose(a, choices, mode="raise"):
     y = xs[-1]
     for k in range(n - 2, -1, -1):
         y = NUMPY[np.where](at == k, xs[k], y)
-    return y if np.ndim(at) <= ndim(y) and shape(y) == np.broadcast_shapes(np.shape(at), shape(y)) else spread_to(value_of(y), to=np.broadcast_shapes(np.shape(at), shape(y)))
+    to = np.broadcast_shapes(np.shape(at), shape(y))
+    return y if shape(y) == to else spread_to(value_of(y), to=to)
 
 
 @implements(np.piecewise)
@@ -462,7 +465,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
             ends.append(views.broadcast_to(end, s[:axis] + (1,) + s[axis + 1 :]) if ndim(end) == 0 else end)
         else:
             ends.append(None)
-    if ends != [None, None]:
+    if any(e is not None for e in ends):
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
     before = (slice(None),) * axis
     for _ in range(n):
@@ -474,7 +477,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 def ediff1d(ary, to_end=None, to_begin=None):
     y = diff(views.ravel(ary))
     ends = [None if e is None else views.ravel(e) for e in (to_begin, to_end)]
-    return y if ends == [None, None] else concatenate([e for e in (ends[0], y, ends[1]) if e is not None])
+    return y if all(e is None for e in ends) else concatenate([e for e in (ends[0], y, ends[1]) if e is not None])
 
 
 # --- casts ---

@@ -94,9 +94,21 @@ def assign(x, y, *, path, at):
     return x
 
 
+def folded(z: Any, to: tuple) -> Any:
+    """The sum of z over the axes that were broadcast from the shape `to`."""
+    lead = z.ndim - len(to)
+    return z.sum(tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != z.shape[lead + i]])).reshape(to)
+
+
 @primitive(writes=True, prim=ADD_AT)
 def add_at(x, y, *, path, at):
+    for k, (kind, to) in enumerate(path):
+        if kind == "broadcast":  # its elements share memory: what comes to them goes to the one, summed
+            z = add_at.prim.run(xp_of(x).zeros(to, x.dtype), y, path=path[k + 1 :], at=at)
+            return add_at.prim.run(x, folded(z, region(x, path[:k]).shape), path=path[:k], at=Ellipsis)
     r, at = _target(x, path, at)
+    if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy shows read-only
+        r.flags.writeable = True
     if basic(at):
         r[at] += y
     elif xp_of(r) is np:

@@ -15,15 +15,14 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas
 
-from .._array import is_array, xp_of
-from .._primitive import plain
+from .._array import xp_of
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
-from .products import H, T, column, matmul, row, two
-from .shaping import conj, fit, imaginary, real, reshape, sum, zeros_like
+from .elementwise import log
+from .products import H, T, backwards, column, diagonals, flat, matmul, two
+from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
 
 TRSM = {np.dtype(np.float64): blas.dtrsm, np.dtype(np.float32): blas.strsm, np.dtype(np.complex128): blas.ztrsm, np.dtype(np.complex64): blas.ctrsm}
-F8 = np.dtype(np.float64)
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -334,3 +333,203 @@ def _inv_vjp(g, out, x):
 
 
 rules(inv, _inv_vjp, jvp=lambda t, out, x: -matmul(out, matmul(t[0], out)))
+
+
+# --- determinants ---
+
+
+def matrices(g: Any) -> Any:
+    """Numbers as 1 x 1 matrices, to multiply matrices with."""
+    return reshape(g, to=(*shape(g), 1, 1))
+
+
+@primitive(np.linalg.det, scipy.linalg.det)
+def det(x):
+    return xp_of(x).linalg.det(x)
+
+
+@primitive()
+def cofactor(x):
+    """The matrix of cofactors, the derivative of det; finite at singular matrices."""
+    if type(x) is np.ndarray:
+        try:
+            c = np.linalg.det(x)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
+            if np.isfinite(c).all():
+                return c
+        except np.linalg.LinAlgError:
+            pass
+    u, s, vh, sign = _factors(x)
+    return ((sign * u.conj()) * others(s)[..., None, :]) @ vh.conj()
+
+
+@primitive()
+def cofactor_slope(x, e):
+    """The derivative of `cofactor` at x in the direction e.  With x = U S V^H and f = U^H e V, the adjugate of S + f is, to
+    first order, p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it; q_ij is the product of all s_k but s_i, s_j."""
+    library = xp_of(x)
+    u, s, vh, sign = _factors(x)
+    n = s.shape[-1]
+    f = u.conj().swapaxes(-1, -2) @ e @ vh.conj().swapaxes(-1, -2)
+    eye = library.eye(n, dtype=s.dtype)
+    q = others(library.where(eye > 0, eye, s[..., None, :])) * (1 - eye)
+    d = library.diagonal(f, 0, -2, -1)
+    m = eye * (q @ d[..., None]) - q * f
+    return (sign * u.conj()) @ m.swapaxes(-1, -2) @ vh.conj()
+
+
+def _factors(x):
+    u, s, vh = xp_of(x).linalg.svd(x)
+    det = xp_of(x).linalg.det
+    return u, s, vh, (det(u) * det(vh))[..., None, None]
+
+
+def others(s):
+    """Along the last axis, for each element the product of all others."""
+    library = xp_of(s)
+    one = library.ones_like(s[..., :1])
+    left = library.cumprod(library.concatenate([one, s[..., :-1]], -1), -1)
+    right = library.cumprod(library.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
+    return left * right
+
+
+def _third(x: Any, e: Any, g: Any) -> Any:
+    """The gradient of D^2 det(x)[e, g] = det(x) (tr Xe tr Xg - tr XeXg), X = x^-1."""
+    X = inv(x)
+    E, G = matmul(X, e), matmul(X, g)
+    EG, a, b = matmul(E, G), matrices(trace_of(E)), matrices(trace_of(G))
+    m = (a * b - matrices(trace_of(EG))) * X - b * matmul(E, X) - a * matmul(G, X) + matmul(EG, X) + matmul(matmul(G, E), X)
+    return matrices(det(x)) * T(m)
+
+
+def trace_of(x: Any) -> Any:
+    return sum(diagonals(x), ndim(x) - 2)
+
+
+def _slope_jvp(t, out, x, e):
+    a = None if t[0] is None else _third(x, e, t[0])
+    b = None if t[1] is None else cofactor_slope(x, t[1])
+    return b if a is None else a if b is None else a + b
+
+
+def _traced(c: Any, t: Any) -> Any:
+    return sum(c * t, (ndim(c) - 2, ndim(c) - 1))
+
+
+rules(det, lambda g, out, x: matrices(g) * cofactor(x), jvp=lambda t, out, x: _traced(cofactor(x), t[0]))
+rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: cofactor_slope(x, t[0]))
+rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
+
+
+@primitive(multi=2)
+def sign_and_log(x):
+    return tuple(xp_of(x).linalg.slogdet(x))
+
+
+def _slogdet_vjp(g, out, need, x):
+    """d log|det| = Re z and d sign = i sign Im z with z = tr(x^-1 dx)."""
+    z = g[1]
+    if g[0] is not None and dtype(x).kind == "c":
+        k = imaginary(real(conj(g[0]) * (out[0] * 1j)))
+        z = k if z is None else z + k
+    return (None if z is None else matrices(z) * H(inv(x)),)
+
+
+def _slogdet_jvp(t, out, x):
+    z = _traced(T(inv(x)), t[0])
+    if dtype(x).kind != "c":
+        return None, z
+    return out[0] * imaginary(imag(z)), real(z)
+
+
+rules(sign_and_log, joint=_slogdet_vjp, jvp=_slogdet_jvp)
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+
+
+@implements(np.linalg.slogdet)
+def slogdet(a):
+    square("slogdet", a)
+    return SlogdetResult(*sign_and_log(a))
+
+
+def logdet(a: Any) -> Any:
+    """The logarithm of the determinant of a Hermitian positive definite matrix, by its Cholesky factor."""
+    d = real(diagonals(cholesky(a)))
+    return 2.0 * sum(log(d), ndim(d) - 1)
+
+
+# --- composed ---
+
+
+@implements(np.linalg.matrix_power)
+def matrix_power(a, n):
+    square("matrix_power", a)
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 0:
+        return zeros_like(a) + xp(a).eye(shape(a)[-1], dtype=dtype(a))
+    result = None
+    while n:
+        if n & 1:
+            result = a if result is None else matmul(result, a)
+        n >>= 1
+        a = matmul(a, a) if n else a
+    return result * 1.0 if dtype(result).kind not in "fc" else result
+
+
+@implements(np.linalg.tensorinv)
+def tensorinv(a, ind=2):
+    s = shape(a)
+    n = int(np.prod(s[ind:]))
+    return reshape(inv(reshape(a, to=(n, n))), to=s[ind:] + s[:ind])
+
+
+@implements(np.linalg.tensorsolve)
+def tensorsolve(a, b, axes=None):
+    a, b = two(a, b)
+    n = ndim(a)
+    if axes is not None:
+        moved = [i % n for i in axes]
+        a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
+    to = shape(a)[ndim(b) :]
+    k = int(np.prod(to))
+    return reshape(solve(reshape(a, to=(k, k)), flat(b)), to=to)
+
+
+@implements(scipy.linalg.block_diag)
+def block_diag(*arrays):
+    """The matrices along the diagonal of a matrix that is otherwise zero."""
+    xs = [x if ndim(x) == 2 else reshape(x, to=(1, int(np.prod(shape(x))))) for x in arrays_of(arrays)]
+    width, start, rows = int(np.sum([shape(x)[1] for x in xs])), 0, []
+    for x in xs:
+        rows.append(embed(x, axis=1, start=start, size=width))
+        start += shape(x)[1]
+    return concatenate(*rows)
+
+
+@implements(scipy.linalg.toeplitz)
+def toeplitz(c, r=None):
+    """Constant along each diagonal, with first column c and first row r (by default conj(c))."""
+    c = flat(arrays_of([c])[0])
+    r = conj(c) if r is None else flat(arrays_of([r])[0])
+    n, m = shape(c)[0], shape(r)[0]
+    band = concatenate(backwards(c), slice_of(r, axis=0, start=1, stop=m))
+    at = np.subtract.outer(np.arange(n), np.arange(m))
+    return gathered(band, at=tuple((n - 1 - at).ravel().tolist()), to=(n, m))
+
+
+@primitive(shapes=(0,))
+def gathered(x, *, at, to):
+    return x[list(at)].reshape(to)
+
+
+@primitive(shapes=(0,))
+def gathered_back(x, *, at, size):
+    """The adjoint of `gathered`: elements of equal index are added."""
+    library = xp_of(x)
+    rows = library.zeros((x.size, size), x.dtype)
+    rows[list(range(x.size)), list(at)] = x.reshape(-1)
+    return rows.sum(0)
+
+
+rules(gathered, lambda g, out, x, at, to: gathered_back(g, at=at, size=shape(x)[0]), jvp=linear)
+rules(gathered_back, lambda g, out, x, at, size: gathered(g, at=at, to=shape(x)), jvp=linear)

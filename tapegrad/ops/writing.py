@@ -13,7 +13,7 @@ from . import views
 from ._define import NUMPY, implements, shape
 from ._define import dtype as dtype_of
 from .gathering import constant, host
-from .views import array_like, index, shown
+from .views import array_like, shown
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:

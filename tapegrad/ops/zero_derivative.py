@@ -7,11 +7,11 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._primitive import plain
-from ._define import NUMPY, implements
+from ._define import NUMPY
 
 NAMES = (
-    "all", "any", "nonzero", "flatnonzero", "argwhere", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "shape", "ndim",
-    "size", "iscomplexobj", "isrealobj", "iscomplex", "isreal", "isneginf", "isposinf", "isin", "result_type", "can_cast",
+    "all", "any", "nonzero", "flatnonzero", "argwhere", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "shape",
+    "ndim", "size", "iscomplexobj", "isrealobj", "iscomplex", "isreal", "isneginf", "isposinf", "isin", "result_type", "can_cast",
     "common_type", "may_share_memory", "array_repr", "array_str", "array2string", "digitize", "bincount", "tril_indices_from",
     "triu_indices_from", "diag_indices_from", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
     "searchsorted", "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
@@ -46,11 +46,10 @@ def _constant(f):
         return getattr(library, name)(*args, **{k: values(v) for k, v in kwargs.items()})
 
     on_values.__name__ = name
-    on_values.constant = True
     return on_values
 
 
 for _name in NAMES:
     _f = getattr(np, _name)
     if _f not in NUMPY:
-        implements(_f)(_constant(_f))
+        NUMPY[_f] = _constant(_f)

@@ -1,7 +1,7 @@
 """The Kalman filter: filtered states, log-likelihood, forecasts.
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
-element divides by its variance, one with several uses a Cholesky factor, and the first steps after a diffuse
+element divides by its variance, one with several solves with their covariance, and the first steps after a diffuse
 start take the elements one by one (DK 5.2 and 6.4).  `_scalar_loglik` is the same recursion in plain numbers,
 for models with one state and one observation.
 
@@ -69,13 +69,12 @@ class Scalar:
 
 @dataclass
 class Block:
-    """Several observed elements, whitened by the Cholesky factor L of their covariance: u = L^-1 v and
-    W = L^-1 Z P; gain W' L^-1."""
+    """Several observed elements: innovations v with covariance S, G = S^-1 Z P the transposed gain."""
 
-    L: Any
-    u: Any
-    W: Any
     Z: Any
+    v: Any
+    S: Any
+    G: Any
 
 
 @dataclass
@@ -327,22 +326,18 @@ def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any) -> tupl
 def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) -> tuple[Any, Any, list[Any]]:
     Z, H, e = seen
     U = Z @ P
+    S = U @ Z.T + H
     try:
-        L = np.linalg.cholesky(U @ Z.T + H)
+        G = np.linalg.solve(S, U)
     except numpy.linalg.LinAlgError as error:
-        raise NotPositiveDefiniteError(
-            f"the covariance of y[{t}] given the past is not positive definite"
-        ) from error
-    W = solve_triangular(L, U, lower=True)
-    u = solve_triangular(L, e - Z @ a, lower=True)
-    a = a + u @ W
+        raise _not_positive_definite(t) from error
+    v = e - Z @ a
     if eye is None:
-        P = P - W.T @ W
+        P = P - U.T @ G
     else:
-        K = solve_triangular(L, W, lower=True, trans="T").T
-        G = eye - K @ Z
-        P = G @ P @ G.T + K @ H @ K.T
-    return a, P, [Block(L, u, W, Z)]
+        I_KZ = eye - G.T @ Z
+        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
+    return a + v @ G, P, [Block(Z, v, S, G)]
 
 
 def _update_diffuse(
@@ -383,9 +378,9 @@ def _update_diffuse(
 
 
 def loglik_of(path: Path, data: Observations) -> Any:
-    """The sum of all log-likelihood terms: logarithms and squares are taken of whole stacks at once."""
+    """The sum of all log-likelihood terms: logarithms and factors are taken of whole stacks at once."""
     v, F, F_inf, steps = [], [], [], []
-    blocks: dict[int, list[Block]] = {}
+    blocks: dict[int, list[tuple[int, Block]]] = {}
     for t, updates in enumerate(path.updates):
         for x in updates:
             if type(x) is Scalar:
@@ -395,13 +390,26 @@ def loglik_of(path: Path, data: Observations) -> Any:
             elif type(x) is Diffuse:
                 F_inf.append(x.F_inf)
             else:
-                blocks.setdefault(x.u.shape[0], []).append(x)
+                blocks.setdefault(x.v.shape[0], []).append((t, x))
     total = _sum_of_terms(v, F, steps, data.count)
     for same in blocks.values():
-        u = np.stack([x.u for x in same])
-        diagonal = np.diagonal(np.stack([x.L for x in same]), axis1=-2, axis2=-1)
-        total = total - np.sum(np.log(diagonal)) - 0.5 * np.sum(u * u)
+        S, e = np.stack([x.S for _, x in same]), np.stack([x.v for _, x in same])
+        try:
+            L = np.linalg.cholesky(S)
+        except numpy.linalg.LinAlgError as error:
+            bad = [t for t, x in same if not _is_positive_definite(value(x.S))]
+            raise _not_positive_definite(bad[0] if bad else same[0][0]) from error
+        u = solve_triangular(L, e[:, :, None], lower=True)
+        total = total - np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1))) - 0.5 * np.sum(u * u)
     return total - 0.5 * np.sum(np.log(np.stack(F_inf))) if F_inf else total
+
+
+def _is_positive_definite(S: numpy.ndarray) -> bool:
+    return bool((numpy.linalg.eigvalsh(S) > 0).all())
+
+
+def _not_positive_definite(t: int) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(f"the covariance of y[{t}] given the past is not positive definite")
 
 
 def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> Any:
@@ -428,7 +436,9 @@ def _terms(updates: list[Any], xp: Any) -> Any:
         elif type(x) is Diffuse:
             total = total - 0.5 * (LOG_2PI + np.log(x.F_inf))
         else:
-            total = total - 0.5 * (LOG_2PI * x.u.shape[0] + x.u @ x.u) - np.sum(np.log(np.diagonal(x.L)))
+            L = np.linalg.cholesky(x.S)
+            u = solve_triangular(L, x.v, lower=True)
+            total = total - 0.5 * (LOG_2PI * x.v.shape[0] + u @ u) - np.sum(np.log(np.diagonal(L)))
     return total
 
 

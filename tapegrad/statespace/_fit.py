@@ -323,4 +323,5 @@ class _Bar:
 
     def __exit__(self, *_: Any) -> None:
         if self._bar is not None:
+            self._bar.refresh()
             self._bar.close()

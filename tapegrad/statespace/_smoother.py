@@ -23,7 +23,6 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ..ops.linalg import solve_triangular
 from ._filter import Block, Diffuse, Scalar, loglik_of, observed, recursion, require_settled
 from ._model import LinearGaussian, Observations, system
 
@@ -92,9 +91,10 @@ def _back(r: list[Any], N: list[Any], updates: list[Any], m: int, xp: Any) -> tu
     if not updates:
         return r, N
     if type(updates[0]) is Block:
-        Y = solve_triangular(updates[0].L, updates[0].Z, lower=True)
-        G = xp.eye(m) - updates[0].W.T @ Y
-        return [r[0] @ G + updates[0].u @ Y], [G.T @ N[0] @ G + Y.T @ Y]
+        x = updates[0]
+        Y = np.linalg.solve(x.S, x.Z)
+        G = xp.eye(m) - x.G.T @ x.Z
+        return [r[0] @ G + x.v @ Y], [G.T @ N[0] @ G + x.Z.T @ Y]
     size = updates[0].z.shape[0]
     if size > m:
         lift = xp.eye(m, size)

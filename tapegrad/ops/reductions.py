@@ -1,0 +1,461 @@
+"""Reductions and scans: sum, mean, variance, extremes, products, cumulative sums, quantiles, logsumexp.
+
+Products are taken pairwise (a tree of multiplications), so zeros among the factors are right in every derivative.  Extremes
+share a cotangent equally among ties.  `root_sum_squares` is the length of a vector, whose derivative at zero is zero at every
+order; the standard deviation stands on it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._array import is_array, xp_of
+from .._primitive import plain
+from ..errors import ArgumentError
+from . import shaping as s
+from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .elementwise import add, exp, log, multiply, select, square, times0, zero_of
+from .elementwise_more import constant, isnan, maximum, minimum
+from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
+
+
+def array_of(a: Any) -> Any:
+    return stacked(a) if isinstance(a, (list, tuple)) else a
+
+
+def axes_of(a: Any, axis: Any) -> tuple:
+    """The axes as a tuple of non-negative integers."""
+    n = ndim(a)
+    if axis is None:
+        return tuple(range(n))
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    for k in axes:
+        if not -n <= k < n:
+            raise np.exceptions.AxisError(int(k), n)
+    return tuple([int(k) % n for k in axes])
+
+
+def count_of(a: Any, axis: Any) -> int:
+    """The number of elements that a reduction over `axis` takes together."""
+    return math.prod([shape(a)[k] for k in axes_of(a, axis)])
+
+
+def last(a: Any, axis: Any) -> tuple:
+    """(a with the axes flattened into one last axis, the shape of the rest)."""
+    axes = axes_of(a, axis)
+    rest = tuple([k for k in range(ndim(a)) if k not in axes])
+    if rest + axes != tuple(range(ndim(a))):
+        a = transpose(a, axes=rest + axes)
+    outer = shape(a)[: len(rest)]
+    return reshape(a, to=(*outer, math.prod(shape(a)[len(rest) :]))), outer
+
+
+def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """The result r of a reduction of a, with its axes kept as ones if so asked."""
+    to = kept_dims(shape(a), axes_of(a, axis))
+    return reshape(r, to=to) if keepdims and shape(r) != to else r
+
+
+def masked(a: Any, where: Any, fill: Any) -> Any:
+    if where is True:
+        return a
+    return select(broadcast_plain(where, shape(a)), a, fill)
+
+
+def broadcast_plain(where: Any, to: tuple) -> Any:
+    where = plain(where)
+    return xp_of(where).broadcast_to(where, to)
+
+
+def cast(a: Any, to: Any) -> Any:
+    return a if to is None or dtype(a) == np.dtype(to) else astype(a, to=np.dtype(to))
+
+
+# --- sums ---
+
+
+@implements(np.sum)
+def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+    a = array_of(a)
+    r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
+    return r if initial is None else add(r, initial)
+
+
+@implements(np.mean)
+def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
+    a = array_of(a)
+    if where is not True:
+        n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
+        return sum(a, axis, dtype, keepdims=keepdims, where=where) / n
+    if dtype is None and _dtype_of(a).char == "e":
+        return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
+    return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
+
+
+_dtype_of = dtype
+
+
+@implements(np.average)
+def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
+    a = array_of(a)
+    if weights is None:
+        r = mean(a, axis, keepdims=keepdims)
+        total = float(count_of(a, axis))
+    else:
+        w = array_of(weights)
+        if shape(w) != shape(a):
+            axes = axes_of(a, axis)
+            if axis is None or shape(w) != tuple([shape(a)[k] for k in axes]):
+                raise ArgumentError(f"numpy.average: weights of shape {shape(w)} do not fit a of shape {shape(a)} along axis {axis}")
+            order = tuple([int(k) for k in np.argsort(axes)])
+            w = reshape(transpose(w, axes=order), to=tuple([k if n in axes else 1 for n, k in enumerate(shape(a))]))
+            w = broadcast_to(w, to=shape(a))
+        total = s.sum(w, axis, keepdims)
+        r = s.sum(a * w, axis, keepdims) / total
+    return (r, total + 0.0 * real(plain(r))) if returned else r
+
+
+@primitive(holomorphic=False)
+def root_sum_squares(x, axis=None, keepdims=False):
+    """The 2-norm over the axes."""
+    y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+    return xp_of(x).sqrt(y.sum(axis=axis, keepdims=keepdims))
+
+
+def direction(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    """x / |x|, and zero at zero, in every further derivative too."""
+    length = spread(out, shape(x), axis, keepdims)
+    zero = length == 0
+    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length)
+
+
+def _rss_jvp(t, out, x, axis, keepdims):
+    u = direction(x, out, axis, keepdims)
+    return s.sum(real(conj(u) * t[0]) if dtype(x).kind == "c" else u * t[0], axis, keepdims)
+
+
+rules(
+    root_sum_squares,
+    lambda g, out, x, axis, keepdims: spread(g, shape(x), axis, keepdims) * direction(x, out, axis, keepdims),
+    jvp=_rss_jvp,
+)
+
+
+def _deviation(a, axis, dtype, where, mean_given):
+    """(a minus its mean, number of elements)."""
+    a = cast(array_of(a), dtype)
+    m = mean(a, axis, keepdims=True, where=where) if mean_given is None else mean_given
+    d = a - m
+    if where is True:
+        return d, count_of(a, axis)
+    return masked(d, where, 0), xp(a).sum(broadcast_plain(where, shape(a)), axis=axis)
+
+
+def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
+    n = n - ddof
+    if not is_array(n):
+        return max_of_zero(n)
+    return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
+
+
+def max_of_zero(n: float) -> float:
+    return n if n > 0 else 0.0
+
+
+@implements(np.var)
+def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    d, n = _deviation(a, axis, dtype, where, mean)
+    square_d = square(real(d)) + square(s.imag(d)) if _dtype_of(d).kind == "c" else square(d)
+    return s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis)
+
+
+@implements(np.std)
+def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    d, n = _deviation(a, axis, dtype, where, mean)
+    n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
+    root = xp_of(n).sqrt(n) if is_array(n) else math.sqrt(n)
+    return root_sum_squares(d, axis, keepdims) / root
+
+
+# --- products, pairwise ---
+
+
+def _product(x: Any) -> Any:
+    """Along the last axis, by halves: x[:k] x[k:] until one is left."""
+    axis = ndim(x) - 1
+    n = shape(x)[axis]
+    if n == 0:
+        return xp(x).ones(shape(x)[:-1], dtype(x))
+    while n > 1:
+        k = n // 2
+        y = slice_of(x, axis=axis, start=0, stop=k) * slice_of(x, axis=axis, start=k, stop=2 * k)
+        if n % 2:
+            y = s.concatenate(y, slice_of(x, axis=axis, start=2 * k, stop=n), axis=axis)
+        x, n = y, k + n % 2
+    return reshape(x, to=shape(x)[:-1])
+
+
+@implements(np.prod)
+def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+    a = array_of(a)
+    if _dtype_of(a).kind not in "fc":
+        a = astype(a, to=np.dtype(dtype or (np.prod(np.zeros(1, _dtype_of(a))).dtype)))
+    a = masked(cast(a, dtype), where, 1)
+    r = restored(_product(last(a, axis)[0]), a, axis, keepdims)
+    return r if initial is None else multiply(r, initial)
+
+
+# --- scans ---
+
+
+@primitive()
+def running_sum(x, *, axis, back=False):
+    """Cumulative sums along one axis; `back`: from the end."""
+    xp = xp_of(x)
+    if back:
+        return xp.ascontiguousarray(xp.flip(xp.cumsum(xp.flip(x, axis), axis), axis))
+    return xp.cumsum(x, axis)
+
+
+rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=not back), jvp=linear)
+
+
+def _flat(a: Any, axis: Any) -> tuple:
+    a = array_of(a)
+    if axis is None:
+        return reshape(a, to=(math.prod(shape(a)),)), 0
+    if ndim(a) == 0:
+        return reshape(a, to=(1,)), axes_of(np.zeros(1), axis)[0]
+    return a, axes_of(a, axis)[0]
+
+
+@implements(np.cumsum)
+def cumsum(a, axis=None, dtype=None):
+    a, axis = _flat(a, axis)
+    return running_sum(cast(a, dtype), axis=axis)
+
+
+@implements(np.cumprod)
+def cumprod(a, axis=None, dtype=None):
+    """Each step multiplies by what lies k before, k = 1, 2, 4 ...: as exact about zeros as `prod`."""
+    x, axis = _flat(a, axis)
+    if _dtype_of(x).kind not in "fc":
+        x = astype(x, to=np.cumprod(np.zeros(1, _dtype_of(x))).dtype)
+    x = cast(x, dtype)
+    n, k = shape(x)[axis], 1
+    while k < n:
+        head = slice_of(x, axis=axis, start=0, stop=k)
+        tail = slice_of(x, axis=axis, start=k, stop=n) * slice_of(x, axis=axis, start=0, stop=n - k)
+        x, k = s.concatenate(head, tail, axis=axis), 2 * k
+    return x
+
+
+def _scan_method(f, total):
+    def cumulative(x, /, *, axis=None, dtype=None, include_initial=False):
+        x = array_of(x)
+        if axis is None and ndim(x) > 1:
+            raise ArgumentError(f"numpy.{f.__name__}: axis= is needed for arrays of more than one dimension")
+        r = total(x, axis if axis is not None else 0, dtype)
+        if not include_initial:
+            return r
+        k = axes_of(r, axis if axis is not None else 0)[0]
+        first = xp(r).full(tuple([1 if n == k else m for n, m in enumerate(shape(r))]), int(total is cumprod), _dtype_of(r))
+        return s.concatenate(first, r, axis=k)
+
+    cumulative.__name__ = f.__name__
+    return cumulative
+
+
+if hasattr(np, "cumulative_sum"):
+    cumulative_sum = implements(np.cumulative_sum)(_scan_method(np.cumulative_sum, cumsum))
+    cumulative_prod = implements(np.cumulative_prod)(_scan_method(np.cumulative_prod, cumprod))
+
+# --- extremes ---
+
+
+@primitive()
+def highest(x, *, axis=None, keepdims=False):
+    return x.max(axis=axis, keepdims=keepdims)
+
+
+@primitive()
+def lowest(x, *, axis=None, keepdims=False):
+    return x.min(axis=axis, keepdims=keepdims)
+
+
+def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    """The part of each element in the extreme: 1 / the number of ties, else 0; plain, for it has derivative zero."""
+    x = plain(x)
+    hits = x == spread(plain(out), shape(x), axis, keepdims)
+    if not is_array(hits):
+        return x.dtype.type(1)
+    return (hits / hits.sum(axis=axis, keepdims=True)).astype(x.dtype)
+
+
+def _extreme_vjp(g, out, x, axis, keepdims):
+    return times0(tied(x, out, axis, keepdims), spread(g, shape(x), axis, keepdims))
+
+
+def _extreme_jvp(t, out, x, axis, keepdims):
+    return s.sum(times0(tied(x, out, axis, keepdims), t[0]), axis, keepdims)
+
+
+rules(highest, _extreme_vjp, jvp=_extreme_jvp)
+rules(lowest, _extreme_vjp, jvp=_extreme_jvp)
+
+
+def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
+    a = array_of(a)
+    if where is not True:
+        if initial is None:
+            raise ArgumentError(f"numpy.{name}: where= needs initial=")
+        a = select(broadcast_plain(where, shape(a)), a, -sign * np.inf)
+    if initial is not None and count_of(a, axis) == 0:
+        return broadcast_to(xp(a).asarray(initial, dtype(a)), to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape))
+    r = reduce(a, axis=axis, keepdims=keepdims)
+    return r if initial is None else combine(r, initial)
+
+
+@implements(np.max, np.amax)
+def amax(a, axis=None, *, keepdims=False, initial=None, where=True):
+    return _extreme(highest, maximum, 1.0, "max", a, axis, keepdims, initial, where)
+
+
+@implements(np.min, np.amin)
+def amin(a, axis=None, *, keepdims=False, initial=None, where=True):
+    return _extreme(lowest, minimum, -1.0, "min", a, axis, keepdims, initial, where)
+
+
+@implements(np.ptp)
+def ptp(a, axis=None, *, keepdims=False):
+    return amax(a, axis, keepdims=keepdims) - amin(a, axis, keepdims=keepdims)
+
+
+# --- reductions that pass over nan ---
+
+
+def _without_nan(a: Any, fill: Any) -> tuple:
+    a = array_of(a)
+    gone = isnan(plain(a))
+    return select(gone, zero_of(a) + fill, a), ~gone
+
+
+@implements(np.nansum)
+def nansum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+    return sum(_without_nan(a, 0)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+@implements(np.nanprod)
+def nanprod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+    return prod(_without_nan(a, 1)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+@implements(np.nancumsum)
+def nancumsum(a, axis=None, dtype=None):
+    return cumsum(_without_nan(a, 0)[0], axis, dtype)
+
+
+@implements(np.nancumprod)
+def nancumprod(a, axis=None, dtype=None):
+    return cumprod(_without_nan(a, 1)[0], axis, dtype)
+
+
+def _with(where: Any, there: Any) -> Any:
+    return there if where is True else there & plain(where)
+
+
+@implements(np.nanmean)
+def nanmean(a, axis=None, dtype=None, *, keepdims=False, where=True):
+    a, there = _without_nan(a, 0)
+    return mean(a, axis, dtype, keepdims=keepdims, where=_with(where, there))
+
+
+@implements(np.nanvar)
+def nanvar(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    a, there = _without_nan(a, 0)
+    return var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=_with(where, there), mean=mean, correction=correction)
+
+
+@implements(np.nanstd)
+def nanstd(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    a, there = _without_nan(a, 0)
+    return std(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=_with(where, there), mean=mean, correction=correction)
+
+
+def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
+    filled, there = _without_nan(a, fill)
+    r = reduce(filled, axis, keepdims=keepdims, initial=initial, where=where)
+    if initial is not None:
+        return r
+    some = xp(a).any(there, axis=axis, keepdims=keepdims)
+    return select(some, r, zero_of(r) + np.nan)
+
+
+@implements(np.nanmax)
+def nanmax(a, axis=None, *, keepdims=False, initial=None, where=True):
+    return _nan_extreme(amax, -np.inf, array_of(a), axis, keepdims, initial, where)
+
+
+@implements(np.nanmin)
+def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
+    return _nan_extreme(amin, np.inf, array_of(a), axis, keepdims, initial, where)
+
+
+# --- sums of exponentials ---
+
+
+@primitive()
+def log_sum_exp(x, *, axis=None, keepdims=False):
+    xp = xp_of(x)
+    top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
+    r = xp.log(xp.exp(x - top).sum(axis=axis, keepdims=True)) + top
+    return r if keepdims else r.sum(axis=axis)
+
+
+def _weights(x, out, axis, keepdims):
+    """The softmax."""
+    return exp(x - spread(out, shape(x), axis, keepdims))
+
+
+rules(
+    log_sum_exp,
+    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), _weights(x, out, axis, keepdims)),
+    jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], _weights(x, out, axis, keepdims)), axis, keepdims),
+)
+
+
+@implements(scipy.special.logsumexp)
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
+    a = array_of(a)
+    if b is None and not return_sign:
+        return log_sum_exp(a, axis=axis, keepdims=keepdims)
+    b = array_of(b) if b is not None else 1.0
+    a = select(broadcast_plain(xp(a).asarray(plain(b) != 0), np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
+    top = plain(a).real.max(axis=axis, keepdims=True)
+    top = xp(a).where(xp(a).isfinite(top), top, xp(a).zeros((), top.dtype))
+    total = s.sum(b * exp(a - top), axis, True)
+    sign = xp(a).sign(plain(total))
+    r = log(total * sign if return_sign else total) + top
+    if not keepdims:
+        to = tuple([k for n, k in enumerate(shape(a)) if n not in axes_of(a, axis)])
+        r, sign = reshape(r, to=to), sign.reshape(to)
+    return (r, sign) if return_sign else r
+
+
+@implements(scipy.special.log_softmax)
+def log_softmax(x, axis=None):
+    x = array_of(x)
+    return x - log_sum_exp(x, axis=axis, keepdims=True)
+
+
+@implements(scipy.special.softmax)
+def softmax(x, axis=None):
+    return exp(log_softmax(x, axis))
+
+
+# --- functions without a derivative ---
+
+constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.any, np.all, np.count_nonzero, np.nonzero, np.flatnonzero, np.argwhere)
+constant(np.histogram, np.bincount, np.digitize, np.unravel_index, np.ravel_multi_index, np.isin, np.unique_counts)
