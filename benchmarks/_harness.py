@@ -5,8 +5,11 @@
 
 All jobs of a row run in turn, round by round, so that a slow moment of the machine hits every system; a figure is the median of
 the rounds, and a ratio is the quotient of two such medians of one run.  A short job is called once untimed and then up to five
-times in each round, for the caches that it finds are those of the system before it.  Import this file before numpy: it sets thread counts."""
+times in each round, for the caches that it finds are those of the system before it.
+What is measured is processor time of the process, so that other work on the machine does not count.  Import this file before
+numpy: it sets thread counts."""
 
+# ruff: noqa: E402
 import os
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -98,9 +101,9 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True):
     answers, calls, spent = {}, {}, 0.0
     for name, job in live.items():
         answer = flat(job())
-        begin = time.perf_counter()
+        begin = time.process_time()
         again = flat(job())  # a second call must agree with the first
-        once = time.perf_counter() - begin
+        once = time.process_time() - begin
         calls[name] = int(min(max(0.03 / once, 1), 5))
         spent += (calls[name] + (calls[name] > 1)) * once
         np.testing.assert_allclose(again, answer, rtol=rtol, atol=1e-12, err_msg=f"{name}: the second call differs")
@@ -118,10 +121,10 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True):
             gc.collect()
             if calls[name] > 1:
                 job()  # the caches are the last system's
-            begin = time.perf_counter()
+            begin = time.process_time()
             for _ in range(calls[name]):
                 job()
-            times[name].append((time.perf_counter() - begin) / calls[name])
+            times[name].append((time.process_time() - begin) / calls[name])
     return {name: statistics.median(times[name]) if name in live else job for name, job in jobs.items()}
 
 
@@ -195,7 +198,8 @@ def facts():
             f"- date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC; commit: {commit()}",
             f"- machine: {processor()}, {os.cpu_count()} cores, {memory()}, {platform.system()} {platform.machine()}",
             f"- versions: {', '.join(versions)}",
-            "- method: one pinned core, one thread, float64; medians of interleaved rounds; answers agree to 1e-10 before any timing",
+            "- method: one pinned core, one thread, float64; processor time, medians of interleaved rounds;"
+            " answers agree to 1e-10 before any timing",
         ]
     )
 
@@ -204,7 +208,9 @@ def commit():
     def git(*words):
         return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True).stdout.strip()
 
-    return (git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain", "--", "../tapegrad") else "")) or "unknown"
+    return (
+        git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain", "--", "../tapegrad") else "")
+    ) or "unknown"
 
 
 def processor():

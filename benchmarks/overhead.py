@@ -148,7 +148,9 @@ def dispatch(report):
         report.table(
             f"{what}: microseconds an operation, chains of {N} operations",
             ["chain", "NumPy value alone", "tapegrad", "PyTorch eager", "HIPS autograd", "JAX eager", "tapegrad / PyTorch"],
-            f"JAX runs a chain of {EAGER} operations, not jitted; its answers are compared by a chain of that length." if what == wanted[0] else "",
+            f"JAX runs a chain of {EAGER} operations, not jitted; its answers are compared by a chain of that length."
+            if what == wanted[0]
+            else "",
         )
         for title, make, size in cases:
             x = np.linspace(0.3, 1.1, size) if size else np.float64(0.3)

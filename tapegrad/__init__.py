@@ -2,6 +2,9 @@
 
 from . import errors as errors
 from .ops import _attach as _attach
+from ._functional import checkpoint as checkpoint
+from ._functional import inplace as inplace
+from ._functional import stateful as stateful
 from ._transforms import Tape as Tape
 from ._transforms import grad as grad
 from ._transforms import hessian as hessian

@@ -7,13 +7,15 @@ open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
 `twin(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from ._array import is_array, xp_of
 from ._primitive import plain
 from ._variable import Variable, View
 from .ops._protocols import call, function_for, ufunc_call
@@ -34,22 +36,18 @@ def has_variable(xs: Any) -> bool:
 
 
 class Ufunc:
-    """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's."""
+    """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's.  `device`: the module of
+    CuPy that has this function for CuPy arrays."""
 
-    def __init__(self, f: Any, key: Any):
-        self.f, self.key, self.entry, self.nin = f, key, function_for(key), f.nin
+    def __init__(self, f: Any, key: Any, device: str | None = None):
+        self.f, self.key, self.entry, self.nin, self.device = f, key, function_for(key), key.nin, device
         self.__name__ = self.__qualname__ = f.__name__
         self.__doc__, self.__wrapped__ = f.__doc__, f
 
     def __call__(self, *args, **kwargs):
-        if not kwargs and self.entry is not None and len(args) == self.nin:
-            for x in args:
-                c = type(x)
-                if c is Variable or c is View:
-                    return self.entry(*args)
         if has_variable(args) or has_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
-        return self.f(*args, **kwargs)
+        return library_function(self.f, self.device, args)(*args, **kwargs)
 
     def _method(self, name, args, kwargs):
         if has_variable(args) or has_variable(kwargs.values()):
@@ -78,27 +76,59 @@ class Ufunc:
         return f"<tapegrad face of {self.f!r}>"
 
 
-def face(f: Callable, key: Any = None) -> Callable:
+class Unary(Ufunc):
+    def __call__(self, x, /, *args, **kwargs):
+        c = type(x)
+        if (c is Variable or c is View) and not args and not kwargs:
+            return self.entry(x)
+        return Ufunc.__call__(self, x, *args, **kwargs)
+
+
+class Binary(Ufunc):
+    def __call__(self, a, b, /, *args, **kwargs):
+        if not args and not kwargs:
+            c = type(a)
+            if c is Variable or c is View:
+                return self.entry(a, b)
+            c = type(b)
+            if c is Variable or c is View:
+                return self.entry(a, b)
+        return Ufunc.__call__(self, a, b, *args, **kwargs)
+
+
+def library_function(f: Any, device: str | None, args: tuple) -> Any:
+    """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments."""
+    if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
+        return getattr(importlib.import_module(device), f.__name__)
+    return f
+
+
+def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     """The face of one function.  `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
     key = f if key is None else key
     if isinstance(key, np.ufunc):
-        return Ufunc(f, key)
+        return (Ufunc if function_for(key) is None else {1: Unary, 2: Binary}.get(key.nin, Ufunc))(f, key, device)
     makes = key in CREATORS
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
         if has_variable(args) or (kwargs and has_variable(kwargs.values())):
             return call(f, args, kwargs, key)
-        return made(f(*args, **kwargs)) if makes else f(*args, **kwargs)
+        if makes:
+            return made(f(*args, **kwargs))
+        return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
 
     return on_variables
 
 
-FUNCTIONS = (FunctionType, BuiltinFunctionType, type(np.sum), np.ufunc)
-
-
 def is_function(f: Any) -> bool:
-    return isinstance(f, FUNCTIONS) or (callable(f) and not isinstance(f, type) and type(f).__name__ in ("ufunc", "_elementwise_kernel", "ElementwiseKernel"))
+    return callable(f) and not isinstance(f, type) and type(f).__name__ in FUNCTION_KINDS
+
+
+FUNCTION_KINDS = {
+    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "_ArrayFunctionDispatcher",
+    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper",
+}  # fmt: skip
 
 
 class ArrayClass(type):
@@ -135,9 +165,9 @@ def names(real: ModuleType) -> list[str]:
     return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
 
 
-def fill(space: dict, real: ModuleType, keys: ModuleType | None = None) -> None:
+def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> None:
     """Make the module with globals `space` the twin of `real`.  `keys`: the module of NumPy or SciPy in which the registry's
-    keys have the same names, if `real` is CuPy's."""
+    keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not."""
 
     def __getattr__(name: str) -> Any:
         x = getattr(real, name)
@@ -147,7 +177,7 @@ def fill(space: dict, real: ModuleType, keys: ModuleType | None = None) -> None:
             x = TWINS.get(x, x)
         elif is_function(x):
             key = x if keys is None else getattr(keys, name, x)
-            x = FACES.get(x) or FACES.setdefault(x, face(x, key))
+            x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
         space[name] = x
         return x
 
@@ -158,9 +188,9 @@ def fill(space: dict, real: ModuleType, keys: ModuleType | None = None) -> None:
     TWINS[real] = sys.modules[space["__name__"]]
 
 
-def twin(name: str, real: ModuleType, keys: ModuleType | None = None) -> ModuleType:
+def twin(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> ModuleType:
     """A new twin of a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)
     sys.modules[name] = module
-    fill(module.__dict__, real, keys)
+    fill(module.__dict__, real, keys, device)
     return module

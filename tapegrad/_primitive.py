@@ -128,7 +128,7 @@ def live(x: Variable) -> Variable:
     """x, or the value under it where its transforms have ended, with views read."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
-    while type(x._trace) is Ended:
+    while isinstance(x._trace, Ended):
         below = x._value
         if not isinstance(below, Variable):
             y = variable(below)

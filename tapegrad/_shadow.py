@@ -211,17 +211,14 @@ class Shadow:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        if type(space) is Globals:  # rebuilt already for an outer transform; but it may have captured since
-            if not closure:
-                return f
-            mine = space
-        elif is_foreign(space.get("__name__")):
+        if "remake" in f.__dict__ and space.get("__name__") == "tapegrad._transforms":
+            g = self(f.of)
+            return f if g is f.of else f.remake(g)
+        if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
             return self.library(f)
-        else:
-            mine = self.seen.get(id(space))
-            if mine is None:
-                mine = self.seen[id(space)] = Globals(space, self)
-                self.hold.append(space)
+        mine = self.globals_of(space)
+        if mine is space and not closure:
+            return f
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
         self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
         self.hold.append(f)
@@ -235,6 +232,15 @@ class Shadow:
         if f.__dict__:
             g.__dict__.update({k: v for k, v in f.__dict__.items() if k != "__wrapped__"})
         return g
+
+    def globals_of(self, space: dict) -> dict:
+        if type(space) is Globals:  # rebuilt already for an outer transform; its closure may have captured since
+            return space
+        mine = self.seen.get(id(space))
+        if mine is None:
+            mine = self.seen[id(space)] = Globals(space, self)
+            self.hold.append(space)
+        return mine
 
     def cell(self, c: Any) -> Any:
         new = self.seen.get(id(c))
@@ -408,7 +414,7 @@ EMPTY = object()
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 MAKERS = {
     np.ndarray: Shadow.array,
-    types.FunctionType: Shadow.function,
+    types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.library,
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,

@@ -269,7 +269,6 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False)
     (np.float64(5.0), array([2., 4.]))
     """
 
-    @functools.wraps(f, updated=())
     def wrapped(*args, **kwargs):
         call = f"grad({name_of(f)})"
         r = _Recorded(call, f, argnums, args, kwargs, has_aux)
@@ -282,13 +281,15 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False)
             r.finish()
         return ((value, _plain_tree(r.aux)) if has_aux else value), gradient
 
-    return _named(wrapped, "value_and_grad", f)
+    return _named(wrapped, "value_and_grad", f, lambda g: value_and_grad(g, argnums, has_aux))
 
 
-def _named(wrapped: Callable, prefix: str, f: Callable) -> Callable:
+def _named(wrapped: Callable, prefix: str, f: Callable, remake: Callable) -> Callable:
+    """Name the transform of f.  `remake` makes the same transform of another function: so an outer transform can shadow the
+    arrays that f captured."""
+    wrapped.remake, wrapped.of = remake, f
     wrapped.__name__ = wrapped.__qualname__ = f"{prefix}({name_of(f)})"
     wrapped.__doc__ = f"{prefix} of {name_of(f)}, by tapegrad."
-    wrapped.__dict__.pop("__wrapped__", None)
     return wrapped
 
 
@@ -305,7 +306,7 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False) -> Callab
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return _named(wrapped, "grad", f)
+    return _named(wrapped, "grad", f, lambda g: grad(g, argnums, has_aux))
 
 
 def _cast(call: str, what: str, w: Any, y: Any) -> Any:
@@ -503,7 +504,7 @@ def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorp
     def wrapped(*args, **kwargs):
         return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
 
-    return _named(wrapped, "jacobian", f)
+    return _named(wrapped, "jacobian", f, lambda g: jacobian(g, argnums, mode, holomorphic))
 
 
 def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
@@ -610,7 +611,7 @@ def hessian(f: Callable, argnums: int | tuple = 0) -> Callable:
     def wrapped(*args, **kwargs):
         return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(g, argnums))
 
-    return _named(wrapped, "hessian", f)
+    return _named(wrapped, "hessian", f, lambda g: hessian(g, argnums))
 
 
 # --- the tape by hand ---

@@ -33,8 +33,8 @@ class Objective:
         self.xp: ModuleType = xp_of(flat)
         self.start = to_host(flat).astype(np.float64)
         self.dtype = flat.dtype
-        # f goes through the transforms as an argument, so that arrays which it captures are treated as those of
-        # a function that is differentiated itself.
+        # f goes through the transforms as an argument, so that the arrays it captures are treated as
+        # those of a function that is differentiated itself.
         self.args = (f, *args)
         self._f = lambda u, f, *rest: f(self.restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)

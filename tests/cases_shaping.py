@@ -86,7 +86,7 @@ CASES = [
     case("roll", lambda x: np.roll(x, 2) * x, x23, covers=("rolled",)),
     case("roll axis", lambda x: np.roll(x, (1, -1), (0, 1)) * x, x23),
     case("pad", lambda x: np.pad(x, ((1, 0), (0, 2))) ** 2, x23, covers=("pad_zeros", "trimmed")),
-    case("pad with numbers", lambda x, c: np.pad(x, 1, constant_values=c) ** 2, x23, np.array(1.5), kinds=("strided",)),
+    case("pad with numbers", lambda x, c: np.pad(x, 1, constant_values=c) ** 2, x23, np.array(1.5), kinds=("strided",), numpy_only=True),
     case("pad edge", lambda x: np.pad(x, 2, mode="edge") ** 2, x23),
     case("pad reflect", lambda x: np.pad(x, ((1, 1), (2, 1)), mode="reflect") ** 2, x23),
     case("pad symmetric", lambda x: np.pad(x, 2, mode="symmetric") ** 2, x23),
@@ -117,7 +117,7 @@ CASES = [
     case("astype", lambda x: np.astype(x, np.complex128) ** 2 * (1 + 2j), x23, kinds=("strided",)),
     case("copy", lambda x: np.copy(x) * x.copy(), x23),
     case("getitem", lambda x: x[1, ::2] * x[0, [0, 2]] * x[1, 0] * x[mask][:2], x23),
-    case("slice_of", lambda x: np.concatenate([x, x]) ** 2, x23, covers=("embed",)),
+    case("slice_of", lambda x: np.concatenate([x, x]) ** 2, x23, covers=("embed", "packed")),
     # creation
     case("full", lambda x: np.full((2, 3), x[0], like=x) * x, x3),
     case("full_like", lambda x: np.full_like(x, x[0]) * x, x3),

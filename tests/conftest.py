@@ -10,6 +10,10 @@ try:
     hosted = None if device else hosted_cupy.install()
 except ImportError:
     device, hosted = False, None
+if hosted is not None:
+    import _hosted_kernels
+
+    _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)  # ops/indexing.py
 
 
 @pytest.fixture(params=["numpy", "hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)])

@@ -28,6 +28,7 @@ from _modes import (
     first_orders,
     host,
     nested,
+    second_difference,
     second_orders,
 )
 
@@ -35,13 +36,6 @@ import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError, TapegradError
 
 PAIRS = ["FF", "FR", "RF", "RR"]
-
-
-def second_difference(f, x, v, h=1e-4):
-    """Hessian times v of an analytic function, by central differences of complex steps (about 1e-11)."""
-    g = lambda s: complex_step(f, np.asarray(x) + s * np.asarray(v))
-    d = lambda s: (g(s) - g(-s)) / (2 * s)
-    return (4 * d(h / 2) - d(h)) / 3
 
 
 # --- nesting ---
@@ -740,7 +734,7 @@ def test_case_46_tracked_value_into_a_plain_array():
         plain[0] = x[0]
         return x.sum()
 
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises((TypeError, ValueError)) as caught:
         tg.grad(tg.Const(f))(np.array([1.0, 2.0]))
     found = caught.value if isinstance(caught.value, DroppedDerivativeError) else caught.value.__cause__
     assert isinstance(found, DroppedDerivativeError) and "tapegrad.value" in str(found)

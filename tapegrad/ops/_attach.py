@@ -259,14 +259,7 @@ V.data = property(_dropping("x.data", lambda a: a.data))
 V.ctypes = property(_dropping("x.ctypes", lambda a: a.ctypes))
 V.__dlpack__ = _dropping("DLPack", lambda a, *i, **k: a.__dlpack__(*i, **k))
 V.__dlpack_device__ = lambda x: plain(x).__dlpack_device__()
-V.__cuda_array_interface__ = property(_dropping("the CUDA array interface", lambda a: a.__cuda_array_interface__))
-V.__cupy_get_ndarray__ = property(_dropping("conversion to a plain CuPy array", lambda a: _device_array(a)))
-
-
-def _device_array(a):
-    if xp_of(a) is np:
-        raise AttributeError("__cupy_get_ndarray__")
-    return lambda: a
+# No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: CuPy and NumPy ask for them first, to take the memory.
 
 
 def _array(x, dtype=None, copy=None):

@@ -390,11 +390,11 @@ def _applied(entry: Callable) -> Callable:
 def _pushed(vjp: tuple) -> Callable:
     """The forward rule of an elementwise operation: its Jacobian is diagonal, hence its own transpose."""
 
-    def jvp(t, out, *args):
+    def jvp(t, out, *args, **settings):
         total = None
         for d, rule in zip(t, vjp, strict=True):
             if d is not None:
-                c = rule(d if shape(d) == shape(out) else late.broadcast_to(d, shape(out)), out, *args)
+                c = rule(d if shape(d) == shape(out) else late.broadcast_to(d, shape(out)), out, *args, **settings)
                 total = c if total is None else total + c
         return total
 

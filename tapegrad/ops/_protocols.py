@@ -288,9 +288,9 @@ def cupy_elementwise(self, kernel, *args, **kwargs):
     return store(out if isinstance(y, tuple) or not isinstance(out, tuple) else out[0], y)
 
 
-def cupy_reduction(self, kernel, a, axis=None, dtype=None, out=None, keepdims=False, *args, **kwargs):
+def cupy_reduction(self, kernel, axis=None, dtype=None, out=None, keepdims=False):
     f = named(kernel)
     if f is None:
         raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
     given = {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims}
-    return call(f, (a, *args), {**{k: v for k, v in given.items() if v is not None and v is not False}, **kwargs})
+    return call(f, (self,), {k: v for k, v in given.items() if v is not None and v is not False})

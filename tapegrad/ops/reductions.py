@@ -82,11 +82,18 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     return r if initial is None else add(r, initial)
 
 
+def _number_of(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements take part, as floats that leave the dtype of a as it is."""
+    n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
+    d = np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else np.dtype(float)
+    return n.astype(d)
+
+
 @implements(np.mean)
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     a = array_of(a)
     if where is not True:
-        n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
+        n = _number_of(where, a, axis, keepdims)
         return sum(a, axis, dtype, keepdims=keepdims, where=where) / n
     if dtype is None and _dtype_of(a).char == "e":
         return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
@@ -149,7 +156,7 @@ def _deviation(a, axis, dtype, where, mean_given):
     d = a - m
     if where is True:
         return d, count_of(a, axis)
-    return masked(d, where, 0), xp(a).sum(broadcast_plain(where, shape(a)), axis=axis)
+    return masked(d, where, 0), _number_of(where, a, axis, False)
 
 
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:

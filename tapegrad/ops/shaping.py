@@ -201,6 +201,20 @@ def arrays_of(xs: Any) -> list:
     return [x if isinstance(x, Variable) or is_array(x) else library.asarray(x) for x in xs]
 
 
+@primitive(shapes="*")
+def packed(*xs):
+    """Numbers as a vector."""
+    library = xp_of(xs[0])
+    return library.stack([library.asarray(x) for x in xs]) if any(is_array(x) for x in xs) else np.array(xs)
+
+
+rules(
+    packed,
+    joint=lambda g, out, need, *xs: [g[i] if wanted else None for i, wanted in enumerate(need)],
+    jvp=lambda t, out, *xs: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)]),
+)
+
+
 @implements(np.stack)
 def stack(arrays, axis=0, dtype=None):
     xs = arrays_of(list(arrays))
@@ -218,6 +232,8 @@ def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
     if not has_variable(x):
         return np.asarray(x)
+    if all(ndim(e) == 0 and type(e) is not list and type(e) is not tuple for e in x):
+        return packed(*x)
     return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
 
 

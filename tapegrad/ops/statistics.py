@@ -52,7 +52,10 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0):
         qs = qs.get() if hasattr(qs, "get") else qs
         if qs.ndim > 1:
             raise ArgumentError(f"numpy.{name}: q must be a number or a vector")
-        return s.stack([_quantile(name, a, float(v), axis, method, keepdims, factor) for v in qs])
+        rs = [_quantile(name, a, float(v), axis, method, keepdims, factor) for v in qs]
+        return cast(s.stack(rs), np.result_type(dtype(a), qs.dtype))
+    if isinstance(q, np.generic):
+        return cast(_quantile(name, a, float(q), axis, method, keepdims, factor), np.result_type(dtype(a), q.dtype))
     q = float(plain(q)) / factor
     if not 0 <= q <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
@@ -92,7 +95,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     x = _rows(m, rowvar)
     if y is not None:
         x = s.concatenate(x, _rows(y, rowvar), axis=0)
-    x = cast(x, dtype)
+    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else dtype)
     n = shape(x)[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
@@ -110,6 +113,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
         c = d @ right / norm
     return reshape(c, to=tuple([k for k in shape(c) if k != 1]))
+
+
+_dtype_of = dtype
 
 
 def _complex(x: Any) -> bool:

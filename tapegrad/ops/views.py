@@ -40,10 +40,17 @@ def index_list(at: list) -> list:
 
 def getitem(x: Any, at: Any) -> Any:
     """x[at]: a view for a basic index, an element or copied elements else."""
-    at = index(at)
-    if ix.basic(at):
-        r = shown(x)[at]  # raises as NumPy does; tells whether this is an element or a view
-        if is_array(r):
+    kind = type(at)
+    if kind is int or kind is slice:
+        rank = len(x.shape)
+        if rank and kind is slice:
+            return view(x, ("at", at))
+        if rank > 1:
+            shown(x)[at]  # raises as NumPy does
+            return view(x, ("at", at))
+    else:
+        at = index(at)
+        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element
             return view(x, ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:

@@ -11,7 +11,6 @@ from ..errors import DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
-from ._define import dtype as dtype_of
 from .gathering import constant, host
 from .views import array_like, shown
 
@@ -25,27 +24,30 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         raise ValueError("assignment destination is read-only")
     if isinstance(y, (list, tuple)):
         y = s.stacked(y)
-    region = here[at]
-    y_plain = shown(y) if isinstance(y, Variable) else y
-    try:
-        fits = np.broadcast_shapes(np.shape(y_plain), np.shape(region)) == np.shape(region)
-    except ValueError:
-        fits = False
-    if not fits:
-        extra = np.ndim(y_plain) - np.ndim(region)
-        if extra > 0 and np.shape(y_plain)[:extra] == (1,) * extra:
-            y = s.reshape(y, to=np.shape(y_plain)[extra:]) if isinstance(y, Variable) else np.reshape(y, np.shape(y_plain)[extra:])
-            return write_value(x, y, at)
-        raise ShapeError(f"x[...] = y: y has shape {np.shape(y_plain)}, the region written has shape {np.shape(region)}")
-    if isinstance(y, Variable) and dtype_of(y).kind == "c" and here.dtype.kind != "c" and is_tracked(y):
-        raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
-    if here.dtype.kind not in "fc" and is_tracked(y):
+    to = () if type(at) is int and here.ndim == 1 else here[at].shape
+    given = shown(y) if isinstance(y, Variable) else y
+    size = getattr(given, "shape", ())
+    if size != () and size != to and not fits(size, to):
+        extra = len(size) - len(to)
+        if extra > 0 and size[:extra] == (1,) * extra:
+            return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
+        raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
+    kind = here.dtype.kind
+    if kind not in "fc" and is_tracked(y):
         raise DroppedDerivativeError(
             f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, "
             "or write tapegrad.value(y)"
         )
+    if kind == "f" and given is not y and given.dtype.kind == "c" and is_tracked(y):
+        raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
     write(ASSIGN, x, y, at)
-    return None
+
+
+def fits(size: tuple, to: tuple) -> bool:
+    try:
+        return np.broadcast_shapes(size, to) == to
+    except ValueError:
+        return False
 
 
 def target(x: Any, name: str, y: Any) -> bool:

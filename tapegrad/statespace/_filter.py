@@ -1,9 +1,9 @@
 """The Kalman filter: filtered states, log-likelihood, forecasts.
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
-element divides by its variance, one with several solves with their covariance, and the first steps after a diffuse
-start take the elements one by one (DK 5.2 and 6.4).  `_scalar_loglik` is the same recursion in plain numbers,
-for models with one state and one observation.
+element divides by its variance, one with several solves with their covariance, and the first steps after a
+diffuse start take the elements one by one (DK 5.2 and 6.4).  `_scalar_loglik` is the same recursion in plain
+numbers, for models with one state and one observation.
 
 The structure (which elements are observed, which of them meet an infinite variance) is settled on the host
 before anything is differentiated; the arithmetic never looks at a value.

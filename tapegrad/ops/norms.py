@@ -1,0 +1,194 @@
+"""Norms, condition numbers, and functions of matrices: expm, sqrtm, logm.
+
+The derivative of a norm at zero is zero, at every order; ties of maxima share equally."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from .._array import xp_of
+from .._primitive import plain
+from ..errors import ArgumentError
+from ._define import dtype, implements, ndim, primitive, rules, shape
+from .elementwise import absolute, power, select, zero_of
+from .linalg import inv, square
+from .products import T
+from .reductions import amax, amin, root_sum_squares
+from .shaping import arrays_of, concatenate, real, reshape, slice_of, sum, transpose
+from .spectral import svdvals
+
+
+def floating(x: Any) -> Any:
+    x = x if hasattr(x, "shape") else arrays_of([x])[0]
+    return x if dtype(x).kind in "fc" else x * 1.0
+
+
+def _p_norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:
+    """(sum |x|^p)^(1/p); where the sum is zero, zero in every derivative too."""
+    total = sum(power(absolute(x), p), axis, keepdims)
+    zero = plain(total) == 0
+    root = power(select(zero, zero_of(total) + 1, total), 1.0 / p)
+    return select(zero, zero_of(root), root)
+
+
+def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+    if order is None or order == 2:
+        return root_sum_squares(x, axis, keepdims)
+    if order == np.inf:
+        return amax(absolute(x), axis, keepdims=keepdims)
+    if order == -np.inf:
+        return amin(absolute(x), axis, keepdims=keepdims)
+    if order == 0:
+        count = (plain(x) != 0).astype(dtype(zero_of(real(x))))
+        return count.sum(axis=axis, keepdims=keepdims)
+    if order == 1:
+        return sum(absolute(x), axis, keepdims)
+    if isinstance(order, str):
+        raise ValueError(f"norm: ord={order!r} is not a norm of vectors")
+    return _p_norm(x, order, axis, keepdims)
+
+
+def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
+    n = ndim(x)
+    i, j = axes
+    if i == j:
+        raise ValueError("norm: the two axes must differ")
+    if order in (None, "fro", "f"):
+        return root_sum_squares(x, (i, j), keepdims)
+    if order in (1, -1, np.inf, -np.inf):
+        summed, rest = (i, j) if abs(order) == 1 else (j, i)
+        extreme = amax if order > 0 else amin
+        return extreme(sum(absolute(x), summed, True), (summed, rest), keepdims=keepdims)
+    if order in ("nuc", 2, -2):
+        s = svdvals(_last(x, i, j))
+        r = sum(s, ndim(s) - 1) if order == "nuc" else amax(s, ndim(s) - 1) if order == 2 else amin(s, ndim(s) - 1)
+        if keepdims:
+            r = reshape(r, to=tuple([1 if k in axes else d for k, d in enumerate(shape(x))]))
+        return r
+    raise ValueError(f"norm: ord={order!r} is not a norm of matrices of {n} dimensions")
+
+
+def _last(x: Any, i: int, j: int) -> Any:
+    from_axes = tuple([k for k in range(ndim(x)) if k not in (i, j)]) + (i, j)
+    return x if from_axes == tuple(range(ndim(x))) else transpose(x, axes=from_axes)
+
+
+@implements(np.linalg.norm)
+def norm(x, ord=None, axis=None, keepdims=False):
+    x = floating(x)
+    n = ndim(x)
+    if axis is None:
+        if ord is None or (ord == 2 and n == 1) or (ord in ("fro", "f") and n == 2):
+            return root_sum_squares(x, None, keepdims)
+        axis = tuple(range(n))
+    axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    axis = tuple([int(a) % n for a in axis])
+    if len(axis) == 1:
+        return _vector(x, ord, axis[0], keepdims)
+    if len(axis) == 2:
+        return _matrix(x, ord, axis, keepdims)
+    raise ValueError("norm: an array of more than two dimensions needs axis=")
+
+
+@implements(scipy.linalg.norm)
+def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
+    return norm(a, ord, axis, keepdims)
+
+
+@implements(np.linalg.vector_norm)
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    x = floating(x)
+    axis = tuple(range(ndim(x))) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    return _vector(x, ord, tuple([int(a) % ndim(x) for a in axis]), keepdims)
+
+
+@implements(np.linalg.matrix_norm)
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    x = floating(x)
+    return _matrix(x, ord, (ndim(x) - 2, ndim(x) - 1), keepdims)
+
+
+@implements(np.linalg.cond)
+def cond(x, p=None):
+    x = floating(x)
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        n = ndim(s) - 1
+        high, low = amax(s, n), amin(s, n)
+        return low / high if p == -2 else high / low
+    square("cond", x)
+    axes = (ndim(x) - 2, ndim(x) - 1)
+    return _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+
+
+# --- functions of matrices ---
+
+
+@primitive(scipy.linalg.expm)
+def expm(A):
+    """The exponential of each matrix."""
+    if xp_of(A) is np:
+        return scipy.linalg.expm(A)
+    return _series(A)
+
+
+def _series(a):
+    """Scaling and squaring with the Taylor series to order 18, on a device: the number of squarings serves |a| up to 2^16, for
+    reading the norm would synchronise."""
+    library, squarings = xp_of(a), 16
+    a = a / 2.0**squarings
+    total = term = library.zeros_like(a) + library.eye(a.shape[-1], dtype=a.dtype)
+    for k in range(1, 19):
+        term = term @ a / k
+        total = total + term
+    for _ in range(squarings):
+        total = total @ total
+    return total
+
+
+def frechet(f: Any, a: Any, e: Any) -> Any:
+    """The derivative of f at a in the direction e: f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0, f(a)]]."""
+    n, axis = shape(a)[-1], ndim(a) - 1
+    zero = zero_of(a) * e * 0
+    top, bottom = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
+    y = f(concatenate(top, bottom, axis=axis - 1))
+    return slice_of(slice_of(y, axis=axis - 1, start=0, stop=n), axis=axis, start=n, stop=2 * n)
+
+
+rules(expm, lambda g, out, A: frechet(expm, T(A), g), jvp=lambda t, out, A: frechet(expm, A, t[0]))
+
+
+@primitive()
+def root_of(A):
+    """The principal square root."""
+    return _host("sqrtm", scipy.linalg.sqrtm, A)
+
+
+@primitive()
+def log_of(A):
+    """The principal logarithm."""
+    return _host("logm", scipy.linalg.logm, A)
+
+
+def _host(name, f, a):
+    if xp_of(a) is not np:
+        raise ArgumentError(f"{name}: CuPy has no such function; use eigh for Hermitian matrices")
+    y = f(a)
+    return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
+
+
+rules(root_of, lambda g, out, A: frechet(root_of, T(A), g), jvp=lambda t, out, A: frechet(root_of, A, t[0]))
+rules(log_of, lambda g, out, A: frechet(log_of, T(A), g), jvp=lambda t, out, A: frechet(log_of, A, t[0]))
+
+
+@implements(scipy.linalg.sqrtm)
+def sqrtm(A, disp=None, blocksize=None):
+    square("sqrtm", A)
+    return root_of(A)
+
+
+@implements(scipy.linalg.logm)
+def logm(A, disp=True):
+    square("logm", A)
+    return log_of(A)

@@ -1,0 +1,552 @@
+"""scipy.special in both modes.  Where SciPy and CuPy have the function, the body is theirs.
+
+A parameter without a rule (the order of a Bessel function, the first argument of gammainc) raises when its derivative is asked."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from .._array import is_array, xp_of
+from .._primitive import plain
+from ..errors import ArgumentError, NoRuleError
+from ._define import implements, primitive, rules, same
+from .elementwise import LN10, exp, log, log1p, over0, select, sign, sin, times0, xp_of2
+from .elementwise_more import expit, logaddexp, special_of
+
+ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
+
+
+def special_of2(x, y):
+    return special_of(x if is_array(x) else y)
+
+
+def no_rule_in(name: str, parameter: str):
+    raise NoRuleError(
+        f"scipy.special.{name} has no derivative in {parameter}; pass tapegrad.value({parameter}), or give the function a rule "
+        "with tapegrad.rule"
+    )
+
+
+# --- gamma and its kin ---
+
+
+@primitive(sp.gammaln, sp.loggamma)
+def gammaln(x):
+    return special_of(x).gammaln(x)
+
+
+@primitive(sp.digamma)
+def digamma(x):
+    return special_of(x).digamma(x)
+
+
+@primitive()
+def polygamma_n(x, *, n):
+    r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
+    return r.astype(x.dtype)
+
+
+@implements(sp.polygamma)
+def polygamma(n, x):
+    """n, an integer or an array of integers, is a constant."""
+    return polygamma_n(x, n=plain(n))
+
+
+@primitive(sp.gamma)
+def gamma(x):
+    return special_of(x).gamma(x)
+
+
+@primitive(sp.rgamma)
+def rgamma(x):
+    return special_of(x).rgamma(x)
+
+
+@primitive(sp.beta)
+def beta(a, b):
+    return special_of2(a, b).beta(a, b)
+
+
+@primitive(sp.betaln)
+def betaln(a, b):
+    return special_of2(a, b).betaln(a, b)
+
+
+rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
+rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
+rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
+rules(gamma, lambda g, out, x: times0(g, out * digamma(x)), jvp=same)
+rules(rgamma, lambda g, out, x: -times0(g, out * digamma(x)), jvp=same)
+rules(
+    beta,
+    lambda g, out, a, b: times0(g, out * (digamma(a) - digamma(a + b))),
+    lambda g, out, a, b: times0(g, out * (digamma(b) - digamma(a + b))),
+    jvp=same,
+)
+rules(
+    betaln,
+    lambda g, out, a, b: times0(g, digamma(a) - digamma(a + b)),
+    lambda g, out, a, b: times0(g, digamma(b) - digamma(a + b)),
+    jvp=same,
+)
+
+
+@primitive(sp.gammasgn)
+def gammasgn(x):
+    return special_of(x).gammasgn(x)
+
+
+@primitive(sp.binom)
+def binom(n, k):
+    return special_of2(n, k).binom(n, k)
+
+
+@primitive(sp.poch)
+def poch(z, m):
+    return special_of2(z, m).poch(z, m)
+
+
+rules(
+    binom,
+    lambda g, out, n, k: times0(g, out * (digamma(n + 1.0) - digamma(n - k + 1.0))),
+    lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
+    jvp=same,
+)
+rules(
+    poch,
+    lambda g, out, z, m: times0(g, out * (digamma(z + m) - digamma(z))),
+    lambda g, out, z, m: times0(g, out * digamma(z + m)),
+    jvp=same,
+)
+
+
+@implements(sp.multigammaln)
+def multigammaln(a, d):
+    total = 0.25 * d * (d - 1) * math.log(math.pi)
+    for j in range(int(d)):
+        total = total + gammaln(a - 0.5 * j)
+    return total
+
+
+@implements(sp.factorial)
+def factorial(n, exact=False):
+    if exact:
+        raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")
+    return gamma(n + 1.0)
+
+
+@primitive()
+def hurwitz(x, q):
+    return special_of2(x, q).zeta(x, q)
+
+
+rules(hurwitz, lambda g, out, x, q: no_rule_in("zeta", "x"), lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)), jvp=same)
+
+
+@implements(sp.zeta)
+def zeta(x, q=None):
+    """In q; in x there is no rule."""
+    return hurwitz(x, 1.0 if q is None else q)
+
+
+# --- incomplete gamma and beta functions, in their last argument ---
+
+
+@primitive(sp.gammainc)
+def gammainc(a, x):
+    return special_of2(a, x).gammainc(a, x)
+
+
+@primitive(sp.gammaincc)
+def gammaincc(a, x):
+    return special_of2(a, x).gammaincc(a, x)
+
+
+@primitive(sp.gammaincinv)
+def gammaincinv(a, y):
+    return special_of2(a, y).gammaincinv(a, y)
+
+
+@primitive(sp.gammainccinv)
+def gammainccinv(a, y):
+    return special_of2(a, y).gammainccinv(a, y)
+
+
+@primitive(sp.betainc)
+def betainc(a, b, x):
+    return special_of(next((v for v in (a, b, x) if is_array(v)), x)).betainc(a, b, x)
+
+
+@primitive(sp.betaincinv)
+def betaincinv(a, b, y):
+    return special_of(next((v for v in (a, b, y) if is_array(v)), y)).betaincinv(a, b, y)
+
+
+def gamma_density(a: Any, x: Any) -> Any:
+    return exp(xlogy(a - 1.0, x) - x - gammaln(a))
+
+
+def beta_density(a: Any, b: Any, x: Any) -> Any:
+    return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+
+
+rules(gammainc, lambda g, out, a, x: no_rule_in("gammainc", "a"), lambda g, out, a, x: times0(g, gamma_density(a, x)), jvp=same)
+rules(gammaincc, lambda g, out, a, x: no_rule_in("gammaincc", "a"), lambda g, out, a, x: -times0(g, gamma_density(a, x)), jvp=same)
+rules(gammaincinv, lambda g, out, a, y: no_rule_in("gammaincinv", "a"), lambda g, out, a, y: over0(g, gamma_density(a, out)), jvp=same)
+rules(gammainccinv, lambda g, out, a, y: no_rule_in("gammainccinv", "a"), lambda g, out, a, y: -over0(g, gamma_density(a, out)), jvp=same)
+rules(
+    betainc,
+    lambda g, out, a, b, x: no_rule_in("betainc", "a"),
+    lambda g, out, a, b, x: no_rule_in("betainc", "b"),
+    lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
+    jvp=same,
+)
+rules(
+    betaincinv,
+    lambda g, out, a, b, y: no_rule_in("betaincinv", "a"),
+    lambda g, out, a, b, y: no_rule_in("betaincinv", "b"),
+    lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
+    jvp=same,
+)
+
+# --- error function and normal distribution ---
+
+
+@primitive(sp.erf)
+def erf(x):
+    return special_of(x).erf(x)
+
+
+@primitive(sp.erfc)
+def erfc(x):
+    return special_of(x).erfc(x)
+
+
+@primitive(sp.erfcx)
+def erfcx(x):
+    return special_of(x).erfcx(x)
+
+
+@primitive(sp.erfi)
+def erfi(x):
+    return special_of(x).erfi(x)
+
+
+@primitive(sp.dawsn)
+def dawsn(x):
+    return special_of(x).dawsn(x)
+
+
+@primitive(sp.erfinv)
+def erfinv(x):
+    return special_of(x).erfinv(x)
+
+
+@primitive(sp.erfcinv)
+def erfcinv(x):
+    return special_of(x).erfcinv(x)
+
+
+@primitive(sp.ndtr)
+def ndtr(x):
+    return special_of(x).ndtr(x)
+
+
+@primitive(sp.ndtri)
+def ndtri(x):
+    return special_of(x).ndtri(x)
+
+
+@primitive(sp.ndtri_exp)
+def ndtri_exp(x):
+    return special_of(x).ndtri_exp(x)
+
+
+@primitive(sp.log_ndtr)
+def log_ndtr(x):
+    return special_of(x).log_ndtr(x)
+
+
+@primitive()
+def inverse_mills(x):
+    """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x)."""
+    return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
+
+
+rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
+rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
+rules(erfcx, lambda g, out, x: times0(g, 2.0 * x * out - 2 / ROOT_PI), jvp=same)
+rules(erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)), jvp=same)
+rules(dawsn, lambda g, out, x: g * (1.0 - 2.0 * x * out), jvp=same)
+rules(erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)), jvp=same)
+rules(erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)), jvp=same)
+rules(ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), jvp=same)
+rules(ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))), jvp=same)
+rules(ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)), jvp=same)
+rules(log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), jvp=same)
+rules(inverse_mills, lambda g, out, x: -times0(g, out * (out + x)), jvp=same)
+
+# --- logistic function, entropies ---
+
+
+@primitive(sp.logit)
+def logit(x):
+    return special_of(x).logit(x)
+
+
+@primitive(sp.log_expit)
+def log_expit(x):
+    return special_of(x).log_expit(x)
+
+
+@primitive(sp.xlogy)
+def xlogy(x, y):
+    return special_of2(x, y).xlogy(x, y)
+
+
+@primitive(sp.xlog1py)
+def xlog1py(x, y):
+    return special_of2(x, y).xlog1py(x, y)
+
+
+@primitive(sp.entr)
+def entr(x):
+    return special_of(x).entr(x)
+
+
+@primitive(sp.rel_entr)
+def rel_entr(x, y):
+    return special_of2(x, y).rel_entr(x, y)
+
+
+@primitive(sp.kl_div)
+def kl_div(x, y):
+    return special_of2(x, y).kl_div(x, y)
+
+
+rules(logit, lambda g, out, x: over0(g, x * (1.0 - x)), jvp=same)
+rules(log_expit, lambda g, out, x: g * expit(-x), jvp=same)
+rules(xlogy, lambda g, out, x, y: times0(g, log(y)), lambda g, out, x, y: over0(g * x, y), jvp=same)
+rules(xlog1py, lambda g, out, x, y: times0(g, log1p(y)), lambda g, out, x, y: over0(g * x, 1.0 + y), jvp=same)
+rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
+rules(rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y), jvp=same)
+rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y)), jvp=same)
+
+if hasattr(sp, "softplus"):
+
+    @implements(sp.softplus)
+    def softplus(x):
+        return logaddexp(x, 0.0)
+
+
+# --- Bessel functions.  J_n' = (J_(n-1) - J_(n+1)) / 2 and I_n' = (I_(n-1) + I_(n+1)) / 2, smooth at zero ---
+
+
+def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
+    """J_n (signum -1) or I_n (1) for CuPy, which has orders 0 and 1 only: upward recurrence for large x, else the series."""
+    xp = xp_of(x)
+    small = abs(x) < (max(2.0, n) if signum < 0 else 12.0)
+    v = xp.where(small, x, 0.0) / 2
+    terms = [signum**k / math.factorial(k) / math.factorial(k + n) for k in range(36)]
+    series = terms[-1]
+    for c in terms[-2::-1]:
+        series = series * (v * v) + c
+    safe = xp.where(small, 1.0, x)
+    a, b = f0(safe), f1(safe)
+    for k in range(1, n):
+        a, b = b, signum * (a - 2 * k / safe * b)
+    return xp.where(small, series * v**n, b).astype(x.dtype)
+
+
+@primitive()
+def bessel_j(x, *, n):
+    if n > 1:
+        f = special_of(x)
+        return sp.jv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.j0, f.j1, -1.0)
+    return special_of(x).j1(x) if n else special_of(x).j0(x)
+
+
+@primitive()
+def bessel_i(x, *, n):
+    if n > 1:
+        f = special_of(x)
+        return sp.iv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.i0, f.i1, 1.0)
+    return special_of(x).i1(x) if n else special_of(x).i0(x)
+
+
+@primitive()
+def bessel_ie(x, *, n):
+    """exp(-|x|) I_n(x)."""
+    if n > 1:
+        f = special_of(x)
+        return sp.ive(n, x).astype(x.dtype) if f is sp else abs_scaled(x, n, f)
+    return special_of(x).i1e(x) if n else special_of(x).i0e(x)
+
+
+def abs_scaled(x: Any, n: int, f: Any) -> Any:
+    """The recurrence holds for the scaled functions too; the series is of moderate x."""
+    xp = xp_of(x)
+    moderate = abs(x) < 12.0
+    safe = xp.where(moderate, 12.0, x)
+    a, b = f.i0e(safe), f.i1e(safe)
+    for k in range(1, n):
+        a, b = b, a - 2 * k / safe * b
+    y = xp.where(moderate, x, 0.0)
+    return xp.where(moderate, _by_order(y, n, f.i0, f.i1, 1.0) * xp.exp(-abs(y)), b).astype(x.dtype)
+
+
+rules(bessel_j, lambda g, out, x, n: g * (0.5 * (bessel_j(x, n=n - 1) - bessel_j(x, n=n + 1)) if n else -bessel_j(x, n=1)), jvp=same)
+rules(bessel_i, lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i(x, n=n + 1)) if n else bessel_i(x, n=1)), jvp=same)
+
+
+def _ie_rule(g, out, x, n):
+    d = 0.5 * (bessel_ie(x, n=n - 1) + bessel_ie(x, n=n + 1)) if n else bessel_ie(x, n=1)
+    return g * (d - sign(x) * out)
+
+
+rules(bessel_ie, _ie_rule, jvp=same)
+
+
+@implements(sp.j0)
+def j0(x):
+    return bessel_j(x, n=0)
+
+
+@implements(sp.j1)
+def j1(x):
+    return bessel_j(x, n=1)
+
+
+@implements(sp.i0, np.i0)
+def i0(x):
+    return bessel_i(x, n=0)
+
+
+@implements(sp.i1)
+def i1(x):
+    return bessel_i(x, n=1)
+
+
+@implements(sp.i0e)
+def i0e(x):
+    return bessel_ie(x, n=0)
+
+
+@implements(sp.i1e)
+def i1e(x):
+    return bessel_ie(x, n=1)
+
+
+@primitive(sp.y0)
+def y0(x):
+    return special_of(x).y0(x)
+
+
+@primitive(sp.y1)
+def y1(x):
+    return special_of(x).y1(x)
+
+
+@primitive(sp.k0)
+def k0(x):
+    return special_of(x).k0(x)
+
+
+@primitive(sp.k1)
+def k1(x):
+    return special_of(x).k1(x)
+
+
+@primitive(sp.k0e)
+def k0e(x):
+    return special_of(x).k0e(x)
+
+
+@primitive(sp.k1e)
+def k1e(x):
+    return special_of(x).k1e(x)
+
+
+rules(y0, lambda g, out, x: -times0(g, y1(x)), jvp=same)
+rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
+rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
+rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
+rules(k0e, lambda g, out, x: times0(g, out - k1e(x)), jvp=same)
+rules(k1e, lambda g, out, x: times0(g, out - k0e(x) - out / x), jvp=same)
+
+
+@primitive(sp.jv)
+def jv(v, z):
+    return special_of2(z, v).jv(v, z)
+
+
+@primitive(sp.yv)
+def yv(v, z):
+    return special_of2(z, v).yv(v, z)
+
+
+@primitive(sp.iv)
+def iv(v, z):
+    return special_of2(z, v).iv(v, z)
+
+
+@primitive(sp.kv)
+def kv(v, z):
+    return special_of2(z, v).kv(v, z)
+
+
+rules(jv, lambda g, out, v, z: no_rule_in("jv", "v"), lambda g, out, v, z: g * (0.5 * (jv(v - 1, z) - jv(v + 1, z))), jvp=same)
+rules(yv, lambda g, out, v, z: no_rule_in("yv", "v"), lambda g, out, v, z: times0(g, 0.5 * (yv(v - 1, z) - yv(v + 1, z))), jvp=same)
+rules(iv, lambda g, out, v, z: no_rule_in("iv", "v"), lambda g, out, v, z: g * (0.5 * (iv(v - 1, z) + iv(v + 1, z))), jvp=same)
+rules(kv, lambda g, out, v, z: no_rule_in("kv", "v"), lambda g, out, v, z: -times0(g, 0.5 * (kv(v - 1, z) + kv(v + 1, z))), jvp=same)
+
+# --- exponential integrals and elementary functions ---
+
+
+@primitive(sp.expi)
+def expi(x):
+    return special_of(x).expi(x)
+
+
+@primitive(sp.exp1)
+def exp1(x):
+    return special_of(x).exp1(x)
+
+
+@primitive(sp.expn)
+def expn(n, x):
+    return special_of2(x, n).expn(n, x)
+
+
+@primitive(sp.exp10)
+def exp10(x):
+    return special_of(x).exp10(x)
+
+
+@primitive(sp.cosm1)
+def cosm1(x):
+    return special_of(x).cosm1(x)
+
+
+@primitive(sp.exprel)
+def exprel(x):
+    """(exp(x) - 1) / x."""
+    return special_of(x).exprel(x)
+
+
+def _expn_rule(g, out, n, x):
+    """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary."""
+    n = plain(n)
+    lower = xp_of2(n, x).maximum(n - 1, 0)
+    e = exp(-x) / x
+    return times0(g, select(n > 0, -expn(lower, x), -e * (1.0 + 1.0 / x)))
+
+
+rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
+rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
+rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
+rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
+rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
+rules(exprel, lambda g, out, x: times0(g, (exp(x) - out) / x), jvp=same)
