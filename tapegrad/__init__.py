@@ -1,5 +1,7 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
+import importlib
+
 from . import errors as errors
 from .ops import _attach as _attach
 from ._functional import checkpoint as checkpoint
@@ -22,3 +24,16 @@ from ._tree import Const as Const
 from ._variable import Variable as Variable
 
 __version__ = "0.1.0"
+
+_LAZY = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")
+
+
+def __getattr__(name: str):
+    """Subpackages load on first use (PEP 562)."""
+    if name in _LAZY:
+        return importlib.import_module(f"tapegrad.{name}")
+    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -18,6 +18,7 @@ import numpy as np
 from ._array import is_array, xp_of
 from ._primitive import plain
 from ._variable import Variable, View
+from .errors import ArgumentError
 from .ops._protocols import call, function_for, ufunc_call
 from .ops.creation import CREATORS, made
 
@@ -155,6 +156,25 @@ class ArrayClass(type):
 
 def array_class(real: type) -> type:
     return ArrayClass("ndarray", (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
+
+
+class Joined:
+    """`np.r_` and `np.c_` with Variables among plain arrays and slices; for other uses the library's own."""
+
+    def __init__(self, real: Any, join: Callable):
+        self.real, self.join = real, join
+
+    def __getitem__(self, at):
+        parts = at if isinstance(at, tuple) else (at,)
+        if not has_variable(parts):
+            return made(self.real[at])
+        if isinstance(parts[0], str):
+            raise ArgumentError("numpy.r_ with a string of directions is not supported on a Variable; use concatenate")
+        parts = [np.r_[p] if isinstance(p, slice) else p for p in parts]
+        return self.join(parts)
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
 
 
 TWINS: dict = {}  # a module of NumPy, SciPy or CuPy -> its twin

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array
+from .errors import AliasError
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 
 
@@ -200,6 +201,11 @@ def own(x: Variable) -> None:
     """Move the handle to memory of its own before it is written, unless nobody else can hold it."""
     if getattr(x, "_version", 0) and not is_saved(x):
         return
+    if id(x) in getattr(OPEN, "aliased", ()):
+        raise AliasError(
+            "an argument that shares memory with another argument is written: the other would have to change with it; "
+            "pass x.copy(), or one array, and take views of it inside the function"
+        )
     if not is_saved(x) and not has_tangent(x):
         b = bottom(x)
         if is_array(b) and b.base is None and b.flags.c_contiguous | b.flags.f_contiguous:

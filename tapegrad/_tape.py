@@ -20,7 +20,7 @@ from ._variable import Variable, View, bottom, copied, frozen, variable
 
 MANY, SETTINGS, REGION, PART = object(), object(), object(), object()
 LEAF = (None, None, None, None, None, None, None)
-late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `broadcast_to` and `stacked`
+late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened` and `stacked`
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import _tape as reverse
-from ._array import is_array, is_differentiable, owned, xp_of
+from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
-from ._primitive import Primitive, Trace, bind, live, plain
+from ._primitive import OPEN, Primitive, Trace, bind, live, plain
 from ._shadow import Shadow
 from ._tree import Const, children, is_node, leaves, rebuilt, structure, tree_map
 from ._variable import Variable, View, bottom, copied, frozen, variable
-from .errors import ArgumentError, NotScalarError, ShapeError
+from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
 
@@ -80,6 +80,8 @@ class _Inputs:
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         out = list(self.args)
+        shared = overlapping([leaf for a in self.args for leaf in leaves(a)])
+        aliased = {}
         for n in self.nums:
             counter = iter(range(sys.maxsize))
 
@@ -89,10 +91,19 @@ class _Inputs:
                     return x.value
                 if is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc"):
                     value = self.watched[key] = entered(x)
-                    return watch(key, value)
+                    v = watch(key, value)
+                    if id(x) in shared:
+                        aliased[id(v)] = v
+                    return v
                 return x
 
             out[n] = tree_map(leaf, self.args[n])
+        if shared:
+            for n, a in enumerate(out):
+                if id(a) in shared and n not in self.nums:
+                    out[n] = v = variable(a)
+                    v._saved, aliased[id(v)] = True, v
+            OPEN.aliased = {**getattr(OPEN, "aliased", {}), **aliased}
         return [a.value if isinstance(a, Const) else a for a in out]
 
     def results(self, of: Callable) -> Any:
@@ -107,6 +118,19 @@ class _Inputs:
 
             trees.append(tree_map(leaf, self.args[n]))
         return trees[0] if self.single else tuple(trees)
+
+
+def overlapping(arrays: list) -> set:
+    """The ids of those plain arrays that share memory with another one of the list."""
+    roots: dict = {}
+    for a in arrays:
+        if is_array(a) and a.dtype.kind in "fc":
+            root = a
+            while is_array(root.base):
+                root = root.base
+            roots.setdefault(id(root), []).append(a)
+    groups = [g for g in roots.values() if len(g) > 1]
+    return {id(a) for g in groups for i, a in enumerate(g) if any(shares_memory(a, b) for b in g[:i] + g[i + 1 :])}
 
 
 def full_like(x: Any, c: float) -> Any:
@@ -177,8 +201,15 @@ def _run(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, li
     with shadow as (g, args):
         try:
             read((g if lift is None else lift(g))(*args, **kwargs))
+        except TypeError as error:
+            if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
+                raise DeviceError(
+                    f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+                ) from error
+            raise
         finally:
             trace.close()
+            OPEN.aliased = {}
     return shadow
 
 
@@ -515,21 +546,21 @@ def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> A
         r.finish()
     numbers = iter(range(len(r.low)))
 
-    def block(_):
+    def block(y):
         k = next(numbers)
-        return r.inputs.results(lambda key, x: blocks[k, key])
+        return None if y is None else r.inputs.results(lambda key, x: blocks[k, key])
 
     return tree_map(block, r.tree)
 
 
 def _blocks(call: str, f: Callable, r: _Recorded, mode: str, holomorphic: bool) -> dict:
     for y, _ in r.low:
-        if not (is_array(plain(y)) or isinstance(plain(y), (int, float, complex, np.generic))):
+        if not (y is None or is_array(plain(y)) or isinstance(plain(y), (int, float, complex, np.generic))):
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
     complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
-    if complex_in and any(dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
+    if complex_in and any(y is not None and dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
         raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
-    n_out = sum(int(np.prod(shape(y))) for y, _ in r.low)
+    n_out = sum(int(np.prod(shape(y))) for y, _ in r.low if y is not None)
     n_in = sum(int(np.prod(shape(x))) for x in r.inputs.watched.values())
     if mode == "forward" or (mode == "auto" and n_in < n_out and not complex_in):
         return _columns(r)
@@ -540,6 +571,8 @@ def _rows(r: _Recorded, holomorphic: bool) -> dict:
     """Blocks (output leaf, input key) by one reverse sweep for each output element."""
     blocks = {}
     for k, (y, _) in enumerate(r.low):
+        if y is None:
+            continue
         found: dict = {key: [] for key in r.inputs.watched}
         mixed = dtype(y).kind == "c" and not holomorphic
         for e in basis(number(y)):
@@ -563,14 +596,19 @@ def _assembled(rows: list, first: tuple, second: tuple, like: Any) -> Any:
         return xp_of(plain(like)).zeros(first + second, dtype(like))
     if first == ():
         return rows[0]
-    return shaping.reshape(shaping.stack(rows), to=first + second)
+    return unshared(shaping.reshape(shaping.stack(rows), to=first + second))
+
+
+def unshared(a: Any) -> Any:
+    """A plain result in memory of its own."""
+    return a if isinstance(a, Variable) or a.base is None else a.copy()
 
 
 def _columns(r: _Recorded) -> dict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
     back, which gives J v without running f again."""
     tape = reverse.Tape()
-    ws = [tape.watch(full_like(number(y), 0)) for y, _ in r.low]
+    ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
     of = r.pull(ws)
     outputs = {key: lowered(of(key), tape) if of(key) is not None else (None, None) for key in r.inputs.watched}
     tape.close()
@@ -584,17 +622,21 @@ def _columns(r: _Recorded) -> dict:
                 with np.errstate(**QUIET):
                     G = reverse.pull(tape, [(slot, e)])
             for k, (y, _) in enumerate(r.low):
+                if y is None:
+                    continue
                 s = ws[k]._slot
                 found[k].append(_out(G[s] if G is not None and s < len(G) else None, number(y)))
         for k, (y, _) in enumerate(r.low):
             columns = found[k]
+            if y is None:
+                continue
             if not columns:
                 blocks[k, key] = xp_of(plain(x)).zeros(shape(y) + shape(x), dtype(x))
             elif shape(x) == ():
                 blocks[k, key] = columns[0]
             else:
                 stacked = shaping.stack(columns, axis=len(shape(y)))
-                blocks[k, key] = shaping.reshape(stacked, to=shape(y) + shape(x))
+                blocks[k, key] = unshared(shaping.reshape(stacked, to=shape(y) + shape(x)))
     tape.release()
     return blocks
 

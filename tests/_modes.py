@@ -9,7 +9,11 @@ import tapegrad as tg
 
 def host(x):
     """The NumPy array or scalar with the values of x, which may lie on a device."""
-    return x.get() if hasattr(x, "get") and hasattr(x, "device") and not isinstance(x, np.ndarray) else np.asarray(x)
+    return (
+        x.get()
+        if hasattr(x, "get") and hasattr(x, "device") and not isinstance(x, np.ndarray)
+        else np.asarray(x)
+    )
 
 
 def same_library(a, b):

@@ -31,6 +31,7 @@ CASES = [
     unary("reciprocal", np.reciprocal, AWAY),
     unary("reciprocal complex", np.reciprocal, Z),
     binary("times0", e.times0, X, Y),
+    binary("times00", e.times00, X, Y),
     binary("over0", e.over0, X, AWAY),
     # powers
     case("power", np.power, P, Y, kinds=("scalar", "empty", "strided", "float32", "broadcast")),
@@ -96,7 +97,7 @@ CASES = [
     case("clip by arrays", lambda x, a, b: np.clip(x * x, a, b), D, np.array([0.0, 0.3, 0.1]), np.array([[0.5], [0.8]])),
     unary("clip below", lambda x: np.clip(x, 0.0, None), D),
     case("clip min and max", lambda x: np.clip(x, min=-0.5, max=0.3), D),
-    binary("where", lambda x, y: np.where(x > 0, x, y * y), D, Y),
+    binary("where", lambda x, y: np.where(x + y > 0, x, y * y), D, Y),
     case("where broadcast", lambda x, y: np.where(np.abs(x) > 0.4, y, 1.0) * x, D, np.array(0.7)),
     binary("select", lambda x, y: m.select(x > 0, x * y, y), D, Y),
     # rounding

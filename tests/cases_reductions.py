@@ -22,6 +22,10 @@ def over(name, f, x, ways=KEEP, **options):
              **({"kinds": ()} if n > 1 else {}) | options)
         for n, way in enumerate(ways)
     ]  # fmt: skip
+LOGSUMEXP = registered(scipy.special.logsumexp)
+SOFTMAX = registered(scipy.special.softmax)
+LOG_SOFTMAX = registered(scipy.special.log_softmax)
+CUMULATIVE_TRAPEZOID = registered(scipy.integrate.cumulative_trapezoid)
 
 
 CASES = [
@@ -69,11 +73,11 @@ CASES = [
     *over("nanmin", np.nanmin, HOLES, ({}, {"axis": 1}), kinds=()),
     *over("nancumsum", np.nancumsum, HOLES, ({}, {"axis": 1}), kinds=()),
     *over("nancumprod", np.nancumprod, HOLES, ({}, {"axis": 1}), kinds=()),
-    *over("logsumexp", registered(scipy.special.logsumexp), X, covers=("log_sum_exp",)),
-    case("logsumexp weights", lambda x, b: registered(scipy.special.logsumexp)(x, b=b, axis=1), X, positive(3, 4, seed=1)),
-    case("logsumexp sign", lambda x: registered(scipy.special.logsumexp)(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True), X, numpy_only=True),
-    case("softmax", lambda x: registered(scipy.special.softmax)(x, axis=1), X),
-    case("log_softmax", lambda x: registered(scipy.special.log_softmax)(x, axis=1), X),
+    *over("logsumexp", LOGSUMEXP, X, covers=("log_sum_exp",)),
+    case("logsumexp weights", lambda x, b: LOGSUMEXP(x, b=b, axis=1), X, positive(3, 4, seed=1)),
+    case("logsumexp sign", lambda x: LOGSUMEXP(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True), X, numpy_only=True),
+    case("softmax", lambda x: SOFTMAX(x, axis=1), X),
+    case("log_softmax", lambda x: LOG_SOFTMAX(x, axis=1), X),
     # order statistics
     *over("median", np.median, D),
     case("median of five", np.median, distinct(5)),
@@ -91,7 +95,7 @@ CASES = [
     case("ediff1d", lambda x: np.ediff1d(x, to_begin=0.0), X, numpy_only=True),
     case("trapezoid", lambda y: np.trapezoid(y, dx=0.5, axis=0), X),
     case("trapezoid over x", np.trapezoid, X, np.cumsum(positive(4))),
-    case("cumulative_trapezoid", lambda y, x: registered(scipy.integrate.cumulative_trapezoid)(y, x, initial=0), X, np.cumsum(positive(4)), numpy_only=True),
+    case("cumulative_trapezoid", lambda y, x: CUMULATIVE_TRAPEZOID(y, x, initial=0), X, np.cumsum(positive(4)), numpy_only=True),
     case("gradient", lambda x: np.gradient(x), X, covers=("gradient",)),
     case("gradient spacing", lambda x: np.gradient(x, 0.5, axis=1, edge_order=2), X),
     case("gradient coordinates", lambda x, h: np.gradient(x, h, axis=1, edge_order=2), X, np.cumsum(positive(4)), numpy_only=True),

@@ -19,7 +19,71 @@ def into(write):
     return f
 
 
+# Every function that gives a view of a (2, 3) array.
+VIEWS = {
+    "reshape": lambda a: np.reshape(a, (3, 2)),
+    "ravel": np.ravel,
+    "T": lambda a: a.T,
+    "mT": lambda a: a.mT,
+    "swapaxes": lambda a: np.swapaxes(a, 0, 1),
+    "moveaxis": lambda a: np.moveaxis(a, 0, 1),
+    "rollaxis": lambda a: np.rollaxis(a, 1),
+    "expand_dims": lambda a: np.expand_dims(a, 1),
+    "squeeze": lambda a: np.squeeze(a[:1]),
+    "flip": np.flip,
+    "fliplr": np.fliplr,
+    "rot90": np.rot90,
+    "rot90 -1": lambda a: np.rot90(a, -1),
+    "split": lambda a: np.split(a, 3, 1)[1],
+    "hsplit": lambda a: np.hsplit(a, [1])[1],
+    "unstack": lambda a: np.unstack(a)[1],
+    "atleast_3d": np.atleast_3d,
+    "real": np.real,
+    "row of a transpose": lambda a: a.T[::-1][1:],
+    "reshape of a slice": lambda a: a[:, None, 1:].reshape(2, 2, 1)[:, ::-1],
+    "reshape that copies": lambda a: a.T.reshape(-1)[2:],
+    "flatten": lambda a: a.flatten(),
+}
+READ_ONLY = {
+    "broadcast_to": lambda a: np.broadcast_to(a, (4, 2, 3))[1:, :, ::2],
+    "diagonal": lambda a: np.diagonal(a)[::-1],
+    "diagonal of a broadcast": lambda a: np.broadcast_to(a[0], (3, 3)).diagonal(),
+    "broadcast_arrays": lambda a: np.broadcast_arrays(a[:, :1], a)[0],
+    "diag": lambda a: np.diag(a, 1),
+}
+
+
+def write_both(see):
+    """The base and its view, written in turn; what each shows afterwards."""
+
+    def f(x, y):
+        a = np.copy(x)
+        v = see(a)
+        before = v * v
+        a *= y[0]
+        v += before
+        v[0] = v[-1] * y[1]
+        a[1] *= a[0]
+        return np.concatenate([(a * a).ravel(), (v * v).ravel(), before.ravel()])
+
+    return f
+
+
+def read_after(see):
+    def f(x, y):
+        a = np.copy(x)
+        v = see(a)
+        before = v * v
+        a *= y[0]
+        a[1] = a[0] * y[1]
+        return np.concatenate([(a * a).ravel(), (v * v).ravel(), before.ravel()])
+
+    return f
+
+
 CASES = [
+    *[case(f"reshape: {name} and base written", write_both(see), x23, normal(2), order=2) for name, see in VIEWS.items()],
+    *[case(f"reshape: {name} and base read", read_after(see), x23, normal(2), order=2) for name, see in (VIEWS | READ_ONLY).items()],
     # shapes and views
     case("reshape", lambda x: np.reshape(x, (3, -1)) ** 2, x23),
     case("reshape F", lambda x: np.reshape(x, (3, 2), order="F") ** 2, x23),

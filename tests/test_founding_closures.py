@@ -213,7 +213,11 @@ def test_c1_rebound_names():
         assert tg.grad(f)(1.5) == 2 * 1.5 * k  # what an earlier call left is a constant
         assert total == 1.5 * k and not isinstance(total, tg.Variable)
     assert history == [3.0, 3.0, 3.0] and not any(isinstance(h, tg.Variable) for h in history)
-    assert TOTALS["last"] == 2.25 and TOTALS["calls"] == calls + 3 and not isinstance(TOTALS["last"], tg.Variable)
+    assert (
+        TOTALS["last"] == 2.25
+        and TOTALS["calls"] == calls + 3
+        and not isinstance(TOTALS["last"], tg.Variable)
+    )
 
 
 # --- C2: a network that nothing active reaches ---
@@ -299,7 +303,14 @@ def gm3(xp, N):
 
 
 P = (1.0, 1.0, 1.0, 10.0, 0.001, 100.0)
-DP = (-1948.5968973755573, -2.5757662897924303, 0.222318753194628, 272.4411033125247, -0.5495918100398445, 324.60836399657745)
+DP = (
+    -1948.5968973755573,
+    -2.5757662897924303,
+    0.222318753194628,
+    272.4411033125247,
+    -0.5495918100398445,
+    324.60836399657745,
+)
 DR00 = (-1903.8713270400801, 41594.14911766717)
 LOSS = 16617.14826913951
 

@@ -150,9 +150,10 @@ def test_f1_local_level(xp, theta, value, score, curvature):
     close(y, value)
     close(g, [score])
     close(tg.hessian(loglik)(x, tg.Const(data)), [[curvature]], rtol=1e-12)
-    f = lambda th: loglik(th, data)
-    check_first(f, x, [score])
-    check_second(f, x, xp.array([2.0]), [2 * curvature], rtol=1e-12)
+    if xp is np:
+        f = lambda th: loglik(th, data)
+        check_first(f, x, [score])
+        check_second(f, x, xp.array([2.0]), [2 * curvature], rtol=1e-12)
 
 
 def test_f1_maximum():
@@ -324,8 +325,9 @@ def test_f5_f6_nile(xp, theta, value, score, curvature):
     close(g, score, rtol=1e-12, atol=1e-15)
     xx, xy, yy = curvature
     close(tg.hessian(f)(x), [[xx, xy], [xy, yy]], rtol=2e-11)
-    check_first(f, x, score, atol=1e-15)
-    check_second(f, x, xp.array([2.0, -1.0]), [2 * xx - xy, 2 * xy - yy], rtol=5e-11)
+    if xp is np:
+        check_first(f, x, score, atol=1e-15)
+        check_second(f, x, xp.array([2.0, -1.0]), [2 * xx - xy, 2 * xy - yy], rtol=5e-11)
 
 
 def test_f6_in_logarithms(xp):
@@ -372,7 +374,12 @@ def test_f7_maximum_likelihood(method):
     if method == "trust-exact":
         more["hess"] = tg.hessian(objective)
     fit = scipy.optimize.minimize(
-        tg.value_and_grad(objective), np.log([1e4, 1e3]), jac=True, method=method, options=METHODS[method], **more
+        tg.value_and_grad(objective),
+        np.log([1e4, 1e3]),
+        jac=True,
+        method=method,
+        options=METHODS[method],
+        **more,
     )
     assert abs(-fit.fun - -633.4645636362457) < 1e-6
     assert fit.nit <= 12

@@ -204,7 +204,8 @@ class WritableClosure:
     """Input and output pass through captured buffers, and the output is multiplied by 3 + 4."""
 
     def __init__(self, f, x, y):
-        self.f, self.x_buffer, self.y_buffer, self.a, self.b = f, [x * 0], [y * 0], 3.0, [4.0]
+        self.f, self.a, self.b = f, 3.0, [4.0]
+        self.x_buffer, self.y_buffer = [library(x).zeros_like(x)], [library(y).zeros_like(y)]
 
     def out_of_place(self, x):
         self.x_buffer[0] = x.copy()
@@ -278,7 +279,15 @@ def multiplied(f, in_place):
     return filled if in_place else (lambda x, a: a * f(x))
 
 
-MODIFIERS = ("normal", "closurified", "buffered", "constantified", "cachified", "cachified tuples", "constantorcachified")
+MODIFIERS = (
+    "normal",
+    "closurified",
+    "buffered",
+    "constantified",
+    "cachified",
+    "cachified tuples",
+    "constantorcachified",
+)
 
 
 def modified(xp, scenario):
@@ -321,7 +330,14 @@ def default_scenarios():
 
     add("num_to_num", x, dy, dx, ["pushforward", "pullback", "derivative", "second_derivative"], ["out"])
     for fun in ("num_to_num_vec", "num_to_num_vec!"):
-        add(fun, x.reshape(1), dy.reshape(1), dx.reshape(1), ["pushforward", "pullback", "jacobian"], ["out", "in"])
+        add(
+            fun,
+            x.reshape(1),
+            dy.reshape(1),
+            dx.reshape(1),
+            ["pushforward", "pullback", "jacobian"],
+            ["out", "in"],
+        )
     for w in (dy6, dy23):
         add("num_to_arr", x, w, dx, ["pushforward", "derivative", "second_derivative"], ["out", "in"])
         add("num_to_arr", x, w, dx, ["pullback"], ["out"])
@@ -338,7 +354,9 @@ def default_scenarios():
     for fun, a, w, t in arrays:
         add(fun + "!", a, w, t, ["pushforward", "pullback", "jacobian"], ["out", "in"])
     batched = [
-        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0])) for s in found if s.tangents
+        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0]))
+        for s in found
+        if s.tangents
     ]
     return [
         Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, s.tangents, modifier)
@@ -443,7 +461,9 @@ def test_n5_scenario(xp, s):
     close(y, np.zeros(s.y_shape))
 
 
-@pytest.mark.parametrize("s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name
+)
 def test_n5_in_place_through_a_captured_buffer(xp, s):
     """f!(y, x) with a captured y, read afterwards."""
     f, _, _ = modified(xp, s)

@@ -129,7 +129,7 @@ def test_float32(xp, case):
     expected = derivatives(case, on(np, double))
     direct = case.f(*x)
     for u, v in zip(leaves(value), leaves(direct), strict=True):
-        assert host(u).dtype == np.asarray(v).dtype
+        assert xp is not np or u.dtype == np.asarray(v).dtype
     for u, v in zip(leaves(tangent), leaves(value), strict=True):
         assert u is None or host(u).dtype == host(v).dtype
     for u, n in zip(c, active(x), strict=True):

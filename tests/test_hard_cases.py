@@ -313,7 +313,9 @@ def both_orders(f, plain, x, v=None, rtol=1e-8):
     """First and second order of f against complex steps of a program without writes."""
     check_first(f, x, complex_step(plain, host(x)), rtol=1e-11)
     v = np.cos(1.0 + np.arange(host(x).size)).reshape(host(x).shape) if v is None else v
-    check_second(f, x, type(x)(x.shape) * 0 + library_array(x, v), second_difference(plain, host(x), v), rtol, 1e-9)
+    check_second(
+        f, x, type(x)(x.shape) * 0 + library_array(x, v), second_difference(plain, host(x), v), rtol, 1e-9
+    )
 
 
 def library_array(x, v):
@@ -346,7 +348,9 @@ def _strided(m):
 
 
 @pytest.mark.parametrize(
-    "op, slope", [("+=", [4.0, 4.0]), ("-=", [0.0, 0.0]), ("/=", [0.0, 0.0])], ids=["add", "subtract", "divide"]
+    "op, slope",
+    [("+=", [4.0, 4.0]), ("-=", [0.0, 0.0]), ("/=", [0.0, 0.0])],
+    ids=["add", "subtract", "divide"],
 )
 def test_case_27_with_itself(xp, op, slope):
     def f(x):
@@ -555,7 +559,12 @@ class Stage:
 
 def buffers(xp):
     """Fourteen ways to write a captured buffer; the value of each is sum(sin(x)^2) whatever was left there."""
-    buf, mat, pair, stage = xp.full(2, 9.0), xp.full((3, 2), 9.0), [xp.full(2, 9.0), xp.full(2, 9.0)], Stage(xp)
+    buf, mat, pair, stage = (
+        xp.full(2, 9.0),
+        xp.full((3, 2), 9.0),
+        [xp.full(2, 9.0), xp.full(2, 9.0)],
+        Stage(xp),
+    )
     flat = mat.reshape(-1)
 
     def assign(x):
@@ -951,7 +960,12 @@ def test_case_59_vector_and_complex_output(xp):
 
 
 def test_case_60_constant_function(xp):
-    for f in (lambda x: 3.0, lambda x: xp.ones(2).sum(), lambda x: tg.value(x).sum(), lambda x: (x > 0).sum() * 1.0):
+    for f in (
+        lambda x: 3.0,
+        lambda x: xp.ones(2).sum(),
+        lambda x: tg.value(x).sum(),
+        lambda x: (x > 0).sum() * 1.0,
+    ):
         close(tg.grad(f)(xp.ones(3)), np.zeros(3))
         close(tg.jvp(f, (xp.ones(3),), (xp.ones(3),))[1], 0.0)
         close(tg.hvp(f, xp.ones(3), xp.ones(3)), np.zeros(3))
@@ -960,7 +974,9 @@ def test_case_60_constant_function(xp):
 def test_case_61_cast_to_int(xp):
     f = lambda x: (x.astype(int) * x).sum()
     check_first(f, xp.array([1.7, -2.2]), [1.0, -2.0])
-    check_first(lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6)
+    check_first(
+        lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6
+    )
 
 
 def test_case_62_complex_inside(xp):

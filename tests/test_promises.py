@@ -8,9 +8,19 @@ import time
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, host, nested, second_difference, second_orders
+from _modes import (
+    check_first,
+    check_second,
+    close,
+    complex_step,
+    host,
+    nested,
+    second_difference,
+    second_orders,
+)
 
 import tapegrad as tg
+from tapegrad import numpy as tnp
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError
 
 
@@ -77,7 +87,9 @@ def test_1_unshadowed_buffer_is_loud():
         with pytest.raises((TypeError, ValueError)) as caught:
             call()
         found = caught.value
-        assert isinstance(found, DroppedDerivativeError) or isinstance(found.__cause__, DroppedDerivativeError)
+        assert isinstance(found, DroppedDerivativeError) or isinstance(
+            found.__cause__, DroppedDerivativeError
+        )
     assert not buf.any()
 
 
@@ -437,7 +449,7 @@ def test_9_a_transform_in_one_thread_does_not_touch_another():
     t = threading.Thread(target=lambda: tg.grad(f)(1.0))
     t.start()
     inside.wait(10)
-    seen.append(type(tg.numpy.zeros(2)))
+    seen.append(type(tnp.zeros(2)))
     leave.set()
     t.join()
     assert seen == [np.ndarray]
@@ -446,7 +458,10 @@ def test_9_a_transform_in_one_thread_does_not_touch_another():
 # --- 10: exceptions ---
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, StopIteration, SystemExit, RecursionError, np.linalg.LinAlgError])
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt, MemoryError, StopIteration, SystemExit, RecursionError, np.linalg.LinAlgError],
+)
 def test_10_exceptions_pass_and_leave_nothing(xp, error):
     buf = xp.zeros(2)
     raised = error("mine")
@@ -473,7 +488,7 @@ def test_10_exceptions_pass_and_leave_nothing(xp, error):
         assert type(buf) is xp.ndarray
         close(buf, np.sin(host(bad)))
         close(tg.grad(f)(good), np.sin(2 * X))
-    assert type(tg.numpy.zeros(2)) is np.ndarray
+    assert type(tnp.zeros(2)) is np.ndarray
 
 
 def test_10_exception_in_an_inner_transform_that_f_catches():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import is_array, shares_memory, xp_of
 from .._primitive import is_tracked, plain
 from .._variable import Variable, View
 from ..errors import DroppedDerivativeError, NoRuleError
@@ -25,7 +25,7 @@ from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
 from .views import index, shown
-from .writing import write_value
+from .writing import hand_out, write_value
 
 V = Variable
 
@@ -220,7 +220,7 @@ def _in_place(f: Any) -> Callable:
 
 V.sum = _sum
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
-V.transpose = lambda x, *axes: views.transpose(x, None if not axes or axes == (None,) else _shape_of(axes) if not isinstance(axes[0], (int, np.integer)) else axes)
+V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
 V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
 V.copy = lambda x, order="C": s.copy(x, order)
@@ -271,7 +271,11 @@ def _array(x, dtype=None, copy=None):
     a = plain(x)
     if xp_of(a) is not np:
         raise TypeError("implicit conversion of a CuPy array to NumPy; use tapegrad.value(x).get()")
-    return np.array(a, dtype=dtype, copy=copy) if copy is not None else np.asarray(a, dtype=dtype)
+    out = np.array(a, dtype=dtype, copy=copy) if copy is not None else np.asarray(a, dtype=dtype)
+    if is_array(a) and (out is a or shares_memory(out, a)):
+        base = plain(x._base) if type(x) is View else a
+        hand_out(base)
+    return out
 
 
 V.__array__ = _array

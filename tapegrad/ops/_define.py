@@ -177,13 +177,13 @@ def {name}(a, b):
 """
 
 DUAL_SAME = """if j is None:
-        t = vjp0(i if v.shape == out.shape else late.broadcast_to(i, out.shape), out, v, w)
+        t = vjp0(i if v.shape == out.shape else late.widened(i, out), out, v, w)
     elif i is None:
-        t = vjp1(j if w.shape == out.shape else late.broadcast_to(j, out.shape), out, v, w)
+        t = vjp1(j if w.shape == out.shape else late.widened(j, out), out, v, w)
     elif v.shape == w.shape:
         t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
     else:
-        t = vjp0(late.broadcast_to(i, out.shape), out, v, w) + vjp1(late.broadcast_to(j, out.shape), out, v, w)"""
+        t = vjp0(late.widened(i, out), out, v, w) + vjp1(late.widened(j, out), out, v, w)"""
 
 
 class Fold:
@@ -394,7 +394,7 @@ def _pushed(vjp: tuple) -> Callable:
         total = None
         for d, rule in zip(t, vjp, strict=True):
             if d is not None:
-                c = rule(d if shape(d) == shape(out) else late.broadcast_to(d, shape(out)), out, *args, **settings)
+                c = rule(d if shape(d) == shape(out) else late.widened(d, out), out, *args, **settings)
                 total = c if total is None else total + c
         return total
 

@@ -74,6 +74,12 @@ class Adapter:
                     break
                 self.places += 1
         self.arrays = [p.name for p in places[: self.places]]
+        self.out = 99  # the place of out=, if it may be given by place
+        for n, q in enumerate(self.theirs.parameters.values() if self.theirs is not None else ()):
+            if q.kind not in (q.POSITIONAL_OR_KEYWORD, q.POSITIONAL_ONLY):
+                break
+            if q.name == "out":
+                self.out = n
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if self.varying or (len(args) <= self.places and kwargs.keys() <= self.names):
@@ -125,13 +131,11 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     out = kwargs.get("out")
     if "out" in kwargs:
         kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-    elif adapter.theirs is not None and len(args) > 2:
-        names = list(adapter.theirs.parameters)
-        if "out" in names and names.index("out") < len(args):
-            n = names.index("out")
-            out = args[n]
-            kwargs = {**dict(zip(names[n + 1 :], args[n + 1 :], strict=False)), **kwargs}
-            args = args[:n]
+    elif len(args) > adapter.out:
+        n, names = adapter.out, list(adapter.theirs.parameters)
+        out = args[n]
+        kwargs = {**dict(zip(names[n + 1 :], args[n + 1 :], strict=False)), **kwargs}
+        args = args[:n]
     y = adapter(args, kwargs)
     return y if out is None else store(out, y)
 

@@ -51,6 +51,13 @@ def times0(g, d):
 
 
 @primitive()
+def times00(g, d):
+    """g d, and zero where either is zero whatever the other is."""
+    r = g * d
+    return r if finite(r) else settle(g, settle(d, r))
+
+
+@primitive()
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
@@ -79,8 +86,10 @@ rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
 rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
 rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
 rules(negative, lambda g, out, x: -g, jvp=same)
-rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times0(g, c), jvp=same)
-rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times0(c, over0(over0(g, d), d)), jvp=same)
+# a zero cotangent c stays zero too, though g may be infinite: it is a tangent where forward mode has been differentiated
+rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
+rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
+rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, over0(over0(c, d), d)), jvp=same)
 rules(divide, lambda g, out, x, y: over0(g, y), lambda g, out, x, y: -times0(g, out / y), jvp=same)
 
 

@@ -22,7 +22,7 @@ from .elementwise import log
 from .products import H, T, backwards, column, diagonals, flat, matmul, two
 from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
 
-TRSM = {np.dtype(np.float64): blas.dtrsm, np.dtype(np.float32): blas.strsm, np.dtype(np.complex128): blas.ztrsm, np.dtype(np.complex64): blas.ctrsm}
+TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -197,7 +197,9 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
         except np.linalg.LinAlgError:
             a = np.tril(x[i]) + np.tril(x[i], -1).conj().T
             member = f"batch member {i[0] if len(i) == 1 else i} of shape" if i else "the matrix of shape"
-            smallest = f"its smallest eigenvalue is {np.linalg.eigvalsh(a)[0]:.3g}" if np.isfinite(a).all() else "it has an element that is not finite"
+            smallest = "it has an element that is not finite"
+            if np.isfinite(a).all():
+                smallest = f"its smallest eigenvalue is {np.linalg.eigvalsh(a)[0]:.3g}"
             break
     else:
         member, smallest = "a matrix", "it failed once"
@@ -278,8 +280,11 @@ def right_solve(p: Any, s: Any) -> Any:
 def solve_matrix(a, b):
     """x of a x = b, b a matrix or a batch of matrices."""
     library = xp_of(a)
+    if library is not np:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return library.linalg.solve(library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:]))
     try:
-        return library.linalg.solve(a, b)
+        return np.linalg.solve(a, b)
     except np.linalg.LinAlgError as error:
         raise named(error, "solve", a) from None
 
@@ -319,7 +324,20 @@ def solve(a, b):
     return reshape(x, to=shape(x)[:-1]) if vector else x
 
 
-@primitive(np.linalg.inv, scipy.linalg.inv)
+@implements(scipy.linalg.solve)
+def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
+    """`assume_a` chooses an algorithm: "pos" takes Cholesky's, all else the general one, on the full matrix."""
+    if assume_a in ("pos", "positive definite"):
+        return cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b)
+    return solve(T(a) if transposed else a, b)
+
+
+@implements(scipy.linalg.inv)
+def scipy_inv(a, overwrite_a=False, check_finite=True):
+    return inv(a)
+
+
+@primitive(np.linalg.inv)
 def inv(x):
     try:
         return xp_of(x).linalg.inv(x)
@@ -343,7 +361,12 @@ def matrices(g: Any) -> Any:
     return reshape(g, to=(*shape(g), 1, 1))
 
 
-@primitive(np.linalg.det, scipy.linalg.det)
+@implements(scipy.linalg.det)
+def scipy_det(a, overwrite_a=False, check_finite=True):
+    return det(a)
+
+
+@primitive(np.linalg.det)
 def det(x):
     return xp_of(x).linalg.det(x)
 

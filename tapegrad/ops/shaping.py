@@ -136,7 +136,18 @@ rules(broadcast_to, lambda g, out, x, to: fit(g, shape(x), None), jvp=linear)
 rules(reshape, lambda g, out, x, to: reshape(g, to=shape(x)), jvp=linear)
 rules(transpose, lambda g, out, x, axes: transpose(g, axes=argsort(axes)), jvp=linear)
 late.fit, late.conj = fit, conj
-late.broadcast_to = lambda x, to: broadcast_to(x, to=to)
+
+
+def widened(t: Any, out: Any) -> Any:
+    """A tangent broadcast to the shape of the output; a number of NumPy's moves to the library of the output."""
+    if isinstance(t, np.generic):
+        library = xp(out)
+        if library is not np:
+            t = library.asarray(t)
+    return broadcast_to(t, to=shape(out))
+
+
+late.widened = widened
 
 
 def swapped(x: Any) -> Any:
@@ -233,7 +244,7 @@ def stacked(x: Any) -> Any:
     if not has_variable(x):
         return np.asarray(x)
     if all(ndim(e) == 0 and type(e) is not list and type(e) is not tuple for e in x):
-        return packed(*x)
+        return packed(*arrays_of(x))
     return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
 
 

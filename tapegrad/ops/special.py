@@ -12,7 +12,7 @@ from .._array import is_array, xp_of
 from .._primitive import plain
 from ..errors import ArgumentError, NoRuleError
 from ._define import implements, primitive, rules, same
-from .elementwise import LN10, exp, log, log1p, over0, select, sign, sin, times0, xp_of2
+from .elementwise import LN10, exp, log, log1p, over0, select, sign, sin, times0
 from .elementwise_more import expit, logaddexp, special_of
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -539,9 +539,8 @@ def exprel(x):
 def _expn_rule(g, out, n, x):
     """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary."""
     n = plain(n)
-    lower = xp_of2(n, x).maximum(n - 1, 0)
     e = exp(-x) / x
-    return times0(g, select(n > 0, -expn(lower, x), -e * (1.0 + 1.0 / x)))
+    return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
 
 
 rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)

@@ -98,7 +98,7 @@ def divided(k, size, w, k1=None, w1=None):
 
 def met(w):
     """Which pairs of eigenvalues count as equal: in float64 those within 2e-8 of the largest."""
-    bound = (2e-8 if w.dtype.itemsize == 8 else 1e-3) * abs(w).max(-1, initial=0)
+    bound = (2e-8 if w.dtype.itemsize == 8 else 1e-3) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
     return abs(w[..., None, :] - w[..., :, None]) <= bound[..., None, None]
 
 

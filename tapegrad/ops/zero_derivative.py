@@ -15,7 +15,7 @@ NAMES = (
     "common_type", "may_share_memory", "array_repr", "array_str", "array2string", "digitize", "bincount", "tril_indices_from",
     "triu_indices_from", "diag_indices_from", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
     "searchsorted", "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "histogram_bin_edges", "nextafter", "spacing",
+    "not_equal", "less", "less_equal", "greater", "greater_equal",
     "unravel_index", "ravel_multi_index", "ix_", "indices", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
 )  # fmt: skip
 

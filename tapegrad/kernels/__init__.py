@@ -1,0 +1,1 @@
+"""Kernels generated from plain Python functions, with their derivatives, for the CPU and for CUDA devices."""

@@ -1,0 +1,185 @@
+"""Forward and reverse mode on programs.
+
+Forward mode gives each loop a second carry, the tangent of the first, and is again a program of the same kind: so the n-th
+directional derivative is n applications, and one reverse sweep over it gives its gradient (n = 1: Hessian times vector).
+
+The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
+carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
+code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop."""
+
+from ._graph import LEAVES, Graph
+from ._program import Loop, Outside, Program
+
+
+def forward(p: Program, group: int) -> Program:
+    """The derivative of all outputs in a new direction, appended to the inputs; differentiated is input array `group`."""
+    g = p.g
+    thetas = p.thetas(group)
+    first = sum(p.inputs)
+    t = {x: g.input("th", 0, first + k) for k, x in enumerate(thetas)}
+    loops = []
+    for old in p.loops:
+        loop = old.copy()
+        _tangents(g, loop.start, t)
+        varying = _varying(g, loop, t)
+        fresh = {}
+        for k in varying:
+            fresh[k] = len(loop.carry)
+            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]])
+        _tangents(g, loop.next[: len(old.carry)] + loop.inc, t)
+        for k, j in fresh.items():
+            loop.next[j] = t[loop.next[k]]
+            t[loop.final[k]] = loop.final[j]
+        for k in range(len(old.inc)):
+            d = t[old.inc[k]]
+            if d != g.zero:
+                t[old.sums[k]] = loop.add_sum(g, d)
+        loops.append(loop)
+    _tangents(g, p.outputs, t)
+    groups = [[t[o] for o in group] for group in p.groups]
+    return Program(g, p.inputs + [len(thetas)], p.rows, loops, groups)
+
+
+def _tangents(g: Graph, outs: list[int], t: dict) -> None:
+    """Fill t with the tangents of all nodes under outs."""
+    for i in g.reach(outs, stop=t):
+        if i not in t:
+            t[i] = g.zero if g.op[i] in LEAVES else g.pushed(i, t)
+
+
+def _varying(g: Graph, loop: Loop, t: dict) -> list[int]:
+    """Which components of the carry depend on what has a tangent."""
+    active = {i for i, d in t.items() if d != g.zero}
+    found = {k for k, s in enumerate(loop.start) if t[s] != g.zero}
+    while True:
+        on = active | {loop.carry[k] for k in found}
+        depends = dependents(g, loop.next, on)
+        more = {k for k, n in enumerate(loop.next) if n in depends} - found
+        if not more:
+            return sorted(found)
+        found |= more
+
+
+def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
+    """The nodes under outs that depend on one of `on`; derivatives do not pass through comparisons."""
+    found = set()
+    for i in g.reach(outs, stop=on):
+        if i in on or (g.op[i] not in LEAVES and any(j in found for j in g.args[i])):
+            found.add(i)
+    return found
+
+
+class Adjoints(dict):
+    """node -> its adjoint so far."""
+
+    def __init__(self, g: Graph):
+        super().__init__()
+        self.g = g
+
+    def include(self, i: int, bar: int) -> None:
+        if bar != self.g.zero:
+            self[i] = self.g.add(self[i], bar) if i in self else bar
+
+    def sweep(self, order: list[int], active: set[int]) -> None:
+        """Pull the adjoints of these nodes, given in descending order, to their operands."""
+        g = self.g
+        for i in order:
+            bar = self.get(i)
+            if bar is None or g.op[i] in LEAVES:
+                continue
+            for j, share in g.pulled(i, bar):
+                if j in active:
+                    self.include(j, share)
+
+
+def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list[int]]:
+    """The gradient of sum(seeds * outputs) by the input nodes `wrt`: the program with the loops that compute it, and its nodes."""
+    g = p.g
+    loops = [loop.copy() for loop in p.loops]
+    active = _active(g, loops, p.outputs, set(wrt))
+    adj = Adjoints(g)
+    for o, seed in zip(p.outputs, seeds, strict=True):
+        if o in active:
+            adj.include(o, seed)
+    program = Program(g, p.inputs, p.rows, loops, p.groups)
+    stage = program.stages()
+    back: list[Loop] = []
+    for n in range(len(loops), -1, -1):
+        inside = [i for i in g.reach(list(adj), stop=_Below(stage, n)) if stage.get(i, -1) == n and g.mask[i] == 0]
+        adj.sweep(inside[::-1], active)
+        if n == 0:
+            break
+        loop = loops[n - 1]
+        if loop.carry:
+            back.append(_swept_back(g, loop, adj, active))
+        else:
+            _more_sums(g, loop, adj, active)
+    program.loops = loops + [r for r in back if r is not None]
+    return program, [adj.get(w, g.zero) for w in wrt]
+
+
+class _Below:
+    """Nodes of earlier stages, and nodes made after the stages were counted (which are adjoints and never differentiated)."""
+
+    def __init__(self, stage: dict, n: int):
+        self.stage, self.n = stage, n
+
+    def __contains__(self, i: int) -> bool:
+        return self.stage.get(i, -1) < self.n
+
+
+def _active(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> set[int]:
+    """All nodes that depend on `on`, through the loops."""
+    active = set(on)
+    for loop in loops:
+        active |= dependents(g, loop.start, active)
+        found = {k for k, s in enumerate(loop.start) if s in active}
+        while True:
+            inside = dependents(g, loop.next + loop.inc, active | {loop.carry[k] for k in found})
+            more = {k for k, n in enumerate(loop.next) if n in inside} - found
+            if not more:
+                break
+            found |= more
+        active |= inside | {loop.carry[k] for k in found} | {loop.final[k] for k in found}
+        active |= {s for s, inc in zip(loop.sums, loop.inc, strict=True) if inc in inside}
+    return active | dependents(g, outputs, active)
+
+
+def _body_adjoints(g: Graph, seeds: list[tuple[int, int]], active: set[int]) -> Adjoints:
+    """Adjoints through one step: of carries and of nodes outside the loop."""
+    bars = Adjoints(g)
+    for i, bar in seeds:
+        if i in active:
+            bars.include(i, bar)
+    order = [i for i in g.reach(list(bars), stop=Outside(g)) if g.mask[i]]
+    bars.sweep(order[::-1], active)
+    return bars
+
+
+def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
+    """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does not vary with t."""
+    for s, inc in list(zip(loop.sums, loop.inc, strict=True)):
+        bar = adj.pop(s, None)
+        if bar is None:
+            continue
+        bars = _body_adjoints(g, [(inc, g.one)], active)
+        for f in sorted(bars):
+            if g.mask[f] == 0:
+                adj.include(f, g.mul(bar, loop.add_sum(g, bars[f])))
+
+
+def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> Loop | None:
+    """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry."""
+    on = [k for k, c in enumerate(loop.carry) if c in active]
+    sweep = Loop(g.new_loop(), loop.steps, None, loop.cap, loop)
+    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero)) for k in on}
+    seeds = [(loop.next[k], b[k]) for k in on]
+    seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
+    bars = _body_adjoints(g, seeds, active)
+    sweep.next = [bars.get(loop.carry[k], g.zero) for k in on]
+    for f in sorted(bars):
+        if g.mask[f] == 0:
+            adj.include(f, sweep.add_sum(g, bars[f]))
+    for k, f in zip(on, sweep.final, strict=True):
+        adj.include(loop.start[k], f)
+    return sweep

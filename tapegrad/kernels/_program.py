@@ -1,0 +1,176 @@
+"""A kernel before it is text: a program is straight code with loops in between, all in one graph.
+
+The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
+(`Program.stage`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
+
+    for t in steps:                     # backwards if `back`
+        carry, sums += next(carry, datum t), inc(carry, datum t)
+
+A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
+step was stored by the loop itself.  Read `Loop`, then `Program.forward` and `Program.reverse` in _differentiate.py."""
+
+from dataclasses import dataclass, field
+
+from ._graph import LEAVES, Graph
+
+
+@dataclass
+class Loop:
+    """`steps`: "data" (one for each datum), or the node that holds the number of steps of this sample.  `active`: a node that
+    says whether this sample goes on (a while loop).  `cap`: at most so many steps (None: the number of data, or counted)."""
+
+    id: int
+    steps: int | str
+    active: int | None = None
+    cap: int | None = None
+    of: "Loop | None" = None
+    carry: list[int] = field(default_factory=list)  # in-nodes: the carry in a step
+    start: list[int] = field(default_factory=list)
+    next: list[int] = field(default_factory=list)
+    final: list[int] = field(default_factory=list)  # in-nodes: the carry after the loop
+    inc: list[int] = field(default_factory=list)
+    sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
+    stored: bool = False  # a sweep back reads the carry of each step
+
+    def copy(self) -> "Loop":
+        lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums")}
+        return Loop(self.id, self.steps, self.active, self.cap, self.of, stored=self.stored, **lists)
+
+    @property
+    def data(self) -> bool:
+        return (self.of or self).steps == "data"
+
+    @property
+    def family(self) -> int:
+        """The loops whose steps this one's steps see, as bits."""
+        return 1 << self.id | (1 << self.of.id if self.of else 0)
+
+    def add_carry(self, g: Graph, start: int) -> int:
+        k = len(self.carry)
+        self.carry.append(g.input("c", self.id, k))
+        self.final.append(g.input("co", self.id, k))
+        self.start.append(start)
+        self.next.append(self.carry[-1])
+        return self.carry[-1]
+
+    def add_sum(self, g: Graph, inc: int) -> int:
+        """The node of the sum of `inc` over the steps, found in `sums` if it is there already."""
+        if g.mask[inc] == 0 and self.data:
+            return g.mul(inc, g.input("N", 0, 0))
+        if inc in self.inc:
+            return self.sums[self.inc.index(inc)]
+        self.inc.append(inc)
+        self.sums.append(g.input("s", self.id, len(self.sums)))
+        return self.sums[-1]
+
+
+@dataclass
+class Program:
+    """`groups`: the outputs, one list of nodes for each output array; `inputs`: the number of rows of each input array;
+    `rows`: the number of components of a datum (0: a plain number)."""
+
+    g: Graph
+    inputs: list[int]
+    rows: int
+    loops: list[Loop]
+    groups: list[list[int]]
+
+    @property
+    def outputs(self) -> list[int]:
+        return [o for group in self.groups for o in group]
+
+    def thetas(self, group: int) -> list[int]:
+        first = sum(self.inputs[:group])
+        return [self.g.input("th", 0, first + k) for k in range(self.inputs[group])]
+
+    def stages(self, outs: list[int] | None = None) -> dict:
+        """For every node: after how many loops it can be computed."""
+        g, at = self.g, {}
+        for n, loop in enumerate(self.loops):
+            at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+        stage: dict = {}
+        for i in range(len(g.op)):
+            if g.op[i] in LEAVES:
+                stage[i] = at.get(i, 0)
+            else:
+                stage[i] = max([stage[j] for j in g.args[i]])
+        return stage
+
+
+def roots(loop: Loop) -> list[int]:
+    """What a step must compute."""
+    return loop.next + loop.inc + ([loop.active] if loop.active is not None else [])
+
+
+def invariants(g: Graph, loop: Loop) -> list[int]:
+    """The nodes outside the loop that its steps use, and which are no constants."""
+    used, out = roots(loop), set()
+    for i in g.reach(used, stop=Outside(g)):
+        if g.mask[i] == 0 and g.op[i] not in ("const", "bool"):
+            out.add(i)
+    return sorted(out)
+
+
+class Outside:
+    """All nodes that depend on no step of a loop, as a set to stop at."""
+
+    def __init__(self, g: Graph):
+        self.mask = g.mask
+
+    def __contains__(self, i: int) -> bool:
+        return self.mask[i] == 0
+
+
+def pruned(p: Program) -> Program:
+    """The program without carries, sums, loops and stored steps that no output needs."""
+    g = p.g
+    loops = [loop.copy() for loop in p.loops]
+    needed = _needed(g, loops, p.outputs)
+    kept = []
+    for loop in loops:
+        back = [r for r in loops if r.of is not None and r.of.id == loop.id]
+        keep = [k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed]
+        for name in ("carry", "start", "next", "final"):
+            setattr(loop, name, [getattr(loop, name)[k] for k in keep])
+        keep = [k for k, s in enumerate(loop.sums) if s in needed]
+        loop.inc, loop.sums = [loop.inc[k] for k in keep], [loop.sums[k] for k in keep]
+        loop.stored = any(c in needed_by(g, r) for r in back for c in loop.carry)
+        if loop.carry or loop.sums:
+            kept.append(loop)
+    by_id = {loop.id: loop for loop in kept}
+    for loop in kept:
+        if loop.of is not None:
+            loop.of = by_id.get(loop.of.id, loop.of)
+    return Program(g, p.inputs, p.rows, kept, p.groups)
+
+
+def needed_by(g: Graph, loop: Loop) -> set[int]:
+    return set(g.reach(roots(loop)))
+
+
+def _needed(g: Graph, loops: list[Loop], outputs: list[int]) -> set[int]:
+    """All nodes that the outputs need, through any loop."""
+    needed: set[int] = set()
+    todo = list(outputs)
+    seen_final: set = set()
+    while todo:
+        fresh = [i for i in g.reach(todo, stop=needed) if i not in needed]
+        needed.update(fresh)
+        todo = []
+        for loop in loops:
+            alive = False
+            for c, f, s, n in zip(loop.carry, loop.final, loop.start, loop.next, strict=True):
+                if c in needed or f in needed:
+                    alive = True
+                    if (loop.id, c) not in seen_final:
+                        seen_final.add((loop.id, c))
+                        todo += [c, s, n]
+            for s, inc in zip(loop.sums, loop.inc, strict=True):
+                if s in needed:
+                    alive = True
+                    todo += [inc] if inc not in needed else []
+            if alive:
+                source = loop.of or loop
+                extra = [x for x in (loop.active, source.steps if not source.data else None) if x is not None]
+                todo += [x for x in extra if x not in needed]
+    return needed
