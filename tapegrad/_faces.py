@@ -98,9 +98,10 @@ class Binary(Ufunc):
 
 
 def library_function(f: Any, device: str | None, args: tuple) -> Any:
-    """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments."""
+    """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments; ours,
+    composed of others, where CuPy has none."""
     if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
-        return getattr(importlib.import_module(device), f.__name__)
+        return getattr(importlib.import_module(device), f.__name__, None) or function_for(f) or f
     return f
 
 
@@ -128,7 +129,7 @@ def is_function(f: Any) -> bool:
 
 FUNCTION_KINDS = {
     "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "_ArrayFunctionDispatcher",
-    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper",
+    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper", "_Function",
 }  # fmt: skip
 
 

@@ -214,6 +214,18 @@ def own(x: Variable) -> None:
     x._become(copied(x))
 
 
+def is_itself(source: tuple, path: tuple, at: Any) -> bool:
+    """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold arrays, steps do not.)"""
+    if at is Ellipsis and source == path:
+        return True
+    if len(source) != len(path) + 1 or source[-1][0] != "at" or source[:-1] != path:
+        return False
+    step = source[-1][1]
+    if type(step) is tuple and type(at) is tuple and len(step) == len(at):
+        return all([type(i) is type(j) and i == j for i, j in zip(step, at, strict=True)])
+    return type(step) is type(at) is not tuple and step == at
+
+
 def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level above."""
     base, path = (x._base, x._path) if type(x) is View else (x, ())
@@ -221,7 +233,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
         base._become(frozen(live(base)))
         base._saved = True
     if type(y) is View:
-        if y._base is base and prim is ASSIGN and (y._path == path + (("at", at),) or (at is Ellipsis and y._path == path)):
+        if y._base is base and prim is ASSIGN and is_itself(y._path, path, at):
             return  # x[1:] += y ends with the assignment of a region to itself
         if y._seen != y._base._version:
             refresh(y)

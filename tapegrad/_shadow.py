@@ -22,10 +22,10 @@ from . import _twins
 from ._array import is_array, xp_of
 from ._primitive import OPEN, is_tracked, live, plain, view
 from ._tree import Const
-from ._variable import Variable, bottom, variable
+from ._variable import Variable, View, bottom, variable
 from .errors import DroppedDerivativeError
 
-ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, Variable, np.float64, np.int64))
+ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, np.float64, np.int64))
 FOREIGN = frozenset(sys.stdlib_module_names) | {
     "numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad", "torch", "jax", "jaxlib", "tensorflow",
     "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
@@ -124,18 +124,13 @@ class Shadow:
         """Give records that outlive the call copies of their own of captured memory."""
         if not self.on or not self.arrays:
             return
-        roots = set()
-        for array, _ in self.arrays:
-            roots.update((id(array), id(array.base)))
-        roots.discard(id(None))
+        captured = {memory_of(array) for array, _ in self.arrays}
 
         def own(v):
-            if is_array(v) and (id(v) in roots or id(v.base) in roots):
-                return v.copy(order="K")
-            return v
+            return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v
 
         for k, r in enumerate(records):
-            if any(is_array(v) and (id(v) in roots or id(v.base) in roots) for v in r[4:]):
+            if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
                 records[k] = r[:4] + tuple([own(v) for v in r[4:]])
             elif type(r[5]) is list:
                 r[5][:] = [own(v) for v in r[5]]
@@ -166,8 +161,6 @@ class Shadow:
             return None  # a subclass: left alone
         if is_array(x):
             return Shadow.array
-        if isinstance(x, Variable):
-            return None
         if isinstance(x, type):
             return Shadow.klass
         if hasattr(kind, "py_func"):
@@ -183,6 +176,12 @@ class Shadow:
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
             return Shadow.library
         return None
+
+    def handle(self, x: Variable) -> Any:
+        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside."""
+        self.seen[id(x)] = x
+        self.hold.append(x)
+        return x
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
@@ -203,10 +202,14 @@ class Shadow:
 
     def window(self, x: Any, root: Any) -> Any:
         """One of several views of one memory, as a view of the Variable that stands for all of it."""
-        if root.dtype != x.dtype or not root.flags.forc:
-            return x
         address = (lambda a: a.__array_interface__["data"][0]) if xp_of(x) is np else (lambda a: a.data.ptr)
-        return view(self(root), ("window", (x.shape, address(x) - address(root), x.strides)))
+        offset, whole = address(x) - address(root), self(root)
+        if root.dtype == x.dtype and root.flags.forc:
+            return view(whole, ("window", (x.shape, offset, x.strides)))
+        part, size = offset % root.itemsize, x.itemsize
+        if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
+            return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
+        return x
 
     def function(self, f: Any) -> Any:
         space = f.__globals__
@@ -414,6 +417,8 @@ EMPTY = object()
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 MAKERS = {
     np.ndarray: Shadow.array,
+    Variable: Shadow.handle,
+    View: Shadow.handle,
     types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.library,
     types.MethodType: Shadow.method,
@@ -427,6 +432,15 @@ MAKERS = {
     Const: Shadow.const,
     type: Shadow.klass,
 }
+
+
+def memory_of(x: Any) -> int:
+    """The block of memory in which a plain array lies."""
+    if xp_of(x) is not np:
+        return x.data.mem.ptr
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return id(x)
 
 
 def attribute_names(x: Any) -> list:
@@ -502,9 +516,9 @@ def restore_cell(cell, new, value, first, back):
 def restore_container(x, new, first, back):
     if first is None:  # it held only numbers and strings, and was not replaced
         if isinstance(x, list):
-            if Variable in set(map(type, x)):
+            if not ATOMS.issuperset(map(type, x)):
                 x[:] = [back(v) for v in x]
-        elif Variable in set(map(type, x.values())):
+        elif not ATOMS.issuperset(map(type, x.values())):
             x.update({k: back(v) for k, v in x.items()})
         return
     if isinstance(x, list):
@@ -543,7 +557,7 @@ class Back:
         self.memo: dict = {}
 
     def __call__(self, v: Any) -> Any:
-        if type(v) in ATOMS and not isinstance(v, Variable):
+        if type(v) in ATOMS:
             return v
         if id(v) in self.original:
             return self.original[id(v)]

@@ -121,12 +121,17 @@ class Tape(Trace):
 
 
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
-    """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place."""
+    """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
+    A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
     if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h
-    owned.add(slot)
-    return h + c
+    h = h + c
+    if isinstance(h, Variable):
+        owned.discard(slot)
+    else:
+        owned.add(slot)
+    return h
 
 
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:

@@ -1,5 +1,6 @@
 """CuPy's names, for arrays and Variables alike: `from tapegrad import cupy as cp`.  See `tapegrad.numpy`."""
 
+import functools as _functools
 import sys as _sys
 
 import numpy as _numpy
@@ -12,9 +13,12 @@ except ImportError as _error:
 from . import numpy as _twin_of_numpy
 from ._array import xp_of as _xp_of
 from ._faces import array_class as _array_class
+from ._faces import face as _face
 from ._faces import fill as _fill
 from ._faces import twin as _twin
 from ._primitive import plain as _plain
+from ._variable import Variable as _Variable
+from .ops import creation as _creation
 
 linalg = _twin("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)
 fft = _twin("tapegrad.cupy.fft", _cupy.fft, _numpy.fft)
@@ -24,6 +28,29 @@ ndarray = _array_class(_cupy.ndarray)
 def get_array_module(*args):
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
     return _sys.modules[__name__] if any(_xp_of(_plain(x)) is not _numpy for x in args) else _twin_of_numpy
+
+
+def _moving(f, key, move):
+    """The face of a function that takes arrays of the other library."""
+    run = _face(f, key)
+
+    @_functools.wraps(f)
+    def moved(a, *args, **kwargs):
+        return run(move(a), *args, **kwargs)
+
+    return moved
+
+
+array = _moving(_cupy.array, _numpy.array, _creation.on_device)
+asarray = _moving(_cupy.asarray, _numpy.asarray, _creation.on_device)
+asanyarray = _moving(_cupy.asanyarray, _numpy.asanyarray, _creation.on_device)
+ascontiguousarray = _moving(_cupy.ascontiguousarray, _numpy.ascontiguousarray, _creation.on_device)
+
+
+def asnumpy(a, *args, **kwargs):
+    """The array on the host; of a tracked Variable a Variable over it."""
+    a = _creation.on_host(a)
+    return a if isinstance(a, _Variable) else _cupy.asnumpy(a, *args, **kwargs)
 
 
 _fill(globals(), _cupy, _numpy)

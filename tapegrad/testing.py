@@ -220,7 +220,7 @@ def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callabl
     try:
         with np.errstate(all="ignore"):
             direct = call(*tree_map(lambda v: v.copy() if is_array(v) else v, x))
-    except (TypeError, NotImplementedError):
+    except (TypeError, AttributeError, NotImplementedError):
         return lambda *xs: vjp(call, *xs)[0]
     numbers = tree_map(lambda v: v if hasattr(plain(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
     check.same("value against plain call", value, numbers, ("value", "plain"))

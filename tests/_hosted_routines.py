@@ -510,6 +510,8 @@ def _compile_module_with_cache(source, *args, **kwargs):
 def _replace_everywhere(module, name, new):
     """Put `new` wherever a module of CuPy has the original of that name."""
     old = getattr(module, name)
+    if hasattr(new, "__module__"):
+        new.__module__ = getattr(old, "__module__", None) or module.__name__  # as users see it
     for full, place in list(sys.modules.items()):
         if full.split(".")[0] in ("cupy", "cupyx") and getattr(place, "__dict__", {}).get(name) is old:
             setattr(place, name, new)

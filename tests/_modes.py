@@ -7,19 +7,15 @@ import numpy as np
 import tapegrad as tg
 
 
+def library(x):
+    """numpy or cupy."""
+    cupy = sys.modules.get("cupy")
+    return cupy if cupy is not None and isinstance(x, cupy.ndarray) else np
+
+
 def host(x):
     """The NumPy array or scalar with the values of x, which may lie on a device."""
-    return (
-        x.get()
-        if hasattr(x, "get") and hasattr(x, "device") and not isinstance(x, np.ndarray)
-        else np.asarray(x)
-    )
-
-
-def same_library(a, b):
-    """Are both arrays of one library (or both numbers)?"""
-    cupy = sys.modules.get("cupy")
-    return cupy is None or isinstance(a, cupy.ndarray) == isinstance(b, cupy.ndarray)
+    return np.asarray(x) if library(x) is np else x.get()
 
 
 def close(actual, expected, rtol=1e-12, atol=0.0):
@@ -38,11 +34,6 @@ def basis(x):
     """Unit arrays of the shape and library of x."""
     shape, xp = x.shape, library(x)
     return [e.reshape(shape) for e in xp.eye(int(np.prod(shape)), dtype=x.dtype)]
-
-
-def library(x):
-    cupy = sys.modules.get("cupy")
-    return cupy if cupy is not None and isinstance(x, cupy.ndarray) else np
 
 
 def first_orders(f, x):
@@ -70,7 +61,7 @@ def check_first(f, x, gradient, rtol=1e-12, atol=0.0):
     for name, g in first_orders(f, x):
         try:
             close(g, gradient, rtol, atol)
-            assert same_library(g, x)
+            assert library(g) is library(x)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from None
 
@@ -79,13 +70,13 @@ def check_second(f, x, v, product, rtol=1e-12, atol=0.0):
     for name, p in second_orders(f, x, v):
         try:
             close(p, product, rtol, atol)
-            assert same_library(p, x)
+            assert library(p) is library(x)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from None
 
 
 def derivative(mode, f):
-    """The derivative of a function of one number, by forward ('F') or reverse ('R') mode; outputs may be arrays."""
+    """The derivative of a function of one number, by forward ('F') or reverse ('R') mode."""
     if mode == "F":
         return lambda x: tg.jvp(f, (x,), (1.0,))[1]
     return tg.jacobian(f, mode="reverse")
@@ -113,7 +104,7 @@ def complex_step(f, x, h=1e-30):
 
 
 def differences(f, x, h=1e-3):
-    """Gradient of a smooth real function of one NumPy array by central differences extrapolated twice: about 1e-11."""
+    """Gradient of a smooth real function of one NumPy array by central differences, extrapolated twice."""
     x = np.asarray(x, float)
     g = np.empty(x.size)
     for k in range(x.size):

@@ -85,6 +85,9 @@ CASES = [
     case("quantile vector", lambda x: np.quantile(x, [0.1, 0.5, 0.85], axis=1), D, numpy_only=True),
     *[case(f"quantile {m}", lambda x, m=m: np.quantile(x, 0.4, method=m), D) for m in ("lower", "higher", "midpoint", "nearest")],
     case("percentile", lambda x: np.percentile(x, 80, axis=0), D),
+    *over("nanmedian", np.nanmedian, HOLES, ({}, {"axis": 1}, {"axis": 0, "keepdims": True}), kinds=()),
+    case("nanquantile", lambda x: np.nanquantile(x, 0.3, axis=1), HOLES, kinds=()),
+    case("nanpercentile", lambda x: np.nanpercentile(x, 80, axis=0), HOLES, kinds=()),
     # several variables
     case("cov", np.cov, X),
     case("cov of two", lambda x, y: np.cov(x, y, ddof=0), normal(5), normal(5, seed=1)),

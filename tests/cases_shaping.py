@@ -83,7 +83,10 @@ def read_after(see):
 
 CASES = [
     *[case(f"reshape: {name} and base written", write_both(see), x23, normal(2), order=2) for name, see in VIEWS.items()],
-    *[case(f"reshape: {name} and base read", read_after(see), x23, normal(2), order=2) for name, see in (VIEWS | READ_ONLY).items()],
+    *[
+        case(f"reshape: {name} and base read", read_after(see), x23, normal(2), order=2, numpy_only=name == "diag")
+        for name, see in (VIEWS | READ_ONLY).items()
+    ],
     # shapes and views
     case("reshape", lambda x: np.reshape(x, (3, -1)) ** 2, x23),
     case("reshape F", lambda x: np.reshape(x, (3, 2), order="F") ** 2, x23),
@@ -185,11 +188,15 @@ CASES = [
     # creation
     case("full", lambda x: np.full((2, 3), x[0], like=x) * x, x3),
     case("full_like", lambda x: np.full_like(x, x[0]) * x, x3),
-    case("asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
+    case(  # host to device and back: tests/test_faces.py
+        "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "to_host")
+    ),
     case("ascontiguousarray", lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
     case("require", lambda x: np.require(x * 1, like=x) ** 2, x3, numpy_only=True),
     case("asarray_chkfinite", lambda x: x * x, x3),
     case("linspace", lambda x: np.linspace(x[0], x[1], 5) ** 2, x3),
+    case("logspace", lambda x: np.logspace(x[0], x[1], 4, base=2.0), x3, numpy_only=True, kinds=("strided",)),
+    case("geomspace", lambda x: np.geomspace(x[:2] ** 2 + 1, x[2] ** 2 + 2, 3), x3, numpy_only=True, kinds=("strided",)),
     case("arange", lambda x: np.arange(0.0, 3.0, like=x) * x, x3, numpy_only=True),
     # writes
     case("copyto", into(lambda a, y: np.copyto(a, y**2, where=mask[0])), x3, normal(3, seed=5), numpy_only=True),

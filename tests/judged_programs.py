@@ -68,20 +68,21 @@ def argument(seed, xp):
     return layout, xp.asarray(v)
 
 
-def slope_of(make, exact, x, xp):
+def slope_of(make, exact, x, library=np):
     """(gradient at x, estimated error) from plain runs."""
 
     def value(z):
-        return host(make()[0](z))
+        f = make()[0]
+        return host(f(z if library is np else library.asarray(z)))
 
     g, error = np.empty(x.size), 0.0
     for k in range(x.size):
         if exact:
             z = x.astype(complex)
             z[k] += 1e-30j
-            g[k] = host(make(Complexes(xp))[0](z)).imag / 1e-30
+            g[k] = make(Complexes(np))[0](z).imag / 1e-30
             continue
-        e = xp.zeros(x.size)
+        e = np.zeros(x.size)
         e[k] = 1e-3
         g[k], step_error = extrapolated(lambda s, e=e: value(x + s * e))
         g[k], error = g[k] / 1e-3, max(error, step_error / 1e-3)
@@ -102,15 +103,20 @@ def judge(program, xp=np, orders=2):
         make, exact = maker(program, xp)
         x, v = argument(program.seed, xp)
         f, show = make()
+        before = show()
         value = host(f(x.copy()))
-        g, error = slope_of(make, exact, x, xp)
+        left = show(), kept(before, show())
+        plain, _ = maker(program, np)
+        if abs(plain()[0](host(x).copy()) - value) > 1e-12 * (1 + abs(value)):  # a copy there is a view here
+            plain, exact = make, False
+        g, error = slope_of(plain, exact, host(x), xp if plain is make else np)
         if not np.all(np.isfinite(g)) or max(abs(value), np.abs(g).max()) > 1e5 or error > DIFFERENCE / 4 * (1 + np.abs(g).max()):
             verdict.unjudged.append("gradient")
             return verdict
         try:
-            first_orders(verdict, program, make, x, v, value, g, CLOSE if exact else DIFFERENCE, show())
+            first_orders(verdict, program, make, x, v, value, g, CLOSE if exact else DIFFERENCE, left)
             if orders > 1 and not verdict.wrong:
-                second_orders(verdict, program, make, exact, x, v, xp)
+                second_orders(verdict, program, make, plain, exact, x, v, xp)
         except Exception as e:
             verdict.wrong.append((f"{type(e).__name__}: {e}", None, None))
     return verdict
@@ -123,10 +129,11 @@ def marked(program, f):
 def first_orders(verdict, program, make, x, v, value, g, tolerance, left):
     scale, start = 1 + np.abs(g).max(), x.copy()
     f, show = make()
+    before = show()
     y, G = tg.value_and_grad(marked(program, f))(x)
     verdict.compare("value", y, value, 1e-12, 1 + abs(value))
     verdict.compare("gradient", G, g, tolerance, scale)
-    compare_captured(verdict, "captured after grad", show(), left)
+    compare_captured(verdict, "captured after grad", before, show(), *left)
     again = tg.grad(marked(program, f))(x)
     if program.reset:
         verdict.same("second call", again, G)
@@ -135,10 +142,11 @@ def first_orders(verdict, program, make, x, v, value, g, tolerance, left):
         h(x.copy())
         verdict.same("second call", again, tg.grad(marked(program, h))(x))
     f, show = make()
+    before = show()
     y, t = tg.jvp(marked(program, f), (x,), (v,))
     verdict.compare("value of jvp", y, value, 1e-12, 1 + abs(value))
     verdict.compare("jvp", t, host(g) @ host(v), tolerance, scale * 10)
-    compare_captured(verdict, "captured after jvp", show(), left)
+    compare_captured(verdict, "captured after jvp", before, show(), *left)
     f, _ = make()
     z = x.copy()
     _, pullback = tg.vjp(marked(program, f), z)
@@ -149,15 +157,23 @@ def first_orders(verdict, program, make, x, v, value, g, tolerance, left):
     verdict.same("argument", x, start)
 
 
-def compare_captured(verdict, check, now, left):
-    for a, b in zip(now, left, strict=True):
+def kept(before, after):
+    """Which captured arrays are the objects that they were?"""
+    return [a is b for a, b in zip(before, after, strict=False) if np.ndim(host(a))]
+
+
+def compare_captured(verdict, check, before, after, left, same):
+    """Captured arrays and objects after the call, as a plain call leaves them: same values, plain, the same objects."""
+    if len(after) != len(left) or kept(before, after) != same:
+        verdict.wrong.append((check, after, left))
+    for a, b in zip(after, left, strict=False):
         if type(a) is not type(b):
             verdict.wrong.append((check, type(a), type(b)))
         else:
             verdict.compare(check, a, b, 1e-12, 1 + np.max(np.abs(host(b))))
 
 
-def second_orders(verdict, program, make, exact, x, v, xp):
+def second_orders(verdict, program, make, plain, exact, x, v, xp):
     mark = functools.partial(marked, program)
     w = xp.asarray(np.random.default_rng(program.seed + 1).normal(size=x.size))
     FR = tg.hvp(mark(make()[0]), x, v)
@@ -172,7 +188,7 @@ def second_orders(verdict, program, make, exact, x, v, xp):
         FF = tg.jvp(mark(lambda z, h=mark(make()[0]): tg.jvp(h, (z,), (v,))[1]), (x,), (v,))[1]
     hmp = tg.hmp(mark(make()[0]), x, xp.stack([w, v]))
     if exact:
-        slope = lambda s: slope_of(make, True, x + s * 1e-3 * v, xp)[0]
+        slope = lambda s: slope_of(plain, True, host(x) + s * 1e-3 * host(v))[0]
     else:
         slope = lambda s: host(tg.grad(mark(make()[0]))(x + s * 1e-3 * v))
     h, error = extrapolated(slope)

@@ -29,6 +29,7 @@ CAPTURED = {
     "box": ("box = Box()", "box.reset()", (), "box.field, box.last"),
     "work": ("work = np.full(4, 0.6)", "work[...] = 0.6", (), "work"),
     "shared": ("shared = np.full((2, 3), 0.4)", "shared[...] = 0.4", (), "shared"),
+    "log": ("log = []", "log.clear()", (), "*log"),
     "remember": (
         "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
         "remember(0.25, 0.0)",
@@ -292,7 +293,13 @@ def chosen(p):
 @kind(1)
 def copied(p):
     u = p.any()
-    p.new(p.pick("{}.copy()", "np.array({})", "np.zeros_like({0}) + {0}", "{} * 1.0").format(u))
+    p.new(p.pick("{}.copy()", "np.copy({})", "np.zeros_like({0}) + {0}", "{} * 1.0").format(u))
+
+
+@kind(1, bare=False)
+def converted(p):
+    u = p.any()
+    p.new(p.pick("np.array({})", "np.asarray({})", "np.asfortranarray({})", "np.ascontiguousarray({})", 'np.array({}, order="F")').format(u))
 
 
 @kind(1)
@@ -380,7 +387,7 @@ def transposed(p):
 @kind(1)
 def fortran(p):
     m = p.matrix()
-    p.new(p.pick(f"np.asfortranarray({m})", f'{m}.copy(order="F")', f"np.copy({m}.T)", f"np.sin({m}.T)", f"({m} * {m}).T"))
+    p.new(p.pick(f'{m}.copy(order="F")', f"np.copy({m}.T)", f"np.sin({m}.T)", f"({m} * {m}).T"))
 
 
 @kind(1)
@@ -566,14 +573,19 @@ def where(p):
 
 
 @kind(1)
-def ufunc_at(p):
+def add_at(p):
     u = p.writable(p.vector())
-    at = p.places(p.shape(u)[0], 3)
-    p.line(f"np.{p.pick('add', 'subtract')}.at({u}, {at}, {p.term((3,))})")
+    p.line(f"np.add.at({u}, {p.places(p.shape(u)[0], 3)}, {p.term((3,))})")
+
+
+@kind(1, cupy=False)
+def subtract_at(p):
+    u = p.writable(p.vector())
+    p.line(f"np.subtract.at({u}, {p.places(p.shape(u)[0], 3)}, {p.term((3,))})")
 
 
 @kind(1)
-def ufunc_at_of_a_matrix(p):
+def add_at_of_a_matrix(p):
     m = p.writable(p.matrix())
     r, c = p.shape(m)
     p.line(f"np.add.at({m}, ({p.places(r, 3)}, {p.places(c, 3)}), {p.term((3,))})")
@@ -711,8 +723,9 @@ def complex_parts(p):
 def made(p):
     u = p.any()
     n = p.shape(u)
+    e = p.term(n)
     b = p.new(p.pick(f"np.zeros({n})", f"np.full({n}, 0.3)", f"np.ones({n})", f"np.empty_like({u})", f'np.zeros({n}, order="F")'))
-    p.line(f"{b}[...] = {p.term(n)}")
+    p.line(f"{b}[...] = {e}")
     if p.chance(0.5):
         at = p.region(b)
         p.line(f"{b}{at} {p.pick('=', '-=')} {p.term(p.shape(b + at))}")
@@ -807,6 +820,13 @@ def global_array(p):
 def rebound_nonlocal(p):
     p.use("remember")
     p.new(f"{p.any()} * remember({p.copy(p.element(p.any()))})")
+
+
+@kind(1, bare=False)
+def appended(p):
+    log, u = p.use("log"), p.any()
+    p.line(f"{log}.append({p.pick(f'{u} * 1.0', f'{u}.copy()', f'{u}[::-1] * 0.5', f'({u} * 0.5)[1:]')})")
+    p.new(f"{log}[-1] + {log}[0].sum()")
 
 
 # plain arrays that change on the way
@@ -984,7 +1004,7 @@ def source(program: Program) -> Source:
     resets = [CAPTURED[n][1] for n in p.captured if CAPTURED[n][1]] if program.reset else []
     made = [CAPTURED[n][0] for n in p.captured if n not in GLOBALS]
     defaults = "".join([f", {n}={n}" for n in DEFAULTS if n in p.captured])
-    shown = ", ".join([CAPTURED[n][3] for n in p.captured])
+    shown = ", ".join([CAPTURED[n][3] for n in sorted(p.captured, key="log".__eq__)])
     parts = [
         *[CAPTURED[n][0] for n in p.captured if n in GLOBALS],
         *[textwrap.dedent(HELPERS[n]).strip() + "\n" for n in p.helpers],

@@ -262,3 +262,21 @@ def test_time_of_a_face():
         x = tape.watch(np.ones(3))
         times = {f: min(timeit.repeat(lambda: f(x), number=2000, repeat=5)) / 2000 for f in (elementwise.sin, tnp.sin)}
     assert times[tnp.sin] - times[elementwise.sin] < 2e-6
+
+
+@pytest.mark.parametrize("mode", ["face", "shadow"])
+def test_host_to_device_and_back(xp, mode):
+    if xp is np:
+        pytest.skip("NumPy has no other side")
+    cp = xp if mode == "shadow" else importlib.import_module("tapegrad.cupy")
+    c = np.array([1.0, 2.0, 3.0])
+
+    def f(x):
+        y = cp.asarray(x) ** 2 * cp.asarray(c)
+        return (cp.asnumpy(y) * x).sum() + float(cp.asarray(c).sum())
+
+    f = f if mode == "shadow" else tg.Const(f)
+    x = np.array([0.5, 1.0, 2.0])
+    np.testing.assert_allclose(tg.grad(f)(x), 3 * c * x**2)
+    np.testing.assert_allclose(tg.hessian(f)(x), np.diag(6 * c * x))
+    np.testing.assert_allclose(tg.jvp(f, (x,), (c,))[1], (3 * c * x**2 * c).sum())

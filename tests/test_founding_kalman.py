@@ -1,4 +1,4 @@
-"""Discussion 0, a Kalman filter as its author would write it: plain code, three gains, two updates, Nile data.
+"""Discussion 0, a Kalman filter as its author would write it: three gains, two updates, the Nile data.
 
 Expected numbers come from multiple precision arithmetic, statsmodels and the published estimates."""
 
@@ -207,7 +207,7 @@ def test_f3_every_mode(xp):
         - (tg.grad(f)(theta + 2 * step * v) - tg.grad(f)(theta - 2 * step * v))
     ) / (12 * step)
     check_second(f, theta, v, difference, rtol=1e-8)
-    products = list(p for _, p in _second(f, theta, v))
+    products = [p for _, p in _second(f, theta, v)]
     for p in products[1:]:
         close(p, products[0], rtol=1e-11)
 

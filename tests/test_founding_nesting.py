@@ -70,10 +70,12 @@ def test_n6_fourth_derivative(modes):
 
 # --- N5: the scenarios of DifferentiationInterface ---
 #
-# An operator is applied to a function, out of place y = f(x) or in place f(y, x); the operator's result is taken as it comes or
-# written into the caller's memory (after a first call at other inputs, as a preparation would make).  "Batched" scenarios have
-# two tangents.  Each is modified in five ways: a closure that forces input and output through captured buffers, a constant
-# argument, a cache argument that is an array or a structure of arrays, and a structure that holds constants and cache.
+# An operator is applied to a function, out of place y = f(x) or in place f(y, x); the operator's result is
+# taken as it comes or written into the caller's memory (after a first call at other inputs, as a preparation
+# would make).  "Batched" scenarios have two tangents.  Each is modified in the suite's five ways: a closure
+# that forces input and output through captured buffers, a constant argument, a cache argument that is an
+# array or a structure of arrays, and a structure that holds constants and a cache; and in one way of ours,
+# buffers that are written in place.
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,12 @@ def weights(shape):
     return np.arange(1.0, np.prod(shape) + 1).reshape(shape)
 
 
-# In each: value, J t, J^T w, all closed forms for NumPy arrays.  Second order for those that are of a number, or scalar.
-def rows(*parts):
-    return np.concatenate([np.ravel(p) for p in parts])
-
-
-def columns(*parts):
-    return np.stack([np.ravel(p) for p in parts], axis=1)
-
-
 class Truth:
-    """Derivatives of the base functions, by hand."""
+    """Derivatives of the base functions by hand; second ones where the input or output is a number."""
 
     def __init__(self, fun, x, y_shape):
         self.x, self.y_shape = x, y_shape
         kind = fun.rstrip("!")
-        self.scalar = kind == "arr_to_num"
         if kind in ("num_to_num", "num_to_num_vec"):
             self.jac = np.cos(x).reshape(y_shape + x.shape)
             self.second = -np.sin(x)

@@ -1,6 +1,8 @@
 """Every line of tests/cases.py, on NumPy and CuPy: value, forward, reverse, nestings of second and third order, and variants of
 the inputs (0-d, empty, strided, float32, broadcast)."""
 
+import itertools
+
 import numpy as np
 import pytest
 from cases import all_cases
@@ -8,7 +10,7 @@ from cases import all_cases
 import tapegrad as tg
 from tapegrad._tree import leaves, tree_map
 from tapegrad.ops._define import COMPOSED, PRIMITIVES
-from tapegrad.testing import check_grads, direction_like, host, inner
+from tapegrad.testing import check_grads, differences, direction_like, host, inner, nested
 
 CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
@@ -93,9 +95,34 @@ def test_first_and_second_order(xp, case):
     check_grads(case.f, on(xp, case.inputs), order=min(case.order, 2), rtol=case.rtol, atol=case.rtol, eps=case.eps)
 
 
+THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
+
+
 @over(order=3)
 def test_third_order(xp, case):
-    check_grads(case.f, on(xp, case.inputs), order=3, rtol=case.rtol, atol=case.rtol, eps=case.eps)
+    """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two nestings."""
+    x = on(xp, case.inputs)
+    nums = active(x)
+
+    def f(*xs):
+        given = list(x)
+        for n, v in zip(nums, xs, strict=True):
+            given[n] = v
+        return case.f(*given)
+
+    x_active = tuple([x[n] for n in nums])
+    rng = np.random.default_rng(3)
+    w = direction_like(tg.vjp(f, *x_active)[0], rng)
+    phi = lambda *xs: inner(w, f(*xs))
+    v = [direction_like(x_active, rng) for _ in range(3)]
+    words = THIRD if xp is np else ["RFR", "FRF"]
+    found = {word: float(host(nested(phi, word, v)(*x_active))) for word in words}
+    scale = max(1.0, *[abs(d) for d in found.values()])
+    first = found[words[0]]
+    assert all(abs(d - first) <= 20 * case.rtol * scale for d in found.values()), found
+    if xp is np:
+        numeric = float(differences(nested(phi, "FR", v[:2]), x_active, v[2], case.eps))
+        assert abs(numeric - first) <= 2e4 * case.rtol * scale, (numeric, found)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.order == 0], ids=repr)

@@ -1,5 +1,5 @@
-"""65 programs that sink other systems.  Each test bears the number of its case; expected values are closed forms, complex steps
-or differences, never results of tapegrad."""
+"""65 programs that sink other systems.  Each test bears the number of its case; expected values are closed
+forms, complex steps or differences, never results of tapegrad."""
 
 import copy
 import functools
@@ -8,7 +8,6 @@ import io
 import itertools
 import math
 import pickle
-import sys
 import threading
 import time
 import warnings
@@ -27,6 +26,7 @@ from _modes import (
     differences,
     first_orders,
     host,
+    library,
     nested,
     second_difference,
     second_orders,
@@ -228,8 +228,8 @@ def test_case_20_second_order_of_linear_algebra(xp, name):
         first, second = (first + first.T) / 2, (second + second.T) / 2
     close(tg.grad(f)(xp.asarray(A)), first, rtol=1e-11)
     # Forward over forward gives the quadratic form along symmetric directions.
-    for way, product in itertools.islice(second_orders(f, xp.asarray(A), xp.asarray(v)), 4):
-        close(product, second, rtol=1e-8), way
+    for _, product in itertools.islice(second_orders(f, xp.asarray(A), xp.asarray(v)), 4):
+        close(product, second, rtol=1e-8)
     along = lambda z: tg.jvp(f, (z,), (xp.asarray(v),))[1]
     close(tg.jvp(along, (xp.asarray(A),), (xp.asarray(v),))[1], (second * v).sum(), rtol=1e-8)
 
@@ -313,13 +313,7 @@ def both_orders(f, plain, x, v=None, rtol=1e-8):
     """First and second order of f against complex steps of a program without writes."""
     check_first(f, x, complex_step(plain, host(x)), rtol=1e-11)
     v = np.cos(1.0 + np.arange(host(x).size)).reshape(host(x).shape) if v is None else v
-    check_second(
-        f, x, type(x)(x.shape) * 0 + library_array(x, v), second_difference(plain, host(x), v), rtol, 1e-9
-    )
-
-
-def library_array(x, v):
-    return sys.modules[type(x).__module__.partition(".")[0]].asarray(v)
+    check_second(f, x, library(x).asarray(v), second_difference(plain, host(x), v), rtol, 1e-9)
 
 
 def test_case_26_shifted_onto_itself(xp):
@@ -337,14 +331,18 @@ def test_case_26_shifted_onto_itself(xp):
         return (y**2).sum() + y.sum() + y[0] + (y[1:] * y[:-1]).sum()
 
     both_orders(f, plain, xp.array([0.4, 1.0, -0.7, 2.0]))
+
+
+def test_case_26_on_a_strided_view(xp):
+    def f(m):
+        v = m[:, 1]
+        v[1:] *= v[:-1]
+        return v.sum()
+
     m = xp.array([[0.0, 2.0], [0.0, 5.0], [0.0, 8.0], [0.0, 11.0]])
-    close(tg.value_and_grad(lambda m: _strided(m))(m)[0], 2 + 10 + 40 + 88.0)
-
-
-def _strided(m):
-    v = m[:, 1]
-    v[1:] *= v[:-1]
-    return v.sum()
+    value, gradient = tg.value_and_grad(f)(m)
+    close(value, 2 + 10 + 40 + 88.0)
+    close(gradient[:, 1], [1 + 5.0, 2 + 8.0, 5 + 11.0, 8.0])
 
 
 @pytest.mark.parametrize(
@@ -558,7 +556,7 @@ class Stage:
 
 
 def buffers(xp):
-    """Fourteen ways to write a captured buffer; the value of each is sum(sin(x)^2) whatever was left there."""
+    """Fourteen ways to write a captured buffer; each gives sum(sin(x)^2), whatever was left there."""
     buf, mat, pair, stage = (
         xp.full(2, 9.0),
         xp.full((3, 2), 9.0),
@@ -766,11 +764,8 @@ def test_case_48_scipy_special():
     check_first(lambda x: scipy.special.gammaln(x).sum(), x, scipy.special.digamma(x))
     check_first(lambda x: scipy.special.expit(x).sum(), x, np.exp(-x) / (1 + np.exp(-x)) ** 2)
     check_first(lambda x: scipy.special.erf(x).sum(), x, 2 / np.sqrt(np.pi) * np.exp(-(x**2)))
-    with pytest.raises(TypeError, match="airy|rule"):
-        try:
-            tg.grad(lambda x: scipy.special.airy(x)[0].sum())(x)
-        except NotImplementedError as error:
-            raise TypeError(str(error)) from None
+    with pytest.raises((NoRuleError, DroppedDerivativeError), match="airy"):
+        tg.grad(lambda x: scipy.special.airy(x)[0].sum())(x)
 
 
 def test_case_49_plain_operand_on_the_left(xp):
@@ -825,7 +820,7 @@ class Odd(BaseException):
 def test_case_53_exception_in_f(xp, error):
     def f(x):
         y = xp.sin(x)
-        if error is not None:
+        if y.sum() > 0:
             raise error("mine")
         return y.sum()
 

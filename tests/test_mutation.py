@@ -121,7 +121,7 @@ def test_m6_the_last_write_wins():
 
 
 def test_m6_the_stored_winner(xp):
-    """On a device the winner of equal indices is not defined: the derivative belongs to the value that is there."""
+    """On a device the winner of equal indices is not defined: the derivative belongs to the value stored."""
 
     def f(v):
         a = xp.zeros(3)

@@ -79,7 +79,7 @@ for _name, _f in OPERATORS.items():
 V.__neg__ = e.negative
 V.__pos__ = s.copy
 V.__abs__ = _entry(np.absolute)
-V.__round__ = lambda x, digits=0: call(np.round, (x, digits or 0), {})
+V.__round__ = lambda x, digits=None: round(plain(x)) if digits is None else call(np.round, (x, digits), {})
 
 
 def _plain_operator(op: Callable) -> Callable:
@@ -194,15 +194,12 @@ def _method(name: str, f: Any) -> Callable:
     return method
 
 
-METHODS = dict(
-    all=np.all, any=np.any, argmax=np.argmax, argmin=np.argmin, argpartition=np.argpartition, argsort=np.argsort, choose=np.choose,
-    clip=np.clip, conj=np.conjugate, conjugate=np.conjugate, cumprod=np.cumprod, cumsum=np.cumsum, diagonal=np.diagonal,
-    dot=np.dot, max=np.max, mean=np.mean, min=np.min, nonzero=np.nonzero, prod=np.prod, ptp=np.ptp, put=np.put, ravel=np.ravel,
-    repeat=np.repeat, round=np.round, searchsorted=np.searchsorted, squeeze=np.squeeze, std=np.std, swapaxes=np.swapaxes,
-    take=np.take, trace=np.trace, var=np.var, astype=np.astype,
-)  # fmt: skip
-for _name, _f in METHODS.items():
-    setattr(V, _name, _method(_name, _f))
+METHODS = (
+    "all any argmax argmin argpartition argsort astype choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
+    "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
+)
+for _name in METHODS.split():
+    setattr(V, _name, _method(_name, getattr(np, _name)))
 
 
 def _shape_of(to: tuple) -> Any:

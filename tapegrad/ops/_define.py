@@ -115,6 +115,9 @@ def {name}(a, b):
                     w = CONSTANT.get(b)
                     if w is None:
                         w = constant(b)
+            elif cb is complex:
+                if type(bottom(v)) is float64:  # Python's own product of the two is a Python number
+                    w = complex128(b)
             elif cb is not ndarray and cb not in NUMBERS:
                 w = coerced(b, a)
                 if w is NotImplemented:
@@ -132,6 +135,9 @@ def {name}(a, b):
                 v = CONSTANT.get(a)
                 if v is None:
                     v = constant(a)
+        elif ca is complex:
+            if type(bottom(w)) is float64:
+                v = complex128(a)
         elif ca is not ndarray and ca not in NUMBERS:
             v = coerced(a, b)
             if v is NotImplemented:
@@ -262,7 +268,7 @@ SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, constant=constant, coerced=coerced, keep=keep, ndarray=np.ndarray,
-    C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
+    bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Functions that make arrays.  While a transform is open in this thread they give Variables of level 0 (`made`), so that
 `buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from .._array import is_array, xp_of
 from .._primitive import OPEN, handle, plain
 from .._variable import Variable
 from ..errors import ArgumentError
-from ._define import NUMPY, implements
+from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
 from .shaping import astype, copy, has_variable, stacked
 
@@ -174,3 +175,50 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
         return handle(xp.arange(start, plain(stop), step, dtype=dtype))
     y = start + xp.arange(n) * step
     return y if dtype is None else cast(y, np.dtype(dtype))
+
+
+@implements(np.logspace)
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    y = base ** linspace(start, stop, num, endpoint, axis=axis)
+    return y if dtype is None else cast(y, np.dtype(dtype))
+
+
+@implements(np.geomspace)
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """start r^t for t from 0 to 1, r = stop / start."""
+    t = linspace(0.0, 1.0, num, endpoint)
+    rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
+    xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
+    y = start * (stop / start) ** xp.asarray(plain(t)).reshape((-1,) + (1,) * rank)
+    if axis != 0:
+        y = NUMPY[np.moveaxis](y, 0, axis)
+    return y if dtype is None else cast(y, np.dtype(dtype))
+
+
+# --- between host and device ---
+
+
+@primitive(shapes=(0,))
+def to_device(x):
+    """A NumPy array as a CuPy array, on the current device."""
+    return sys.modules["cupy"].asarray(x)
+
+
+@primitive(shapes=(0,))
+def to_host(x):
+    return x.get()
+
+
+rules(to_device, lambda g, out, x: to_host(g), jvp=linear)
+rules(to_host, lambda g, out, x: to_device(g), jvp=linear)
+
+
+def on_device(x: Any) -> Any:
+    """x with Variables over NumPy arrays moved to the device."""
+    if isinstance(x, (list, tuple)) and has_variable(x):
+        x = stacked(x)
+    return to_device(x) if isinstance(x, Variable) and xp_of(plain(x)) is np else x
+
+
+def on_host(x: Any) -> Any:
+    return to_host(x) if isinstance(x, Variable) and xp_of(plain(x)) is not np else x

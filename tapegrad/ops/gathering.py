@@ -302,7 +302,7 @@ def diag(v, k=0):
         return on_diagonal(v, k=k, to=(n, n))
     if ndim(v) != 2:
         raise ValueError("Input must be 1- or 2-d.")
-    return views.diagonal(v, k)
+    return views.diagonal(v, k) if xp(v) is np else diagonal_of(v, k=k)  # CuPy's is a copy
 
 
 @implements(np.diagflat)

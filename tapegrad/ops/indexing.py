@@ -33,7 +33,7 @@ def window(b: Any, shape: tuple, offset: int, strides: tuple) -> Any:
     """An array over part of the memory of the contiguous array b."""
     if xp_of(b) is np:
         return np.ndarray(shape, b.dtype, b.ravel(order="K"), offset, strides)
-    return type(b)(shape, b.dtype, b.data + offset, strides)
+    return type(b)(shape, b.dtype, b.data + offset, strides).view()  # so that its base is not None
 
 
 def region(b: Any, path: tuple) -> Any:
@@ -189,8 +189,7 @@ def _hand_on(G, owned, k, g, i):
     if i is None:
         return
     if G[i] is not None:
-        g = g + G[i]
-        owned.add(i)
+        g = summed(G[i], g, i, owned)
     elif k in owned:
         owned.add(i)
     G[i] = g

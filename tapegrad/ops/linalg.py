@@ -1,12 +1,13 @@
 """Factorisations of matrices and what is solved with them; every operation works on batches over the leading axes.
 
-Reading order: triangular systems, Cholesky, general systems and the inverse, determinants.  Spectral decompositions, norms and
-functions of matrices stand in spectral.py.
+Reading order: triangular systems, Cholesky, general systems and the inverse, determinants.  Decompositions stand in
+spectral.py, norms and functions of matrices in norms.py.
 
 Rules of holomorphic operations are transposes; those of the others (cholesky, solve_triangular) are adjoints, written with H.
 Sources: Giles, "An extended collection of matrix derivative results" (2008); Murray, "Differentiation of the Cholesky
 decomposition" (2016)."""
 
+import functools
 import importlib
 from collections import namedtuple
 from typing import Any
@@ -16,6 +17,7 @@ import scipy.linalg
 from scipy.linalg import blas
 
 from .._array import xp_of
+from .._variable import Variable
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
@@ -51,7 +53,15 @@ def first_bad(ok: Any) -> str:
 @primitive(shapes=(0,))
 def triangle(x, *, lower, strict=False):
     """The lower or upper triangle of each matrix, the rest zero."""
+    if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril takes 8 microseconds to make its mask
+        return np.where(mask_of(x.shape[-2], x.shape[-1], lower, strict), x, 0)
     return (xp_of(x).tril if lower else xp_of(x).triu)(x, (-1 if lower else 1) if strict else 0)
+
+
+@functools.cache
+def mask_of(n, m, lower, strict):
+    k = (-1 if lower else 1) if strict else 0
+    return np.tri(n, m, k, dtype=bool) if lower else ~np.tri(n, m, k - 1, dtype=bool)
 
 
 rules(triangle, lambda g, out, x, lower, strict: triangle(g, lower=lower, strict=strict), jvp=linear)
@@ -219,6 +229,11 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
+@functools.cache
+def half_of(n):
+    return 0.5 * np.eye(n)
+
+
 def hermitian(x: Any) -> Any:
     return (x + H(x)) * 0.5
 
@@ -230,6 +245,11 @@ def sandwich(L: Any, m: Any) -> Any:
 
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
+    if type(g) is type(out) is np.ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
+        m = out.T @ g
+        u, trsm = out.T, TRSM[out.dtype]
+        m = np.where(mask_of(*m.shape, True, True), m, 0) + m * half_of(m.shape[0])
+        return trsm(0.5, u, trsm(1.0, u, (m + m.T).astype(out.dtype, copy=False), 0, False, 0), 1, False, 1).T
     s = hermitian(halved(matmul(H(out), g)))
     return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
 
@@ -239,6 +259,8 @@ rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sa
 
 @implements(np.linalg.cholesky)
 def cholesky(a, /, *, upper=False):
+    if type(a) is Variable and not upper:
+        return cholesky_lower(a)
     square("cholesky", a)
     if dtype(a).kind not in "fc":
         a = a * 1.0

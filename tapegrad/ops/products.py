@@ -14,7 +14,7 @@ from ._define import implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, conj, fit, reshape, slice_of, sum, transpose
 
 
-@primitive(np.matmul)
+@primitive(np.matmul, infix="@")
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 

@@ -16,7 +16,7 @@ from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import add, exp, log, multiply, select, square, times0, zero_of
-from .elementwise_more import constant, isnan, maximum, minimum
+from .elementwise_more import isnan, maximum, minimum
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 
 
@@ -460,9 +460,3 @@ def log_softmax(x, axis=None):
 @implements(scipy.special.softmax)
 def softmax(x, axis=None):
     return exp(log_softmax(x, axis))
-
-
-# --- functions without a derivative ---
-
-constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.any, np.all, np.count_nonzero, np.nonzero, np.flatnonzero, np.argwhere)
-constant(np.histogram, np.bincount, np.digitize, np.unravel_index, np.ravel_multi_index, np.isin, np.unique_counts)

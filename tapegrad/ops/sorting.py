@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._array import xp_of
+from .._array import F8, xp_of
 from .._primitive import plain
-from ._define import implements, linear, ndim, primitive, rules, shape, xp
+from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
 from .indexing import scatter_add
 from .products import flat
-from .shaping import arrays_of, concatenate, reshape, zeros_like
+from .shaping import arrays_of, astype, concatenate, reshape, zeros_like
 
 # --- elements by an index along one axis ---
 
@@ -120,7 +120,7 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
 @implements(np.interp)
 def interp(x, xp, fp, left=None, right=None, period=None):
     """Piecewise linear; outside the range of xp constant.  At a node the slope is that of the piece to its right."""
-    x, xp, fp = arrays_of((x, xp, fp))
+    x, xp, fp = [a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))]
     if period is not None:
         period = abs(period)
         x, xp = x - period * floor(x / period), xp - period * floor(xp / period)

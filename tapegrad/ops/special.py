@@ -11,8 +11,8 @@ import scipy.special as sp
 from .._array import is_array, xp_of
 from .._primitive import plain
 from ..errors import ArgumentError, NoRuleError
-from ._define import implements, primitive, rules, same
-from .elementwise import LN10, exp, log, log1p, over0, select, sign, sin, times0
+from ._define import NUMPY, implements, primitive, rules, same
+from .elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0
 from .elementwise_more import expit, logaddexp, special_of
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -184,6 +184,22 @@ def betaincinv(a, b, y):
     return special_of(next((v for v in (a, b, y) if is_array(v)), y)).betaincinv(a, b, y)
 
 
+@primitive(sp.betaincc)
+def betaincc(a, b, x):
+    return special_of(next((v for v in (a, b, x) if is_array(v)), x)).betaincc(a, b, x)
+
+
+@primitive(sp.stdtr)
+def stdtr(df, t):
+    """Student's distribution function."""
+    return special_of2(df, t).stdtr(df, t)
+
+
+def student_density(df: Any, t: Any) -> Any:
+    c = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * log(math.pi * df)
+    return exp(c - 0.5 * (df + 1.0) * log1p(t * t / df))
+
+
 def gamma_density(a: Any, x: Any) -> Any:
     return exp(xlogy(a - 1.0, x) - x - gammaln(a))
 
@@ -203,6 +219,14 @@ rules(
     lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
     jvp=same,
 )
+rules(
+    betaincc,
+    lambda g, out, a, b, x: no_rule_in("betaincc", "a"),
+    lambda g, out, a, b, x: no_rule_in("betaincc", "b"),
+    lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
+    jvp=same,
+)
+rules(stdtr, lambda g, out, df, t: no_rule_in("stdtr", "df"), lambda g, out, df, t: g * student_density(df, t), jvp=same)
 rules(
     betaincinv,
     lambda g, out, a, b, y: no_rule_in("betaincinv", "a"),
@@ -333,6 +357,18 @@ rules(xlog1py, lambda g, out, x, y: times0(g, log1p(y)), lambda g, out, x, y: ov
 rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
 rules(rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y), jvp=same)
 rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y)), jvp=same)
+
+@implements(sp.huber)
+def huber(delta, r):
+    a = absolute(r)
+    return select(a <= delta, 0.5 * (r * r), delta * (a - 0.5 * delta))
+
+
+@implements(sp.pseudo_huber)
+def pseudo_huber(delta, r):
+    u = r / delta
+    return delta * delta * (u * u) / (1.0 + sqrt(1.0 + u * u))
+
 
 if hasattr(sp, "softplus"):
 
@@ -549,3 +585,4 @@ rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
 rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
 rules(exprel, lambda g, out, x: times0(g, (exp(x) - out) / x), jvp=same)
+NUMPY.update({sp.cbrt: cbrt, sp.exp2: exp2, sp.expm1: expm1, sp.log1p: log1p})

@@ -208,12 +208,12 @@ def meets(w: Any) -> bool:
 
 
 @primitive(multi=2)
-def eigh_of(x, *, lower, turn=None, split=None):
-    w, v = xp_of(x).linalg.eigh(x, "L" if lower else "U")
-    return w, v if turn is None else v @ turn
+def eigh_of(x, *, given, split):
+    """The eigenvalues and eigenvectors of x, which are `given`: plain arrays."""
+    return given
 
 
-def _eigh_vjp(g, out, need, x, lower, turn, split):
+def _eigh_vjp(g, out, need, x, given, split):
     w, v = out
     m = None if g[1] is None else quotient(matmul(H(v), g[1]), shifted(w, split))
     if g[0] is not None:
@@ -222,7 +222,7 @@ def _eigh_vjp(g, out, need, x, lower, turn, split):
     return (hermitian(matmul(v, matmul(m, H(v)))),)
 
 
-def _eigh_jvp(t, out, x, lower, turn, split):
+def _eigh_jvp(t, out, x, given, split):
     w, v = out
     e = matmul(H(v), matmul(hermitian(t[0]), v))
     return real(diagonals(e)), matmul(v, over_gaps(e, w))
@@ -235,16 +235,14 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
     square("eigh", a)
-    lower = UPLO.upper() == "L"
-    w, v = eigh_of(a, lower=lower)
-    taped, tangent = levels(a)
-    if (taped or tangent is not None) and meets(plain(w)):
-        turn = None
-        if tangent is not None:
-            u = plain(v)
-            turn = turned(hermitian(H(u) @ hermitian(tangent) @ u), plain(w))
-        split = splitting(plain(w)) if taped else None
-        w, v = eigh_of(a, lower=lower, turn=turn, split=split)
+    w, v = xp(a).linalg.eigh(plain(a), UPLO.upper())
+    if isinstance(a, Variable):
+        taped, tangent = levels(a)
+        split = None
+        if (taped or tangent is not None) and meets(w):
+            split = splitting(w) if taped else None
+            v = v if tangent is None else v @ turned(hermitian(H(v) @ hermitian(tangent) @ v), w)
+        w, v = eigh_of(a, given=(w, v), split=split)
         w = shifted(w, split)
     return EighResult(w, v)
 
@@ -281,12 +279,11 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 
 
 @primitive(multi=3)
-def svd_of(x, *, turn=None, split=None):
-    u, s, vh = xp_of(x).linalg.svd(x, full_matrices=False)
-    return (u, s, vh) if turn is None else (u @ turn, s, turn.conj().swapaxes(-1, -2) @ vh)
+def svd_of(x, *, given, split):
+    return given
 
 
-def _svd_vjp(g, out, need, x, turn, split):
+def _svd_vjp(g, out, need, x, given, split):
     """With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) / (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
     (u, s, vh), (gu, gs, gvh), (n, k) = out, g, shape(x)[-2:]
     m = None if gs is None else with_diagonals(gs, to=(min(n, k), min(n, k)))
@@ -305,7 +302,7 @@ def _svd_vjp(g, out, need, x, turn, split):
     return (a,)
 
 
-def _svd_jvp(t, out, x, turn, split):
+def _svd_jvp(t, out, x, given, split):
     (u, s, vh), (n, k) = out, shape(x)[-2:]
     right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
     e = matmul(left, H(vh))
@@ -327,15 +324,17 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     n, k = shape(a)[-2:]
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
-    u, s, vh = svd_of(a)
-    taped, tangent = levels(a)
-    if (taped or tangent is not None) and meets(plain(s)):
-        turn = None
-        if tangent is not None:
-            e = H(plain(u)) @ tangent @ H(plain(vh))
-            turn = turned((e + H(e)) * 0.5, plain(s))
-        split = splitting(plain(s)) if taped else None
-        u, s, vh = svd_of(a, turn=turn, split=split)
+    u, s, vh = xp(a).linalg.svd(plain(a), full_matrices=False)
+    if isinstance(a, Variable):
+        taped, tangent = levels(a)
+        split = None
+        if (taped or tangent is not None) and meets(s):
+            split = splitting(s) if taped else None
+            if tangent is not None:
+                e = H(u) @ tangent @ H(vh)
+                turn = turned((e + H(e)) * 0.5, s)
+                u, vh = u @ turn, H(turn) @ vh
+        u, s, vh = svd_of(a, given=(u, s, vh), split=split)
         s = shifted(s, split)
     return SVDResult(u, s, vh) if compute_uv else s
 

@@ -86,6 +86,46 @@ def median(a, axis=None, *, keepdims=False):
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims)
 
 
+def _nan_quantile(name, a, q, axis, keepdims, factor=1.0):
+    """Each row has its own number of elements; a sort puts nan last."""
+    a = array_of(a)
+    if ndim(q) or isinstance(q, (list, tuple)):
+        raise ArgumentError(f"numpy.{name}: q must be a number")
+    rows, _ = last(a, axis)
+    library, values = xp(rows), plain(rows)
+    order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {}))
+    order = order.reshape(-1, shape(rows)[-1])
+    n = (~isnan(values)).sum(axis=-1).reshape(-1)
+    at = float(plain(q)) / factor * library.maximum(n - 1, 0)
+    low = library.floor(at).astype(int)
+    high = library.minimum(low + 1, library.maximum(n - 1, 0))
+    row = library.arange(len(order))
+    flat = reshape(rows, to=order.shape)
+    down, up = flat[row, order[row, low]], flat[row, order[row, high]]
+    w = (at - low).astype(values.dtype)
+    r = reshape(down + (up - down) * w, to=shape(rows)[:-1])
+    return restored(r, a, axis, keepdims)
+
+
+@implements(np.nanquantile)
+def nanquantile(a, q, axis=None, *, method="linear", keepdims=False):
+    if method != "linear":
+        raise ArgumentError(f"numpy.nanquantile: method={method!r} is not supported; use 'linear'")
+    return _nan_quantile("nanquantile", a, q, axis, keepdims)
+
+
+@implements(np.nanpercentile)
+def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False):
+    if method != "linear":
+        raise ArgumentError(f"numpy.nanpercentile: method={method!r} is not supported; use 'linear'")
+    return _nan_quantile("nanpercentile", a, q, axis, keepdims, 100.0)
+
+
+@implements(np.nanmedian)
+def nanmedian(a, axis=None, *, keepdims=False):
+    return _nan_quantile("nanmedian", a, 0.5, axis, keepdims)
+
+
 # --- covariance ---
 
 

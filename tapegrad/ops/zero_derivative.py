@@ -17,6 +17,7 @@ NAMES = (
     "searchsorted", "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
     "unravel_index", "ravel_multi_index", "ix_", "indices", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
+    "fix", "einsum_path", "isfortran",
 )  # fmt: skip
 
 

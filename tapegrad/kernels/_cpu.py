@@ -1,0 +1,140 @@
+"""LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays, the rest on padded copies."""
+
+import ctypes
+import threading
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from . import _cache
+from ._emit_llvm import emit
+from ._lower import Lowered
+
+LOCK = threading.RLock()
+STATE: dict = {}
+WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+
+
+def machine() -> tuple:
+    """The code generator for this processor, made once."""
+    if "machine" not in STATE:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        target = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
+        STATE["machine"] = target, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
+    return STATE["machine"]
+
+
+def compiled(text: str, name: str = "kernel") -> int:
+    """The address of the function `name` of this text."""
+    with LOCK:
+        target, description = machine()
+        key = _cache.key(description, text)
+        if key in STATE:
+            return STATE[key][0]
+        stored = _cache.load(key)
+        if stored is None:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+            builder.getModulePassManager().run(module, builder)
+            stored = target.emit_object(module)
+            _cache.save(key, stored)
+        module = llvm.parse_assembly("")
+        engine = llvm.create_mcjit_compiler(module, target)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
+        engine.finalize_object()
+        address = engine.get_function_address(name)
+        STATE[key] = address, engine, module
+        return address
+
+
+class Launcher:
+    """One program for one dtype on this processor; it compiles a scalar and a vector form when they are first needed."""
+
+    def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
+        self.low, self.dtype, self.per_sample = low, dtype, per_sample
+        p = low.program
+        self.inputs, self.outputs = p.inputs, [len(group) for group in p.groups]
+        self.rows = max(p.rows, 1)
+        lanes = 64 // dtype.itemsize
+        n = low.operations
+        self.width = lanes * (4 if n < WIDE else 2 if n < NARROW else 1)
+        self.forms: dict = {}
+        self.local = threading.local()
+        self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
+        self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
+
+    def form(self, width: int):
+        found = self.forms.get(width)
+        if found is None:
+            text = emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
+            pointers = len(self.inputs) + len(self.outputs) + 2
+            kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
+            found = self.forms[width] = kind(compiled(text))
+        return found
+
+    def __call__(self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int) -> None:
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype."""
+        width = self.width if batch >= self.scalar_below() else 1
+        full = batch // width
+        if full:
+            self.run(width, inputs, data, steps, outs, batch, full)
+        rest = batch - full * width
+        if rest:
+            self.padded(width, inputs, data, steps, outs, full * width, rest)
+
+    def scalar_below(self) -> int:
+        return 3
+
+    def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
+        """The last samples, on copies filled up with the last of them."""
+
+        def pad(x):
+            wide = np.empty(x.shape[:-1] + (width,), self.dtype)
+            wide[..., :rest] = x[..., first:]
+            wide[..., rest:] = x[..., -1:]
+            return wide
+
+        made = [np.empty((n, width), self.dtype) for n in self.outputs]
+        self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
+        for out, small in zip(outs, made, strict=True):
+            out[:, first:] = small[:, :rest]
+
+    def run(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int) -> None:
+        form = self.form(width)
+        arrays = [*inputs, data if data is not None else inputs[0], *outs]
+        addresses = [x.__array_interface__["data"][0] for x in arrays]
+        local = self.local.__dict__
+        while True:
+            caps, needed, tape = self.workspace(local, width, steps)
+            form(*addresses, tape, stride, steps, blocks, caps, needed[0])
+            if not self.counted or all(needed[1][n] <= local["room"].get(n, 0) for n in self.counted):
+                return
+            local["room"] = {n: int(needed[1][n]) for n in self.counted}
+            local.pop("key", None)
+
+    def workspace(self, local: dict, width: int, steps: int) -> tuple:
+        """Addresses of caps, needed and tape of this thread, made anew when the number of steps changes."""
+        if local.get("key") == (width, steps):
+            return local["found"]
+        room = local.setdefault("room", dict.fromkeys(self.counted, 64))
+        caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
+        size = 0
+        for n, carry, loop in self.taped:
+            cap = steps if loop.data else loop.cap if loop.cap is not None else room[n]
+            caps[2 * n], caps[2 * n + 1] = size, cap
+            size += cap * carry
+        needed = np.zeros(len(self.low.bodies) + 1, np.int64)
+        raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
+        address = raw.__array_interface__["data"][0]
+        local["hold"] = caps, needed, raw
+        local["found"] = caps.ctypes.data, (needed.ctypes.data, needed), address + -address % 64
+        local["key"] = width, steps
+        return local["found"]
+
+    @property
+    def tape_bytes(self) -> int:
+        hold = self.local.__dict__.get("hold")
+        return hold[2].nbytes if hold else 0

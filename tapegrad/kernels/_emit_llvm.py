@@ -1,0 +1,379 @@
+"""A lowered program as LLVM text: one sample in each SIMD lane, samples in blocks of W lanes.
+
+    kernel(inputs..., data, outputs..., tape, stride, T, blocks, caps, needed)
+
+Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; the tape holds the stored
+carries of one block, [loop][step][component][lane], and is used anew by each block.  caps[2 l], caps[2 l + 1]: where on the tape
+loop l begins, and how many steps have room there; needed[l]: how many it wanted.
+Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
+
+import itertools
+
+
+import numpy as np
+
+from . import _math
+from ._lower import Lowered
+from ._program import Loop
+
+CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
+BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+
+
+class Builder:
+    """Text with fresh registers; the operations that _math.py writes its functions in."""
+
+    def __init__(self, width: int, bits: int):
+        self.W, self.bits = width, bits
+        self.real, self.int = ("double", "i64") if bits == 64 else ("float", "i32")
+        self.T = self.vector(self.real)
+        self.I, self.B = self.vector(self.int), self.vector("i1")
+        self.suffix = f"f{bits}" if width == 1 else f"v{width}f{bits}"
+        self.lines: list[str] = []
+        self.fresh = itertools.count()
+
+    def vector(self, kind: str) -> str:
+        return kind if self.W == 1 else f"<{self.W} x {kind}>"
+
+    def __call__(self, text: str) -> str:
+        name = f"%v{next(self.fresh)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def splat(self, kind: str, text: str) -> str:
+        return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
+
+    def c(self, x: float) -> str:
+        x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
+        return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
+
+    def ci(self, x: int) -> str:
+        return self.splat(self.int, str(x))
+
+    def add(self, a, b):
+        return self(f"fadd {self.T} {a}, {b}")
+
+    def sub(self, a, b):
+        return self(f"fsub {self.T} {a}, {b}")
+
+    def mul(self, a, b):
+        return self(f"fmul {self.T} {a}, {b}")
+
+    def div(self, a, b):
+        return self(f"fdiv {self.T} {a}, {b}")
+
+    def neg(self, a):
+        return self(f"fneg {self.T} {a}")
+
+    def call(self, name: str, *x: str) -> str:
+        return self(f"call {self.T} @llvm.{name}.{self.suffix}({', '.join(f'{self.T} {v}' for v in x)})")
+
+    def fma(self, a, b, c):
+        return self.call("fma", a, b, c)
+
+    def fnma(self, a, b, c):
+        return self.call("fma", self.neg(a), b, c)
+
+    def fms(self, a, b, c):
+        return self.call("fma", a, b, self.neg(c))
+
+    def rcp(self, a):
+        return self.div(self.c(1.0), a)
+
+    def floor(self, a):
+        return self.call("floor", a)
+
+    def sqrt(self, a):
+        return self.call("sqrt", a)
+
+    def abs(self, a):
+        return self.call("fabs", a)
+
+    def compare(self, op: str, a, b):
+        return self(f"fcmp {COMPARE[op]} {self.T} {a}, {b}")
+
+    def lt(self, a, b):
+        return self.compare("lt", a, b)
+
+    def gt(self, a, b):
+        return self.compare("gt", a, b)
+
+    def eq(self, a, b):
+        return self.compare("eq", a, b)
+
+    def isnan(self, a):
+        return self(f"fcmp uno {self.T} {a}, {a}")
+
+    def select(self, m, a, b):
+        return self(f"select {self.B} {m}, {self.T} {a}, {self.T} {b}")
+
+    def and_(self, a, b):
+        return self(f"and {self.B} {a}, {b}")
+
+    def or_(self, a, b):
+        return self(f"or {self.B} {a}, {b}")
+
+    def not_(self, a):
+        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
+
+    def to_int(self, a):
+        return self(f"fptosi {self.T} {a} to {self.I}")
+
+    def from_int(self, a):
+        return self(f"sitofp {self.I} {a} to {self.T}")
+
+    def to_bits(self, a):
+        return self(f"bitcast {self.T} {a} to {self.I}")
+
+    def from_bits(self, a):
+        return self(f"bitcast {self.I} {a} to {self.T}")
+
+    def iadd(self, a, n: int):
+        return self(f"add {self.I} {a}, {self.ci(n)}")
+
+    def iand(self, a, n: int):
+        return self(f"and {self.I} {a}, {self.ci(n)}")
+
+    def shl(self, a, n: int):
+        return self(f"shl {self.I} {a}, {self.ci(n)}")
+
+    def shr(self, a, n: int):
+        return self(f"lshr {self.I} {a}, {self.ci(n)}")
+
+    def odd(self, a):
+        return self(f"trunc {self.I} {a} to {self.B}")
+
+
+class Kernel(Builder):
+    """The text of one program."""
+
+    def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
+        super().__init__(width, bits)
+        self.low, self.g, self.per_sample = low, low.program.g, per_sample
+        self.align = bits // 8
+        self.slots: list[str] = []
+        self.labels = itertools.count()
+
+    def text(self, name: str, target: str) -> str:
+        p = self.low.program
+        env: dict = {}
+        self.lines.append("  br label %block\nblock:")
+        self.lines.append("  %b = phi i64 [ 0, %entry ], [ %bnext, %blockend ]")
+        self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
+        self.lines.append(f"  %first = mul i64 %b, {self.W}")
+        self.load_inputs(env)
+        for n, code in enumerate(self.low.sections):
+            self.straight(code, env)
+            if n < len(self.low.bodies):
+                self.loop(n, env)
+        row = itertools.count()
+        for group, nodes in enumerate(p.groups):
+            for k, o in enumerate(nodes):
+                next(row)
+                self.store(self.value(o, env), self.column(f"%out{group}", k))
+        self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
+        pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + [f"%out{k}" for k in range(len(p.groups))] + ["%tape"]
+        head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
+        names = ["fma", "floor", "sqrt", "fabs"]
+        declared = [f"declare {self.T} @llvm.{x}.{self.suffix}({', '.join([self.T] * (3 if x == 'fma' else 1))})" for x in names]
+        if self.W > 1:
+            declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
+            declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
+        body = "\n".join(["entry:", *self.slots, *self.lines])
+        return (f'target triple = "{target}"\n' + "\n".join(declared)
+                + f'\ndefine void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- memory ---
+
+    def slot(self, kind: str | None = None) -> str:
+        name = f"%m{next(self.fresh)}"
+        self.slots.append(f"  {name} = alloca {kind or self.T}, align 64")
+        return name
+
+    def read(self, pointer: str) -> str:
+        return self(f"load {self.T}, ptr {pointer}, align {self.align}")
+
+    def store(self, value: str, pointer: str) -> None:
+        self.lines.append(f"  store {self.T} {value}, ptr {pointer}, align {self.align}")
+
+    def column(self, base: str, row: int) -> str:
+        at = self(f"add i64 {self(f'mul i64 %stride, {row}')}, %first")
+        return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
+
+    def load_inputs(self, env: dict) -> None:
+        first = 0
+        p = self.low.program
+        used = {i for i in self.g_used()}
+        for group, n in enumerate(p.inputs):
+            for k in range(n):
+                node = self.g.input("th", 0, first + k)
+                if node in used:
+                    env[node] = self.read(self.column(f"%in{group}", k))
+            first += n
+        if self.g.input("N", 0, 0) in used:
+            env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
+
+    def g_used(self) -> set[int]:
+        used = set(self.low.program.outputs)
+        for code in [*self.low.sections, *[b.code for b in self.low.bodies]]:
+            used.update(j for _, _, x in code for j in x)
+        for loop in self.low.loops:
+            used.update(loop.start + loop.next + loop.inc)
+            used.update(x for x in (loop.steps, loop.active) if isinstance(x, int))
+        return used
+
+    def spread(self, x: str) -> str:
+        if self.W == 1:
+            return x
+        one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
+        return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
+
+    def datum(self, k: int, t: str) -> str:
+        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+        if self.per_sample:
+            at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+            return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
+        pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
+        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+
+    def on_tape(self, n: int, loop: Loop, t: str) -> str:
+        """The place of step t of loop number n."""
+        first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
+        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {len(loop.carry)}')}")
+        return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
+
+    # --- code ---
+
+    def value(self, i: int, env: dict) -> str:
+        op = self.g.op[i]
+        if op == "const":
+            return self.c(self.g.args[i][0])
+        if op == "bool":
+            return self.splat("i1", "true" if self.g.args[i][0] else "false")
+        return env[i]
+
+    def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            x = [self.value(j, env) for j in args]
+            if op in _math.FUNCTIONS:
+                env[i] = _math.FUNCTIONS[op](self, *x)
+            elif op in COMPARE:
+                env[i] = self.compare(op, *x)
+            elif op in ("and", "or", "not"):
+                env[i] = getattr(self, op + "_")(*x)
+            elif op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
+                env[i] = self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
+            else:
+                env[i] = getattr(self, op)(*x)
+
+    def trips(self, n: int, loop: Loop, env: dict) -> str:
+        """How many steps loop number n takes in this block."""
+        if loop.data:
+            return "%T"
+        if loop.of is not None:
+            return self(f"load i64, ptr %trips{loop.of.id}, align 8")
+        self.slots.append(f"  %trips{loop.id} = alloca i64, align 8")
+        steps = self.value(loop.steps, env)
+        if self.W > 1:
+            steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
+        scalar = Builder(1, self.bits)
+        limit = scalar.c(2.0**31)
+        ok = self(f"fcmp olt {self.real} {steps}, {limit}")
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
+        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
+        whole = self(f"fptosi {self.real} {steps} to i64")
+        more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
+        whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")
+        if loop.stored:
+            wanted = self(f"getelementptr i64, ptr %needed, i64 {n}")
+            old = self(f"load i64, ptr {wanted}, align 8")
+            most = self(f"select i1 {self(f'icmp sgt i64 {whole}, {old}')}, i64 {whole}, i64 {old}")
+            self.lines.append(f"  store i64 {most}, ptr {wanted}, align 8")
+            room = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
+            whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
+        self.lines.append(f"  store i64 {whole}, ptr %trips{loop.id}, align 8")
+        return whole
+
+    def loop(self, n: int, env: dict) -> None:
+        body = self.low.bodies[n]
+        loop = body.loop
+        carry = [self.slot() for _ in loop.carry]
+        sums = [self.slot() for _ in loop.sums]
+        chunked = loop.data and bool(sums)
+        totals = [self.slot() for _ in sums] if chunked else sums
+        for slot, start in zip(carry, loop.start, strict=True):
+            self.store(self.value(start, env), slot)
+        for slot in totals:
+            self.store(self.c(0.0), slot)
+        trips = self.trips(n, loop, env)
+        k = next(self.labels)
+        outer, inner = self.slot("i64"), self.slot("i64")
+        line = self.lines.append
+        line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
+        begin = self(f"load i64, ptr {outer}")
+        line(f"  {'%more' + str(k)} = icmp slt i64 {begin}, {trips}\n  br i1 %more{k}, label %enter{k}, label %after{k}\nenter{k}:")
+        end = trips
+        if chunked:
+            end = self(f"add i64 {begin}, {CHUNK}")
+            end = self(f"select i1 {self(f'icmp slt i64 {end}, {trips}')}, i64 {end}, i64 {trips}")
+            for slot in sums:
+                self.store(self.c(0.0), slot)
+        line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
+        u = self(f"load i64, ptr {inner}")
+        going = self.step(n, env, carry, sums, u, trips)
+        following = self(f"add i64 {u}, 1")
+        line(f"  store i64 {following}, ptr {inner}")
+        stop = self(f"icmp sge i64 {following}, {end}")
+        if going is not None:
+            stop = self(f"or i1 {stop}, {self(f'xor i1 {going}, true')}")
+        line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
+        if going is not None:
+            line(f"  store i64 {following}, ptr %trips{loop.id}")
+            end = trips
+        if chunked:
+            for slot, total in zip(sums, totals, strict=True):
+                self.store(self.add(self.read(total), self.read(slot)), total)
+        line(f"  store i64 {end}, ptr {outer}\n  br label %chunk{k}\nafter{k}:")
+        env.update(zip(loop.final, [self.read(s) for s in carry], strict=True))
+        env.update(zip(loop.sums, [self.read(s) for s in totals], strict=True))
+
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> str | None:
+        """The code of one step; the result says whether any lane of a while loop goes on."""
+        body, env = self.low.bodies[n], dict(outer)
+        loop = body.loop
+        t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
+        env.update(zip(loop.carry, [self.read(s) for s in carry], strict=True))
+        if loop.stored:
+            place = self.on_tape(n, loop, t)
+            for k, c in enumerate(loop.carry):
+                self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+        used = {j for _, _, x in body.code for j in x} | set(loop.next + loop.inc)
+        source = loop.of or loop
+        if loop.of is not None and any(c in used for c in source.carry):
+            place = self.on_tape(self.low.loops.index(source), source, t)
+            for k, c in enumerate(source.carry):
+                if c in used:
+                    env[c] = self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env:
+                kind, _, k = self.g.args[j]
+                env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
+        self.straight(body.code, env)
+        following = [self.value(x, env) for x in loop.next]
+        for slot, value in zip(carry, following, strict=True):
+            self.store(value, slot)
+        for slot, x in zip(sums, loop.inc, strict=True):
+            self.store(self.add(self.read(slot), self.value(x, env)), slot)
+        if loop.active is None:
+            return None
+        going = self.value(loop.active, env)
+        return going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+
+
+def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
+    """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
+    return Kernel(low, width, bits, per_sample).text(name, target)
+
+

@@ -1,0 +1,112 @@
+"""The last form before text, the same for both emitters: lists of instructions, with multiply-add chosen here.
+
+CPU and CUDA compilers may each contract a * b + c as they like, which changes the last bit.  We choose ourselves, node by node
+and whatever the rest of the program, and forbid them to: so kernels agree bit for bit."""
+
+from dataclasses import dataclass, field
+
+from ._factor import factored
+from ._graph import LEAVES, Graph
+from ._program import Loop, Program, pruned, roots
+
+Instruction = tuple  # (node, operation, operands)
+
+
+@dataclass
+class Body:
+    loop: Loop
+    code: list[Instruction] = field(default_factory=list)
+
+
+@dataclass
+class Lowered:
+    """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths."""
+
+    program: Program
+    sections: list[list[Instruction]]
+    bodies: list[Body]
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [b.loop for b in self.bodies]
+
+    @property
+    def operations(self) -> int:
+        return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
+
+    def functions(self) -> set[str]:
+        """The operations in use."""
+        return {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
+
+
+def fused(g: Graph, i: int) -> tuple[str, tuple]:
+    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside the loop)."""
+    op, args = g.op[i], g.args[i]
+    if op not in ("add", "sub"):
+        return op, args
+    for k in (1, 0):
+        m = args[k]
+        if g.op[m] == "mul" and (g.mask[m] or not g.mask[i]):
+            a, b = g.args[m]
+            other = args[1 - k]
+            if op == "add":
+                return "fma", (a, b, other)
+            return ("fnma", (a, b, other)) if k == 1 else ("fms", (a, b, other))
+    return op, args
+
+
+def lowered(p: Program) -> Lowered:
+    p = pruned(factored(pruned(p)))
+    g = p.g
+    form: dict = {}
+    bodies = []
+    todo = list(p.outputs)
+    for loop in p.loops:
+        inside, hoisted = _live(g, roots(loop), form)
+        bodies.append(Body(loop, [(i, *form[i]) for i in inside]))
+        todo += hoisted + loop.start
+        if isinstance(loop.steps, int):
+            todo.append(loop.steps)
+    stage = _stages(g, p, todo, form)
+    sections: list[list[Instruction]] = [[] for _ in range(len(p.loops) + 1)]
+    for i in sorted(stage):
+        if g.op[i] not in LEAVES:
+            sections[stage[i]].append((i, *form[i]))
+    return Lowered(p, sections, bodies)
+
+
+def _live(g: Graph, outs: list[int], form: dict) -> tuple[list[int], list[int]]:
+    """The nodes that a step computes for `outs`, and those outside the loop that it uses."""
+    seen, stack, hoisted = set(), list(outs), set()
+    while stack:
+        i = stack.pop()
+        if i in seen or i in hoisted:
+            continue
+        if g.mask[i] == 0:
+            hoisted.add(i)
+            continue
+        seen.add(i)
+        if g.op[i] not in LEAVES:
+            form[i] = fused(g, i)
+            stack.extend(form[i][1])
+    return [i for i in sorted(seen) if g.op[i] not in LEAVES], sorted(hoisted)
+
+
+def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
+    """All nodes outside of loops that are needed, with the section in which they are computed."""
+    at: dict = {}
+    for n, loop in enumerate(p.loops):
+        at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+    needed, stack = set(), list(outs)
+    while stack:
+        i = stack.pop()
+        if i in needed:
+            continue
+        needed.add(i)
+        if g.op[i] not in LEAVES:
+            form[i] = fused(g, i)
+            stack.extend(form[i][1])
+    stage: dict = {}
+    for i in sorted(needed):
+        stage[i] = at.get(i, 0) if g.op[i] in LEAVES else max([stage[j] for j in form[i][1]])
+    return stage

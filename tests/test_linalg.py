@@ -1,0 +1,216 @@
+"""Linear algebra: repeated eigenvalues, singular and indefinite matrices, factors of Cholesky, gains of a filter."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.linalg
+from _modes import check_first, check_second, close, host
+
+import tapegrad as tg
+from tapegrad.errors import NotPositiveDefiniteError, ShapeError
+from tapegrad.ops.linalg import right_solve
+
+D = np.diag([1.0, 1.0, 2.0, 3.0])
+Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+ONES = np.ones((4, 4))
+
+
+def frechet(A, E):
+    """The derivative of the matrix exponential at A, by SciPy."""
+    return scipy.linalg.expm_frechet(A, E)[1]
+
+
+def sum_exp(xp):
+    def f(A):
+        w, V = xp.linalg.eigh(A)
+        return ((V * xp.exp(w)) @ V.T).sum()
+
+    return f
+
+
+def symmetric(seed):
+    T = np.random.default_rng(seed).standard_normal((4, 4))
+    return T + T.T
+
+
+# --- repeated eigenvalues and singular values ---
+
+
+def test_exponential_by_eigenvectors_at_repeated_eigenvalues(xp):
+    g = host(tg.grad(sum_exp(xp))(xp.asarray(D)))
+    close(g[0], [2.718281828459046, 2.718281828459046, 4.670774270471606, 8.683627547364328], 1e-14)
+    close(g[2, 3], 12.696480824257044, 1e-14)
+    close(g, frechet(D, ONES), 1e-13)
+
+
+@pytest.mark.parametrize("w", [(1, 1, 2, 3), (1, 1, 1, 3), (2, 2, 2, 2), (1, 1, 3, 3), (1, 1 + 1e-10, 2, 3), (1, 1 + 1e-5, 2, 3)])
+def test_repeated_eigenvalues_in_a_general_position(xp, w):
+    A, T = Q @ np.diag(np.array(w, float)) @ Q.T, symmetric(1)
+    f, a = sum_exp(xp), xp.asarray(A)
+    close(tg.grad(f)(a), frechet(A, ONES), 1e-9)
+    close(tg.jvp(f, (a,), (xp.asarray(T),))[1], np.sum(frechet(A, ONES) * T), 1e-9)
+
+
+def test_a_chain_of_functions_of_degenerate_matrices():
+    A, T = Q @ D @ Q.T, symmetric(1)
+
+    def log_of_exp(a):
+        w, V = np.linalg.eigh(a)
+        w, V = np.linalg.eigh((V * np.exp(w)) @ V.T)
+        return np.sum((V * np.log(w)) @ V.T * T)
+
+    close(tg.grad(log_of_exp)(A), T, 1e-13)
+    close(tg.jvp(log_of_exp, (A,), (ONES,))[1], T.sum(), 1e-13)
+
+
+def test_second_order_of_eigenvalues_where_they_repeat():
+    A, T = Q @ D @ Q.T, symmetric(2)
+
+    def f(a):
+        return np.exp(np.linalg.eigvalsh(a)).sum()
+
+    expected = frechet(A, T)
+    close(tg.jvp(tg.grad(f), (A,), (T,))[1], expected, 1e-12)
+    close(tg.grad(lambda a: np.sum(tg.grad(f)(a) * T))(A), expected, 1e-12)
+    close(tg.grad(lambda a: tg.jvp(f, (a,), (T,))[1])(A), expected, 1e-12)
+
+
+@pytest.mark.parametrize("of", ["vector", "second order"])
+def test_what_has_no_derivative_is_nan_and_warns(of):
+    A, T = D, symmetric(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if of == "vector":
+            g = tg.grad(lambda a: np.linalg.eigh(a)[1][1, 0])(A)
+        else:
+            g = tg.jvp(tg.grad(sum_exp(np)), (Q @ A @ Q.T,), (T,))[1]
+    assert np.isnan(g).any()
+    assert any(issubclass(c.category, RuntimeWarning) and "equal" in str(c.message) for c in caught)
+
+
+def test_norm_of_a_product_of_singular_factors(xp):
+    def f(A):
+        U, S, Vh = xp.linalg.svd(A)
+        return xp.linalg.norm((U * S) @ Vh)
+
+    close(tg.grad(f)(xp.asarray(D)), D / np.sqrt(15), 1e-14)
+
+
+def test_repeated_singular_values(xp):
+    P = np.linalg.qr(np.random.default_rng(5).standard_normal((4, 4)))[0]
+    A = np.vstack([Q @ D @ P, np.zeros((2, 4))])
+    W = xp.asarray(np.random.default_rng(6).standard_normal((6, 4)))
+
+    def f(a):
+        U, S, Vh = xp.linalg.svd(a, full_matrices=False)
+        return (((U * S**3) @ Vh) * W).sum()
+
+    expected = tg.grad(lambda a: (a @ a.T @ a * W).sum())(xp.asarray(A))
+    close(tg.grad(f)(xp.asarray(A)), expected, 1e-12)
+    E = np.ones((6, 4))
+    close(tg.jvp(f, (xp.asarray(A),), (xp.asarray(E),))[1], (host(expected) * E).sum(), 1e-12)
+
+
+# --- factors and solutions ---
+
+
+def test_sum_of_a_solution_from_its_factor(xp):
+    A, b = np.array([[1.3, 0.5], [0.5, 1.5]]), xp.asarray([1.0, 2.0])
+    f = lambda A: right_solve(b, A).sum()
+    value, g = tg.value_and_grad(f)(xp.asarray(A))
+    close(value, 1.5294117647058822)
+    close(g, [[-0.173010380622837, -0.432525951557094], [-0.432525951557094, -0.581314878892734]])
+
+
+@pytest.mark.parametrize("kind", ["inverse", "solution"])
+def test_inverse_and_solution_from_a_factor(kind):
+    """f(A) = W : A^-1 or c^T A^-1 b, whose first and second derivatives are closed forms."""
+    rng = np.random.default_rng(7)
+    A = rng.standard_normal((4, 4))
+    A = A @ A.T + 4 * np.eye(4)
+    T, X = symmetric(8), np.linalg.inv(A)
+    B, C = (np.eye(4), rng.standard_normal((4, 4))) if kind == "inverse" else (rng.standard_normal((4, 1)), rng.standard_normal((4, 1)))
+
+    def f(a):
+        return np.sum(C * tg.scipy.linalg.cho_solve((np.linalg.cholesky(a), True), B))
+
+    def sym(m):
+        return (m + m.T) / 2
+
+    check = tg.grad(f)(A)
+    close(check, -sym(X @ C @ B.T @ X), 1e-12)
+    M = C @ B.T
+    second = sym(X @ T @ X @ M @ X + X @ M @ X @ T @ X)
+    close(tg.jvp(f, (A,), (T,))[1], np.sum(check * T), 1e-12)
+    close(tg.jvp(tg.grad(f), (A,), (T,))[1], second, 1e-12)
+    close(tg.grad(lambda a: np.sum(tg.grad(f)(a) * T))(A), second, 1e-12)
+    close(tg.grad(lambda a: tg.jvp(f, (a,), (T,))[1])(A), second, 1e-12)
+    close(tg.jvp(lambda a: tg.jvp(f, (a,), (T,))[1], (A,), (T,))[1], np.sum(second * T), 1e-12)
+
+
+def test_three_gains_agree():
+    rng = np.random.default_rng(9)
+    P = rng.standard_normal((3, 3))
+    P, R, Z, W = P @ P.T + np.eye(3), np.diag([0.3, 0.2]), rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
+    gains = [
+        lambda p, s: np.linalg.solve(s, p.T).T,
+        lambda p, s: right_solve(p, s),
+        lambda p, s: p @ np.linalg.inv(s),
+    ]
+    grads = [tg.grad(lambda P, g=g: np.sum(W * g(P @ Z.T, Z @ P @ Z.T + R)))(P) for g in gains]
+    close(grads[1] + grads[1].T, grads[0] + grads[0].T, 1e-11)
+    close(grads[2] + grads[2].T, grads[0] + grads[0].T, 1e-11)
+
+
+# --- singular and indefinite matrices ---
+
+
+def test_indefinite_matrix(xp):
+    a = np.stack([np.eye(2), np.diag([1.0, -2.0])])
+    if xp is np:
+        with pytest.raises(NotPositiveDefiniteError, match="batch member 1 .* smallest eigenvalue is -2"):
+            tg.grad(lambda a: np.linalg.cholesky(a).sum())(a)
+    else:
+        L = host(tg.vjp(lambda a: xp.linalg.cholesky(a), xp.asarray(a))[0])
+        close(L[0], np.eye(2))
+        assert np.isnan(L[1]).all()
+
+
+def test_singular_systems_are_named():
+    a = np.stack([np.eye(2), np.ones((2, 2))])
+    with pytest.raises(np.linalg.LinAlgError, match="solve, batch member 1: the matrix is singular"):
+        tg.grad(lambda a: np.linalg.solve(a, np.ones(2)).sum())(a)
+    with pytest.raises(np.linalg.LinAlgError, match="inv, batch member 1"):
+        tg.grad(lambda a: np.linalg.inv(a).sum())(a)
+    with pytest.raises(np.linalg.LinAlgError, match="element 1 of its diagonal"):
+        tg.grad(lambda a: tg.scipy.linalg.solve_triangular(a, np.ones(2)).sum())(np.diag([1.0, 0.0]))
+    with pytest.raises(ShapeError, match="solve"):
+        tg.grad(lambda a: np.linalg.solve(a, np.ones(3)).sum())(np.eye(2))
+
+
+def test_determinant_of_rank_n_minus_1(xp):
+    a = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [5.0, 7.0, 9.0]])
+    cofactors = np.array([[3.0, -6.0, 3.0], [3.0, -6.0, 3.0], [-3.0, 6.0, -3.0]])
+    f = lambda a: xp.linalg.det(a)
+    check_first(f, xp.asarray(a), cofactors, rtol=1e-13)
+    v = np.arange(9.0).reshape(3, 3) ** 2
+    product = np.zeros((3, 3))
+    for i in np.ndindex(3, 3):
+        e = np.zeros((3, 3))
+        e[i] = 1.0
+        # det is a cubic polynomial: its mixed second derivative by a difference of step 1/2 each way is exact
+        quad = [s * np.linalg.det(a + x * e + y * v) for x, y, s in ((0.5, 0.5, 1), (0.5, -0.5, -1), (-0.5, 0.5, -1), (-0.5, -0.5, 1))]
+        product[i] = sum(quad)
+    check_second(f, xp.asarray(a), xp.asarray(v), product, rtol=1e-11)
+
+
+# --- norms ---
+
+
+@pytest.mark.parametrize("order", [None, 1, 2, 3])
+def test_norm_at_zero_at_every_order(xp, order):
+    zero, v = xp.zeros(5), xp.arange(6.0, 11.0)
+    f = lambda x: xp.linalg.norm(x, order) ** 3 * x[-1] + x[0] ** 2
+    check_first(f, zero, np.zeros(5))
+    check_second(f, zero, v, np.array([12.0, 0, 0, 0, 0]))
