@@ -5,7 +5,7 @@ So a write, which alters value and tangent together, first moves both to memory 
 
 from typing import Any
 
-from ._primitive import Trace, bind, handle, lower, settled
+from ._primitive import READ, Trace, bind, handle, lower, settled
 from ._variable import Variable, View, copied, frozen, variable
 
 
@@ -20,6 +20,10 @@ class Dual(Trace):
         x = variable(value, self, tangent)
         x._saved = True
         return x
+
+    def read(self, tangent: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
+        """The tangent of a region of a buffer."""
+        return bind(READ, (tangent,), {"path": path, "at": at, "copy": copy})
 
     def apply(self, prim, args, params):
         inputs, tangents = [], []

@@ -158,7 +158,7 @@ def is_tracked(x: Any) -> bool:
     return isinstance(x, Variable) and live(x)._trace is not None
 
 
-# Views and writes.  A view of a view is a view of the base by a longer path, so that reading or writing any view costs its
+# Views and writes.  (`Trace.read` is the short way to record READ.)  A view of a view is a view of the base by a longer path, so that reading or writing any view costs its
 # region, whatever lies between.  Bodies and rules of these three stand in ops/indexing.py.
 READ = Primitive("read", None)  # (x; path, at, copy)
 ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
@@ -189,6 +189,12 @@ def refresh(y: View) -> None:
     hot = base._version > 0
     if not hot:
         base._saved = True
+    value, trace = base._value, base._trace
+    if type(value) is np.ndarray and type(trace) is not Ended:  # one level at most: the short way
+        y._value = READ.run(value, path=y._path, at=None, copy=hot)
+        y._trace, y._slot = trace, None if trace is None else trace.read(base._slot, value, y._path, None, hot)
+        y._seen = base._version
+        return
     now = bind(READ, (base,), {"path": y._path, "at": None, "copy": hot})
     if isinstance(now, Variable):
         y._value, y._trace, y._slot = now._value, now._trace, now._slot

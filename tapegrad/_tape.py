@@ -79,6 +79,11 @@ class Tape(Trace):
         x._saved = True
         return x
 
+    def read(self, slot: int, value: Any, path: tuple, at: Any, copy: bool) -> int:
+        """Record that a region of a buffer was read; gives the slot of what was read."""
+        self.records.append((READ.vjp[0], slot, REGION, None, (xp_of(value), value.shape, value.strides, value.dtype), path, at))
+        return len(self.records) - 1
+
     def apply(self, prim, args, params):
         inputs, slots = [], []
         for a in args:

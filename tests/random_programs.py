@@ -824,7 +824,7 @@ def rebound_nonlocal(p):
 
 @kind(1, bare=False)
 def appended(p):
-    log, u = p.use("log"), p.any()
+    log, u = p.use("log"), p.vector(2)
     p.line(f"{log}.append({p.pick(f'{u} * 1.0', f'{u}.copy()', f'{u}[::-1] * 0.5', f'({u} * 0.5)[1:]')})")
     p.new(f"{log}[-1] + {log}[0].sum()")
 

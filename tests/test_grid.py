@@ -122,7 +122,7 @@ def test_third_order(xp, case):
     assert all(abs(d - first) <= 20 * case.rtol * scale for d in found.values()), found
     if xp is np:
         numeric = float(differences(nested(phi, "FR", v[:2]), x_active, v[2], case.eps))
-        assert abs(numeric - first) <= 2e4 * case.rtol * scale, (numeric, found)
+        assert abs(numeric - first) <= 1e5 * case.rtol * scale, (numeric, found)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.order == 0], ids=repr)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, host
+from _modes import check_first, check_second, close, complex_step, host, second_difference
 
 import tapegrad as tg
 
@@ -231,3 +231,61 @@ def test_arguments_stay_as_they_were(xp):
     close(scratch, [0.0, 0.0])
     close(tg.jvp(lambda x: f(x, scratch), (x,), (xp.array([1.0, 0.0]),))[1], 8.0)
     close(x, [1.0, 2.0])
+
+
+# --- recomputed functions ---
+
+
+def wave(xp, buf):
+    """A step that works in a captured buffer, and the same without writes for three steps."""
+
+    def step(y):
+        buf[:] = xp.sin(y)
+        buf[1:] *= y[:-1]
+        return buf + 1
+
+    def plain(x):
+        y = x
+        for _ in range(3):
+            s = np.sin(y)
+            y = np.concatenate([s[:1], s[1:] * y[:-1]]) + 1
+        return (y**2).sum()
+
+    return step, plain
+
+
+def test_checkpoint_with_a_captured_buffer(xp):
+    buf = xp.zeros(3)
+    step, plain = wave(xp, buf)
+
+    def f(x):
+        y = x
+        for _ in range(3):
+            y = tg.checkpoint(step)(y)
+        return (y**2).sum()
+
+    x, v = np.array([0.3, -0.8, 1.4]), np.array([1.0, -2.0, 0.5])
+    check_first(f, xp.asarray(x), complex_step(plain, x))
+    check_second(f, xp.asarray(x), xp.asarray(v), second_difference(plain, x, v), rtol=1e-8)
+    assert type(buf) is xp.ndarray
+
+
+def test_checkpoint_that_writes_its_argument(xp):
+    scratch = xp.zeros(3)
+
+    def step(y, out):
+        out[:] = xp.sin(y)
+        out *= y
+        return out + 1
+
+    def f(x):
+        y = tg.checkpoint(step)(x, scratch)
+        return (y**2).sum() + scratch.sum()
+
+    def plain(x):
+        return ((np.sin(x) * x + 1) ** 2).sum() + (np.sin(x) * x).sum()
+
+    x = np.array([0.3, -0.8, 1.4])
+    close(tg.value_and_grad(f)(xp.asarray(x))[0], plain(x))
+    check_first(f, xp.asarray(x), complex_step(plain, x))
+    close(scratch, np.sin(x) * x)

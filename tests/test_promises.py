@@ -262,9 +262,32 @@ class Machine:
         return self.state
 
 
+cubed = tg.rule(lambda x: (x**3).sum(), vjp=lambda g, out, x: 3 * g * x * x)
+
+
+def made_within(x):
+    return tg.rule(lambda x: (x**3).sum(), vjp=lambda g, out, x: 3 * g * x * x)(x)
+
+
+def doubled(out, x):
+    out[...] = x
+    out *= 2
+
+
+class Owner:
+    """Refers to itself; the user's own cycle, which lives on."""
+
+    def __init__(self, xp):
+        self.a, self.me = xp.zeros(2), self
+
+    def method(self, x):
+        self.me.a[:] = x
+        return (self.a**2).sum()
+
+
 def programs(xp):
-    f, _, _ = work(xp)
-    machine = Machine(xp)
+    f, _, buf = work(xp)
+    machine, owner = Machine(xp), Owner(xp)
 
     def recursive(x, n=3):
         return (x**2).sum() if n == 0 else recursive(xp.sin(x), n - 1)
@@ -295,6 +318,12 @@ def programs(xp):
         "jacobian": lambda: tg.jacobian(lambda x: x * x, mode="forward")(xp.asarray(X)),
         "hessian": lambda: tg.hessian(f)(xp.asarray(X)),
         "exception": lambda: quiet(failing, xp.asarray(X)),
+        "rule": lambda: tg.grad(lambda x: cubed(x) * 2)(xp.asarray(X)),
+        "rule made within": lambda: tg.jvp(made_within, (xp.asarray(X),), (xp.asarray(X),)),
+        "inplace": lambda: tg.grad(lambda x: (tg.inplace(doubled, x)(x) ** 2).sum())(xp.asarray(X)),
+        "stateful": lambda: tg.grad(tg.stateful(f, buf), has_aux=True)((xp.ones((3, 2)),), xp.asarray(X)),
+        "checkpoint": lambda: tg.grad(tg.checkpoint(f))(xp.asarray(X)),
+        "self-reference": lambda: tg.grad(owner.method)(xp.asarray(X)),
     }
 
 

@@ -1,1 +1,9 @@
 """Kernels generated from plain Python functions, with their derivatives, for the CPU and for CUDA devices."""
+
+from ._api import likelihood as likelihood
+from ._api import map_ as map
+from ._api import recursion as recursion
+from ._trace import loop as loop
+from ._trace import while_loop as while_loop
+
+__all__ = ["likelihood", "loop", "map", "recursion", "while_loop"]

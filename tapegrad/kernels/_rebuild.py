@@ -3,6 +3,7 @@
 The function's code runs unchanged; only its globals and closure are other ones.  Functions of the user that it calls are rebuilt
 when they are first looked up.  Captured numbers and arrays are constants of the kernel."""
 
+import functools
 import math
 import types
 from collections.abc import Callable
@@ -93,6 +94,11 @@ class Rebuilder:
             return types.MethodType(self.function(x.__func__), x.__self__)
         if hasattr(x, "py_func") and isinstance(x.py_func, types.FunctionType):
             return self.function(x.py_func)
+        if kind is functools.partial:
+            return functools.partial(self(x.func), *x.args, **x.keywords)
+        call = getattr(kind, "__call__", None)
+        if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
+            return types.MethodType(self.function(call), x)
         return x
 
     def function(self, f: types.FunctionType) -> types.FunctionType:

@@ -195,14 +195,15 @@ def renumbered(p: Program) -> Program:
     return Program(g, p.inputs, p.rows, p.loops, [[new[o] for o in group] for group in p.groups])
 
 
-def trace_map(f: Callable, shapes: list[tuple]) -> tuple[Program, Callable]:
-    """f on per-sample arguments of these shapes; and the function that builds its result from a list of rows."""
+def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
+    """f on per-sample arguments; and the function that builds its result from an array of rows.  Argument n of f is input array
+    place[n], and shapes are those of the input arrays."""
     t = Tracer()
     args, first = [], 0
     for shape in shapes:
         args.append(t.inputs("th", 0, first, shape))
         first += args[-1].size
-    out = t.run(f, *args)
+    out = t.run(f, *[args[k] for k in place])
     shape: list = []
 
     def note(x):

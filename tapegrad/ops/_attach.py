@@ -157,8 +157,26 @@ class Flat:
         return self.x.size
 
 
-V.shape = property(lambda x: shown(x).shape if type(x) is View else shape(x))
-V.dtype = property(dtype_of)
+
+
+def _shape(x):
+    if type(x) is View:
+        return shown(x).shape
+    v = x._value
+    while isinstance(v, Variable):
+        v = v._value
+    return v.shape
+
+
+def _dtype(x):
+    v = (x._base if type(x) is View else x)._value
+    while isinstance(v, Variable):
+        v = v._value
+    return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
+
+
+V.shape = property(_shape)
+V.dtype = property(_dtype)
 V.ndim = property(lambda x: len(x.shape))
 V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)

@@ -13,7 +13,7 @@ import numpy as np
 from .._array import constant_winner, is_array, shares_memory, xp_of
 from .._primitive import ADD_AT, ASSIGN, READ, bind
 from .._tape import REGION, add_region, buffer_of, read_region, set_region, summed
-from .._variable import bottom, variable
+from .._variable import Variable, bottom, variable
 from ._define import primitive
 from .shaping import fit, zeros_like
 
@@ -68,8 +68,16 @@ def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:
         r = r[at]
-        return r.copy(order="K") if copy and is_array(r) and r.base is not None else r
-    return r.copy(order="K") if copy and is_array(r) else r
+        return laid_out_copy(r) if copy and is_array(r) and r.base is not None else r
+    return laid_out_copy(r) if copy and is_array(r) else r
+
+
+def laid_out_copy(r: Any) -> Any:
+    """A copy in the memory order of r.  What was broadcast stays so, else NumPy would lay out what is computed from it otherwise."""
+    if 0 not in r.strides:
+        return r.copy(order="K")
+    once = r[tuple([slice(1) if stride == 0 else slice(None) for stride in r.strides])]
+    return xp_of(r).broadcast_to(once.copy(order="K"), r.shape)
 
 
 def _target(x, path, at):
@@ -161,6 +169,13 @@ def _record_read(tape, prim, inputs, slots, params):
 def _pull_read(G, owned, k, g, i, _, layout, path, at):
     if at is None:
         at = Ellipsis
+        if len(path) == 1 and path[0][0] == "at":
+            path, at = (), path[0][1]
+    if not path and basic(at):
+        buffer = buffer_of(G, owned, i, layout)
+        if type(buffer) is np.ndarray and not isinstance(g, Variable):
+            buffer[at] += g
+            return
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
@@ -204,6 +219,13 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
     G[k] = g
     g = buffer_of(G, owned, k, layout)
     G[k] = None
+    if type(g) is np.ndarray and not path and basic(at):
+        if j is not None:
+            part = g[at]
+            _give(G, owned, j, part.copy() if type(part) is np.ndarray else part, like)
+        g[at] = 0.0
+        _hand_on(G, owned, k, g, i)
+        return
     if j is not None:
         part = read_region(g, path, at)
         if not basic(at):
@@ -247,7 +269,7 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (), _record_read
+READ.vjp, READ.pull = (_pull_read,), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
-ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (), _record_write(_pull_assign), _assign_jvp
-ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (), _record_write(_pull_add_at), _add_at_jvp
+ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
+ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp

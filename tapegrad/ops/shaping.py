@@ -52,7 +52,7 @@ rules(copy, lambda g, out, x, order: g, jvp=linear)
 rules(astype, lambda g, out, x, to: fit(g, shape(x), dtype(x)), jvp=linear)
 rules(real, lambda g, out, x: fit(g, shape(x), dtype(x)), jvp=linear)
 rules(imag, lambda g, out, x: imaginary(g) if dtype(x).kind == "c" else zeros_like(g), jvp=linear)
-rules(imaginary, lambda g, out, x: imag(g), jvp=linear)
+rules(imaginary, lambda g, out, x: -imaginary(g) if dtype(x).kind == "c" else imag(g), jvp=linear)
 rules(conj, lambda g, out, x: conj(g), jvp=linear)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory
-from .._primitive import READ, bind, handle, plain, view
-from .._variable import Variable, View
+from .._primitive import READ, Ended, bind, handle, plain, view
+from .._variable import Variable, View, variable
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
@@ -41,6 +41,14 @@ def index_list(at: list) -> list:
 def getitem(x: Any, at: Any) -> Any:
     """x[at]: a view for a basic index, an element or copied elements else."""
     kind = type(at)
+    if type(x) is Variable:
+        value = x._value
+        if type(value) is np.ndarray and (value.ndim == 1 if kind is int else kind is tuple and is_element(at, value.ndim)):
+            element, trace = value[at], x._trace  # the short way to a number
+            if trace is None:
+                return element
+            if type(trace) is not Ended:
+                return variable(element, trace, trace.read(x._slot, value, (), at, False))
     if kind is int or kind is slice:
         rank = len(x.shape)
         if rank and kind is slice:
@@ -58,6 +66,10 @@ def getitem(x: Any, at: Any) -> Any:
     except AttributeError:
         base._version = 0
     return bind(READ, (base,), {"path": path, "at": at, "copy": False})
+
+
+def is_element(at: tuple, rank: int) -> bool:
+    return len(at) == rank and all([type(i) is int for i in at])
 
 
 def part(x: Any, at: tuple) -> Any:

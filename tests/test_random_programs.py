@@ -1,0 +1,115 @@
+"""Random programs with in-place writes: every derivative right, in every nesting, on NumPy and CuPy.
+
+A failure prints the smallest program that is still wrong, as Python source."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import random_programs
+from judged_programs import judge, report, shrunk
+from random_programs import KINDS, Program, draw, source
+
+BATCH = 40
+FIRST_CHECKS = ("value", "gradient", "second call", "jvp", "pullback after another call", "pullback again", "argument")
+SECOND_CHECKS = ("FR and FR", "RR and FR", "RF and FR", "FF and FR", "hmp and FR")
+
+
+def run(seeds, xp=np, **settings):
+    """Judge the programs of these seeds; fail with the first that is wrong, and if too many could not be judged."""
+    done = Counter()
+    for seed in seeds:
+        program = draw(seed, **settings)
+        verdict = judge(program, xp)
+        done.update(verdict.done)
+        done.update([f"unjudged {what}" for what in verdict.unjudged])
+        if verdict.wrong:
+            pytest.fail(report(program, xp), pytrace=False)
+    n = len(seeds)
+    assert done["unjudged gradient"] + done["unjudged second order"] <= max(4, n // 10), done
+    assert all(done[check] >= n - done["unjudged gradient"] for check in FIRST_CHECKS + SECOND_CHECKS), done
+    assert done["second order"] >= n - done["unjudged gradient"] - done["unjudged second order"], done
+
+
+def batches(first, number):
+    return [range(k, k + BATCH) for k in range(first, first + number, BATCH)]
+
+
+def named(seeds):
+    return f"{seeds.start}-{seeds.stop - 1}"
+
+
+@pytest.mark.parametrize("seeds", batches(0, 400), ids=named)
+def test_programs(seeds):
+    run(seeds)
+
+
+@pytest.mark.parametrize("seeds", batches(0, 80), ids=named)
+def test_programs_without_a_shadow(seeds):
+    """Plain arrays are then seen by the tape alone, while the program changes them."""
+    run(seeds, bare=True)
+
+
+@pytest.mark.parametrize("seeds", [range(0, 20), range(20, 40), range(40, 60)], ids=named)
+def test_programs_on_cupy(cupy_like, seeds):
+    run(seeds, cupy_like, cupy=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", batches(10_000, 10_000), ids=named)
+def test_ten_thousand_programs(seeds):
+    run(seeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", batches(20_000, 2_000), ids=named)
+def test_two_thousand_programs_without_a_shadow(seeds):
+    run(seeds, bare=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", batches(30_000, 600), ids=named)
+def test_six_hundred_programs_on_cupy(cupy_like, seeds):
+    run(seeds, cupy_like, cupy=True)
+
+
+@pytest.fixture
+def cupy_like(xp):
+    """The fixture xp, but for NumPy, on which there are tests enough."""
+    return xp
+
+
+# --- the programs themselves ---
+
+
+def test_every_kind_is_drawn():
+    """The default run reaches each kind of statement several times."""
+    drawn = Counter(name for seed in range(400) for name, _ in draw(seed).statements)
+    assert min(drawn[name] for name in KINDS) >= 5, drawn.most_common()[-5:]
+
+
+def test_the_same_seed_gives_the_same_program():
+    assert [source(draw(seed)).text for seed in range(20)] == [source(draw(seed)).text for seed in range(20)]
+
+
+def test_programs_are_shrunk_to_what_fails():
+    """Of a long program, the statement that matters stays, and runs."""
+    program = next(p for p in map(draw, range(100)) if [n for n, _ in p.statements].count("rows") and len(p.statements) > 9)
+    small = shrunk(program, lambda p: "for k, r in enumerate(" in source(p).text or "r *= " in source(p).text or "r += s" in source(p).text)
+    assert len(small.statements) <= 2
+    assert "rows" in [name for name, _ in small.statements]
+    assert len(source(small).names) == 1
+    space = {"np": np, "__name__": "random_program"}
+    exec(source(small).text, space)
+    assert np.isfinite(space["setting"]()[0](np.ones(5)))
+
+
+def test_a_report_is_a_program(monkeypatch):
+    """What is printed for a failure can be pasted and run."""
+    monkeypatch.setattr(random_programs, "KINDS", dict(KINDS))
+    program = Program((("set_region", 1), ("augmented", 2), ("overlap", 3)), seed=5)
+    text = report(program, is_wrong=lambda p: "x" in source(p).text)
+    code = text.split("\n\n", 1)[1]
+    space = {"__name__": "random_program"}
+    exec(code, space)
+    assert np.isfinite(space["f"](space["x"].copy()))
