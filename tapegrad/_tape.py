@@ -9,18 +9,16 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
 What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
-from ._variable import Variable, View, bottom, copied, frozen, variable
+from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
 MANY, SETTINGS, REGION, PART = object(), object(), object(), object()
 LEAF = (None, None, None, None, None, None, None)
-late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened` and `stacked`
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
 
@@ -139,13 +137,26 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     return h
 
 
+SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
-    `last`: no other sweep follows, so each record is dropped as it is read."""
-    records, top = trace.records, max(s for s, _ in seeds)
+    `last`: no other sweep follows, so each record is dropped as it is read.
+
+    NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
+    stays zero."""
+    invalid: list = []
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
+        return _sweep(trace.records, seeds, last, invalid)
+
+
+def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
+    top = max(s for s, _ in seeds)
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
+    invalid.clear()
     for k in range(top, -1, -1):
         g = G[k]
         if g is None:
@@ -158,6 +169,8 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
                 continue  # a leaf
             G[k] = None
             c = rule(g, out, x)
+            if invalid:
+                c = again(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
         elif second is SETTINGS:
@@ -180,13 +193,28 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
             G[k] = None
             if rule is not None:
                 c = rule(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, rule, g, out, x, y)
                 h = G[i]
                 G[i] = c if h is None else summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, second, g, out, x, y)
                 h = G[j]
                 G[j] = c if h is None else summed(h, c, j, owned)
     return G
+
+
+def again(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
+    """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
+    invalid.clear()
+    fold = getattr(rule, "fold", None)
+    safe = SAFE.get(rule if fold is None else rule.rule)
+    if safe is not None:
+        c = safe(g, *args) if fold is None else rule.made_with(safe)(g, *args)
+        invalid.clear()
+    return c
 
 
 def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:

@@ -21,9 +21,6 @@ from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
 
-QUIET = dict(divide="ignore", invalid="ignore", over="ignore", under="ignore")
-
-
 # --- arguments and results ---
 
 
@@ -260,8 +257,7 @@ class _Recorded:
         seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
         if not seeds:
             return lambda key: None
-        with np.errstate(**QUIET):
-            G = reverse.pull(self.tape, seeds, last)
+        G = reverse.pull(self.tape, seeds, last)
         return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
 
 
@@ -619,8 +615,7 @@ def _columns(r: _Recorded) -> dict:
         for e in basis(x):
             G = None
             if slot is not None:
-                with np.errstate(**QUIET):
-                    G = reverse.pull(tape, [(slot, e)])
+                G = reverse.pull(tape, [(slot, e)])
             for k, (y, _) in enumerate(r.low):
                 if y is None:
                     continue
@@ -706,8 +701,7 @@ class Tape:
             seed = _cast("tape.grad", "seed", seed, y)
         G: list = []
         if slot is not None:
-            with np.errstate(**QUIET):
-                G = reverse.pull(self._trace, [(slot, seed)])
+            G = reverse.pull(self._trace, [(slot, seed)])
 
         def of(v):
             if not isinstance(v, Variable) or v._trace is not self._trace or v._slot not in self._leaves:

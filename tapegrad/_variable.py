@@ -14,6 +14,7 @@ So a write costs its region, plus at most one copy of the buffer since the buffe
 the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class View(Variable):
     __slots__ = ("_base", "_path", "_seen")
 
 
+late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened`, `stacked` and `mask`
 new = Variable.__new__
 new_view = View.__new__
 
@@ -125,6 +127,8 @@ def like_layout(tangent: Any, value: Any) -> Any:
     if getattr(value, "ndim", 0) == 0 or (t.dtype == value.dtype and t.strides == value.strides):
         return tangent
     if isinstance(tangent, Variable):
+        if t.dtype != value.dtype:  # real for complex: an operation, for its adjoint takes the real part
+            return like_layout(late.fit(tangent, value.shape, value.dtype), value)
         slot = tangent._slot
         if slot is not None and type(slot) is not int:
             slot = like_layout(slot, value)

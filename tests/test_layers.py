@@ -181,11 +181,9 @@ def test_import_loads_neither_numba_nor_cupy():
 
 
 def test_import_time():
-    """Under 0.6 s beyond NumPy, on the slowest machine; the best of three."""
-    code = (
-        "import time, numpy; start = time.perf_counter(); import tapegrad; print(time.perf_counter() - start)"
-    )
-    assert min(float(measured(code)[0]) for _ in range(3)) < 0.6
+    """Under 0.6 s of processor time beyond NumPy, on a slow machine; the best of five."""
+    code = "import time, numpy; t = time.process_time(); import tapegrad; print(time.process_time() - t)"
+    assert min(float(measured(code)[0]) for _ in range(5)) < 0.6
 
 
 def test_public_names():

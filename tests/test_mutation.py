@@ -175,6 +175,28 @@ def test_a_view_is_saved_and_its_base_overwritten(xp):
     second(f, x, xp.array([1.0, 1.0]), [[0.0, 0.0], [0.0, 2.0]])
 
 
+def test_an_element_is_what_the_library_makes_of_it(xp):
+    """NumPy's y[1] is a number; CuPy's is a view, which sees later writes."""
+
+    def f(x):
+        y = x * 1
+        square = y[1] ** 2
+        e = y[1]
+        y[1] = 7.0
+        y[0] *= 3
+        return square + e * x[0] + y.sum()
+
+    x = xp.array([3.0, 5.0])
+    if xp is np:
+        close(f(x), 25 + 15 + 9 + 7.0)
+        check_first(f, x, [5 + 3.0, 10 + 3.0])
+        second(f, x, xp.array([1.0, 2.0]), [[0.0, 1.0], [1.0, 2.0]])
+    else:
+        close(f(x), 25 + 21 + 9 + 7.0)
+        check_first(f, x, [7 + 3.0, 10.0])
+        second(f, x, xp.array([1.0, 2.0]), [[0.0, 0.0], [0.0, 2.0]])
+
+
 def test_powers_in_place(xp):
     """y *= y and y **= y: forward mode elsewhere is wrong at first order."""
 

@@ -45,27 +45,32 @@ def refused(transform, f, x, error, *words):
 # --- a tracked value where no derivative can be held ---
 
 
-@transforms
-def test_tracked_value_into_a_constant(transform):
+WRITES = {
+    "element": lambda c, x: c.__setitem__(0, x[0]),
+    "slice": lambda c, x: c.__setitem__(slice(2), x),
+    "out=": lambda c, x: np.multiply(x, x, out=c[:2]),
+    "copyto": lambda c, x: np.copyto(c[:2], x),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_tracked_value_into_a_constant(write):
     """`Const` says: no shadow.  The array stays plain, and cannot take the value."""
-    plain = np.zeros(3)
+    plain, x = np.zeros(3), np.ones(2)
 
-    def f(x):
-        plain[0] = x[0]
-        return plain.sum()
+    def f(x, c):
+        write(c, x)
+        return c.sum()
 
-    for g in (tg.Const(f), lambda x: f_with(tg.Const(plain), x)):
+    for call in (
+        lambda: tg.grad(tg.Const(lambda x: f(x, plain)))(x),
+        lambda: tg.jvp(tg.Const(lambda x: f(x, plain)), (x,), (x,)),
+    ):
         with pytest.raises((TypeError, ValueError)) as caught:
-            tg.grad(g)(np.ones(2))
-        assert "tapegrad.value(x)" in f"{caught.value} {caught.value.__cause__}"
+            call()
+        assert "derivative" in f"{caught.value} {caught.value.__cause__}"
     close(plain, np.zeros(3))
     still_works(np)
-
-
-def f_with(array, x):
-    array = array.value if isinstance(array, tg.Const) else array
-    array[...] = x[0]
-    return array.sum()
 
 
 @transforms
@@ -101,31 +106,34 @@ def test_read_only_views(transform, view):
 
 
 @transforms
-def test_tracked_value_into_an_integer_buffer(xp, transform):
-    for dtype in (int, bool):
-        counts = xp.zeros(3, dtype)
+@pytest.mark.parametrize("dtype", [int, bool])
+@pytest.mark.parametrize("captured", [True, False], ids=["captured", "made inside"])
+def test_tracked_values_into_an_integer_buffer(xp, transform, dtype, captured):
+    buf = xp.zeros(3, dtype)
 
-        def f(x):
-            counts[1] = x[0]
-            return counts.sum() * x.sum()
-
-        refused(transform, f, xp.ones(2), TypeError, "derivative")
-        assert counts.dtype == dtype
-        close(counts, np.zeros(3, dtype))
-        still_works(xp)
-
-
-@transforms
-def test_integer_buffer_made_inside(transform):
     def f(x):
-        counts = np.zeros(3, int)
-        counts[1] = x[0]
+        counts = buf if captured else xp.zeros(3, dtype)
+        counts[1:] = x
         return counts.sum() * x.sum()
 
     with pytest.raises((TypeError, ValueError)) as caught:
-        transform(f, np.ones(2))
+        transform(f, xp.ones(2))
     assert "derivative" in f"{caught.value} {caught.value.__cause__}"
-    still_works(np)
+    assert buf.dtype == dtype
+    close(buf, np.zeros(3, dtype))
+    still_works(xp)
+
+
+def test_an_element_of_an_integer_buffer_is_truncated():
+    """NumPy stores int(x), which has derivative zero."""
+    counts = np.zeros(3, int)
+
+    def f(x):
+        counts[1] = x[0] * 3
+        return counts.sum() * x.sum()
+
+    close(tg.grad(f)(np.array([1.5, 2.5])), [4.0, 4.0])
+    close(counts, [0, 4, 0])
 
 
 def test_integer_buffers_take_plain_values(xp):
@@ -324,7 +332,7 @@ def test_shape_set_in_place(transform):
         buf.shape = (2, 2)
         return buf.sum()
 
-    with pytest.raises((AttributeError, NotImplementedError), match="shape"):
+    with pytest.raises(AttributeError, match="setter"):
         transform(f, np.ones(2))
     close(buf, [1.0, 0.0, 0.0, 0.0])
     still_works(np)

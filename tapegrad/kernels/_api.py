@@ -7,6 +7,7 @@
 The function is traced once; its plain NumPy code may use np.log, @, np.linalg, np.where, indexing and writing into small arrays
 that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ def name_of(f: Any) -> str:
 
 def as_float(x: Any, what: str) -> Any:
     """A Variable or array of float64 or float32; lists and numbers are converted."""
+    if type(x) is np.ndarray and x.dtype in FLOATS:
+        return x
     if isinstance(x, Const):
         x = x.value
     if isinstance(x, Variable):
@@ -49,8 +52,7 @@ def as_float(x: Any, what: str) -> Any:
 
 
 def contiguous(x: Any, dtype: np.dtype) -> Any:
-    xp = xp_of(x)
-    return x if x.dtype == dtype and x.flags.c_contiguous else xp.ascontiguousarray(x, dtype=dtype)
+    return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
 
 
 class Generated:
@@ -61,6 +63,8 @@ class Generated:
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.missing = name_of(f), missing
         self.__doc__ = getattr(f, "__doc__", None)
+        self._clean: dict = {}
+        self._last: tuple = (None, None)  # the launcher of the last call
         self._family = Family(self.__name__, trace, True, invalid == "reject")
 
     def __repr__(self) -> str:
@@ -140,11 +144,16 @@ class Generated:
 
     def _is_missing(self, data: Any) -> bool:
         """Do the data hold nan?  Infinite data are an error."""
+        known = None if data.base is not None else self._clean.get(id(data))
+        if known is not None and known() is data and not data.flags.writeable:
+            return False  # read-only data are looked at once
         xp = xp_of(data)
-        flat = data.reshape(-1)
+        flat = data.ravel()
         with np.errstate(all="ignore"):
-            check = float(xp.vdot(flat, flat)) if flat.size else 0.0
+            check = float(flat.dot(flat))
         if check - check == 0.0:
+            if xp is np and not data.flags.writeable and data.base is None:
+                self._clean = {id(data): weakref.ref(data)}
             return False
         if bool(xp.isinf(flat).any()):
             raise ArgumentError(f"{self.__name__}: the data hold inf; mark missing data by nan")
@@ -153,25 +162,34 @@ class Generated:
     def _run(self, kind: str, n: int, arrays: tuple, outs: list | None = None) -> Any:
         """Launch on plain arrays."""
         theta, data, *vs = arrays
-        dtype = theta.dtype
+        dtype, (rows, batch), shape = theta.dtype, theta.shape, data.shape
         missing = self._is_missing(data)
+        key = kind, n, rows, shape[:-1], missing, type(theta), dtype.char
+        last, launcher = self._last
+        if key != last:
+            launcher = self._launcher(kind, n, theta, data, vs, missing)
+            self._last = key, launcher
+        inputs = [contiguous(x, dtype) for x in (theta, *vs)]
+        if outs is None:
+            xp = xp_of(theta)
+            made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
+        else:
+            made = _checked_outs(self.__name__, outs, launcher.outputs, batch, dtype)
+        if batch:
+            launcher(inputs, contiguous(data, dtype), shape[0 if len(shape) == 1 else 1], made, batch)
+        if outs is None:
+            outs = made if kind == "R" else [made[0][0], *made[1:]]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _launcher(self, kind: str, n: int, theta: Any, data: Any, vs: list, missing: bool) -> Any:
         if missing and self.missing is None:
             raise KernelError(
                 f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that gives the "
                 "carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks for nan by np.where(np.isnan(y), ...)"
             )
         signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
-        xp = library(theta, data, *vs)
-        make = Launcher if xp is np else _cuda_launcher()
-        launcher = self._family.launcher(kind, n, signature, dtype, data.ndim == 3, make)
-        inputs = [contiguous(x, dtype) for x in (theta, *vs)]
-        batch = theta.shape[1]
-        made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs] if outs is None else _checked_outs(self.__name__, outs, launcher.outputs, batch, dtype)
-        if batch:
-            steps = data.shape[0 if data.ndim == 1 else 1]
-            launcher(inputs, contiguous(data, dtype), steps, made, batch)
-        results = outs if outs is not None else [m[0] if kind != "R" and k == 0 else m for k, m in enumerate(made)]
-        return results[0] if len(results) == 1 else tuple(results)
+        make = Launcher if library(theta, data, *vs) is np else _cuda_launcher()
+        return self._family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, make)
 
 
 def _outs(out: Any) -> list | None:

@@ -1,6 +1,7 @@
 """LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays, the rest on padded copies."""
 
 import ctypes
+import sys
 import threading
 
 import llvmlite.binding as llvm
@@ -16,38 +17,66 @@ WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers ho
 
 
 def machine() -> tuple:
-    """The code generator for this processor, made once."""
+    """How to make a code generator for this processor, and its description."""
     if "machine" not in STATE:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-        target = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
-        STATE["machine"] = target, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
+
+        def make():
+            return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=2)
+
+        STATE["machine"] = make, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
     return STATE["machine"]
+
+
+def object_code(text: str) -> bytes:
+    """Compiled with one pass (stack slots to registers), for the graph has been simplified already: on a Kalman filter the usual
+    passes cost 70 ms and gain nothing."""
+    make, _ = machine()
+    target = make()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return target.emit_object(module)
 
 
 def compiled(text: str, name: str = "kernel") -> int:
     """The address of the function `name` of this text."""
     with LOCK:
-        target, description = machine()
+        make, description = machine()
         key = _cache.key(description, text)
         if key in STATE:
             return STATE[key][0]
         stored = _cache.load(key)
         if stored is None:
-            module = llvm.parse_assembly(text)
-            module.verify()
-            builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
-            builder.getModulePassManager().run(module, builder)
-            stored = target.emit_object(module)
+            stored = object_code(text)
             _cache.save(key, stored)
-        module = llvm.parse_assembly("")
-        engine = llvm.create_mcjit_compiler(module, target)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
         engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
         engine.finalize_object()
-        address = engine.get_function_address(name)
-        STATE[key] = address, engine, module
-        return address
+        STATE[key] = engine.get_function_address(name), engine
+        return STATE[key][0]
+
+
+def _pointer_in_header() -> bool:
+    """Does an ndarray object hold the address of its data behind the object header, as in all NumPy so far?"""
+    trial = np.empty(3)
+    place = object.__basicsize__
+    return ctypes.c_void_p.from_address(id(trial) + place).value == trial.ctypes.data
+
+
+HEADER = object.__basicsize__ if sys.implementation.name == "cpython" and _pointer_in_header() else 0
+
+
+def address(x: np.ndarray) -> int:
+    """Where the data of x are; `x.ctypes.data` costs five times as much."""
+    return ctypes.c_void_p.from_address(id(x) + HEADER).value if HEADER else x.ctypes.data
 
 
 class Launcher:
@@ -105,7 +134,7 @@ class Launcher:
     def run(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int) -> None:
         form = self.form(width)
         arrays = [*inputs, data if data is not None else inputs[0], *outs]
-        addresses = [x.__array_interface__["data"][0] for x in arrays]
+        addresses = [address(x) for x in arrays]
         local = self.local.__dict__
         while True:
             caps, needed, tape = self.workspace(local, width, steps)
@@ -128,9 +157,9 @@ class Launcher:
             size += cap * carry
         needed = np.zeros(len(self.low.bodies) + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
-        address = raw.__array_interface__["data"][0]
+        place = address(raw)
         local["hold"] = caps, needed, raw
-        local["found"] = caps.ctypes.data, (needed.ctypes.data, needed), address + -address % 64
+        local["found"] = address(caps), (address(needed), needed), place + -place % 64
         local["key"] = width, steps
         return local["found"]
 

@@ -216,11 +216,13 @@ class Kernel(Builder):
 
     def g_used(self) -> set[int]:
         used = set(self.low.program.outputs)
-        for code in [*self.low.sections, *[b.code for b in self.low.bodies]]:
+        for code in self.low.sections:
             used.update(j for _, _, x in code for j in x)
         for loop in self.low.loops:
-            used.update(loop.start + loop.next + loop.inc)
+            used.update(loop.start)
             used.update(x for x in (loop.steps, loop.active) if isinstance(x, int))
+        for body in self.low.bodies:
+            used |= body.used()
         return used
 
     def spread(self, x: str) -> str:
@@ -349,7 +351,7 @@ class Kernel(Builder):
             place = self.on_tape(n, loop, t)
             for k, c in enumerate(loop.carry):
                 self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
-        used = {j for _, _, x in body.code for j in x} | set(loop.next + loop.inc)
+        used = body.used()
         source = loop.of or loop
         if loop.of is not None and any(c in used for c in source.carry):
             place = self.on_tape(self.low.loops.index(source), source, t)
@@ -364,8 +366,9 @@ class Kernel(Builder):
         following = [self.value(x, env) for x in loop.next]
         for slot, value in zip(carry, following, strict=True):
             self.store(value, slot)
-        for slot, x in zip(sums, loop.inc, strict=True):
-            self.store(self.add(self.read(slot), self.value(x, env)), slot)
+        for slot, term in zip(sums, body.terms, strict=True):
+            x = [self.value(j, env) for j in term]
+            self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
         if loop.active is None:
             return None
         going = self.value(loop.active, env)

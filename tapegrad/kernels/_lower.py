@@ -7,15 +7,23 @@ from dataclasses import dataclass, field
 
 from ._factor import factored
 from ._graph import LEAVES, Graph
-from ._program import Loop, Program, pruned, roots
+from ._program import Loop, Program, carried, pruned
 
 Instruction = tuple  # (node, operation, operands)
 
 
 @dataclass
 class Body:
+    """One step.  `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
+
     loop: Loop
     code: list[Instruction] = field(default_factory=list)
+    terms: list[tuple] = field(default_factory=list)
+
+    def used(self) -> set[int]:
+        """The nodes that the step reads or hands on."""
+        found = {j for _, _, x in self.code for j in x} | {j for term in self.terms for j in term}
+        return found | set(carried(self.loop))
 
 
 @dataclass
@@ -62,8 +70,9 @@ def lowered(p: Program) -> Lowered:
     bodies = []
     todo = list(p.outputs)
     for loop in p.loops:
-        inside, hoisted = _live(g, roots(loop), form)
-        bodies.append(Body(loop, [(i, *form[i]) for i in inside]))
+        terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
+        inside, hoisted = _live(g, carried(loop) + [i for term in terms for i in term], form)
+        bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms))
         todo += hoisted + loop.start
         if isinstance(loop.steps, int):
             todo.append(loop.steps)

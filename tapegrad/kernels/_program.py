@@ -97,18 +97,9 @@ class Program:
         return stage
 
 
-def roots(loop: Loop) -> list[int]:
-    """What a step must compute."""
-    return loop.next + loop.inc + ([loop.active] if loop.active is not None else [])
-
-
-def invariants(g: Graph, loop: Loop) -> list[int]:
-    """The nodes outside the loop that its steps use, and which are no constants."""
-    used, out = roots(loop), set()
-    for i in g.reach(used, stop=Outside(g)):
-        if g.mask[i] == 0 and g.op[i] not in ("const", "bool"):
-            out.add(i)
-    return sorted(out)
+def carried(loop: Loop) -> list[int]:
+    """What a step must compute beside its sums."""
+    return loop.next + ([loop.active] if loop.active is not None else [])
 
 
 class Outside:
@@ -145,7 +136,7 @@ def pruned(p: Program) -> Program:
 
 
 def needed_by(g: Graph, loop: Loop) -> set[int]:
-    return set(g.reach(roots(loop)))
+    return set(g.reach(carried(loop) + loop.inc))
 
 
 def _needed(g: Graph, loops: list[Loop], outputs: list[int]) -> set[int]:

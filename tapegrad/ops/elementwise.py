@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
+from .._tape import SAFE
 from ._define import dtype, implements, primitive, rules, same
 from .shaping import astype, conj, real, zeros_like
 
@@ -86,6 +87,9 @@ rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
 rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
 rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
 rules(negative, lambda g, out, x: -g, jvp=same)
+# times0 in every product would slow the hot path: the sweep takes these where it has met 0 times inf
+SAFE[multiply.prim.vjp[0]] = lambda g, out, x, y: times0(g, y)
+SAFE[multiply.prim.vjp[1]] = lambda g, out, x, y: times0(g, x)
 # a zero cotangent c stays zero too, though g may be infinite: it is a tangent where forward mode has been differentiated
 rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
@@ -135,6 +139,7 @@ rules(
 def zero_of(g: Any) -> Any:
     """A zero that leaves the dtype of g as it is."""
     return dtype(g).type(0)
+
 
 
 # --- absolute value, and lengths, whose derivative at zero is zero ---
@@ -223,9 +228,9 @@ def _power_x(g, out, x, n):
 
 
 def _power_y(g, out, x, n):
-    """g x^n log x.  In the limit x = 0, n > 0 it is zero, as x^n is; at x = n = 0 it is set to zero."""
-    base = select((x == 0) & (n == 0), zero_of(x) + 1, x)
-    return times0(g * out, log(base))
+    """g x^n log x.  In the limit x = 0, n > 0 it is zero, as x^n is; at x = n = 0 it is set to zero.  The zero is in the factor
+    itself, not left to the cotangent, since the rule may be differentiated by its cotangent."""
+    return times0(g, out * log(select(x == 0, zero_of(x) + 1, x)))
 
 
 rules(power_n, _power_n_rule, jvp=same)

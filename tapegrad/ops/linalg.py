@@ -193,8 +193,12 @@ def cholesky_lower(x):
     L = library.linalg.cholesky(x)
     if not L.size:
         return L
-    d = library.diagonal(L, 0, -2, -1).real
-    ok = ((d > 0) & (d < np.inf)).all(-1)
+    # Where a pivot fails the library may leave anything, the input for example.  But then the elements before that pivot have
+    # used up its diagonal element, so that this row of L is longer than the square root of it.
+    d, a = library.diagonal(L, 0, -2, -1).real, library.diagonal(x, 0, -2, -1).real
+    rows = (L * L.conj()).real.sum(-1)
+    close = 1e3 * np.finfo(d.dtype).eps * x.shape[-1]
+    ok = ((d > 0) & (d < np.inf) & (abs(rows - a) <= close * abs(a))).all(-1)
     return library.where(ok[..., None, None], L, L.dtype.type(np.nan))
 
 

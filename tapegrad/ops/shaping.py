@@ -3,6 +3,7 @@ transpose, concatenate and split, real, imag, conj, astype, copy, flip, roll, tr
 
 These are pure: their results are values.  The functions that give NumPy's *views* of a Variable stand in ops/_attach.py."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,10 @@ def sum(x, axis=None, keepdims=False):
 
 @primitive(shapes=(0,))
 def broadcast_to(x, *, to):
+    if xp_of(x) is np and math.prod(to) <= 4096:  # NumPy's own takes ten times as long as to fill so little
+        r = np.empty(to, x.dtype)
+        r[...] = x
+        return r
     return xp_of(x).broadcast_to(x, to)
 
 
