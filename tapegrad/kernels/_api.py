@@ -21,6 +21,7 @@ from .._variable import Variable
 from ..errors import ArgumentError, KernelError, ShapeError
 from ..ops import shaping
 from ._cpu import Launcher
+from ._cuda import CudaLauncher
 from ._family import Family, library
 from ._lower import Lowered, lowered
 from ._trace import trace_likelihood, trace_map, trace_recursion
@@ -144,20 +145,33 @@ class Generated:
 
     def _is_missing(self, data: Any) -> bool:
         """Do the data hold nan?  Infinite data are an error."""
+        xp = xp_of(data)
+        if xp is not np:
+            return self._is_missing_on_device(xp, data)
         known = None if data.base is not None else self._clean.get(id(data))
         if known is not None and known() is data and not data.flags.writeable:
             return False  # read-only data are looked at once
-        xp = xp_of(data)
         flat = data.ravel()
         with np.errstate(all="ignore"):
             check = float(flat.dot(flat))
         if check - check == 0.0:
-            if xp is np and not data.flags.writeable and data.base is None:
+            if not data.flags.writeable and data.base is None:
                 self._clean = {id(data): weakref.ref(data)}
             return False
         if bool(xp.isinf(flat).any()):
             raise ArgumentError(f"{self.__name__}: the data hold inf; mark missing data by nan")
         return bool(xp.isnan(flat).any())
+
+    def _is_missing_on_device(self, xp: Any, data: Any) -> bool:
+        """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""
+        known = self._clean.get(id(data))
+        if known is not None and known[0]() is data and known[1] == data.data.ptr:
+            return known[2]
+        if bool(xp.isinf(data).any()):
+            raise ArgumentError(f"{self.__name__}: the data hold inf; mark missing data by nan")
+        missing = bool(xp.isnan(data).any())
+        self._clean = {id(data): (weakref.ref(data), data.data.ptr, missing)}
+        return missing
 
     def _run(self, kind: str, n: int, arrays: tuple, outs: list | None = None) -> Any:
         """Launch on plain arrays."""
@@ -188,7 +202,7 @@ class Generated:
                 "carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks for nan by np.where(np.isnan(y), ...)"
             )
         signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
-        make = Launcher if library(theta, data, *vs) is np else _cuda_launcher()
+        make = Launcher if library(theta, data, *vs) is np else CudaLauncher
         return self._family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, make)
 
 
@@ -206,10 +220,6 @@ def _checked_outs(name: str, outs: list, rows: list, batch: int, dtype: np.dtype
             raise ShapeError(f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}")
         made.append(o.reshape(n, batch))
     return made
-
-
-def _cuda_launcher() -> Any:
-    raise KernelError("this build of tapegrad launches generated kernels on NumPy arrays only")
 
 
 class Likelihood(Generated):
@@ -341,7 +351,7 @@ class Map:
             theta, rest, *others = arrays
             dtype = theta.dtype
             xp = library(*arrays)
-            launcher = family.launcher(kind, n, (), dtype, False, Launcher if xp is np else _cuda_launcher())
+            launcher = family.launcher(kind, n, (), dtype, False, Launcher if xp is np else CudaLauncher)
             batch = theta.shape[1]
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
             if batch:

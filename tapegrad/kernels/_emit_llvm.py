@@ -204,7 +204,7 @@ class Kernel(Builder):
     def load_inputs(self, env: dict) -> None:
         first = 0
         p = self.low.program
-        used = {i for i in self.g_used()}
+        used = self.low.used()
         for group, n in enumerate(p.inputs):
             for k in range(n):
                 node = self.g.input("th", 0, first + k)
@@ -213,17 +213,6 @@ class Kernel(Builder):
             first += n
         if self.g.input("N", 0, 0) in used:
             env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
-
-    def g_used(self) -> set[int]:
-        used = set(self.low.program.outputs)
-        for code in self.low.sections:
-            used.update(j for _, _, x in code for j in x)
-        for loop in self.low.loops:
-            used.update(loop.start)
-            used.update(x for x in (loop.steps, loop.active) if isinstance(x, int))
-        for body in self.low.bodies:
-            used |= body.used()
-        return used
 
     def spread(self, x: str) -> str:
         if self.W == 1:

@@ -42,6 +42,17 @@ class Lowered:
     def operations(self) -> int:
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
 
+    def used(self) -> set[int]:
+        """All nodes that any part reads."""
+        found = set(self.program.outputs)
+        for code in self.sections:
+            found.update(j for _, _, x in code for j in x)
+        for body in self.bodies:
+            found |= body.used() | set(body.loop.start)
+            if isinstance(body.loop.steps, int):
+                found.add(body.loop.steps)
+        return found
+
     def functions(self) -> set[str]:
         """The operations in use."""
         return {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
