@@ -202,21 +202,15 @@ class checkpoint:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not getattr(OPEN, "depth", 0):
             return self.f(*args, **kwargs)
-        first = Rebind(self.f, [])
-        first.__enter__()
-        captured = [x for x, _ in first.handles]
-        first.__exit__(None)
+        first = Rebind(self.f, [*args, kwargs])
+        with first as (g, (*own_args, own_kwargs)):
+            handles = [x for x, _ in first.handles]
         first.arrays = []
-        first.finish()
-        given = [leaves(a) for a in args]
-        flat = [v for vs in given for v in vs]
-        places = [n for n, v in enumerate(flat) if isinstance(v, Variable)]
-        inputs = [live(flat[n]) for n in places] + [live(x) for x in captured]
-        step = Step(self, args, kwargs, flat, places)
-        outs = bind(step.primitive(), inputs, {})
-        for k, x in enumerate(captured):
-            out = outs[step.count + k] if step.written[k] else None
-            if isinstance(out, Variable):
+        step = Step(first, g, own_args, own_kwargs, self.__name__)
+        outs = bind(step.primitive(), [live(x) for x in handles], {})
+        for k, x in enumerate(handles):
+            out = outs[step.count + k]
+            if step.written[k] and isinstance(out, Variable):
                 if out._trace is not None and out._trace is not x._trace:
                     out._trace.risen.append(x)
                 x._become(out)
@@ -229,35 +223,33 @@ OUTPUT = object()  # stands in the tree of a step's result for one of its output
 
 
 class Step:
-    """One call of a checkpointed function as a function of values."""
+    """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
+    returns and to what it leaves in them.  f and its arguments are as `first` rebuilt them, with stand-ins for these Variables,
+    so that a pullback may run it after the transform has ended."""
 
-    def __init__(self, owner: checkpoint, args: tuple, kwargs: dict, flat: list, places: list):
-        self.owner, self.args, self.kwargs, self.flat, self.places = owner, args, kwargs, flat, places
+    def __init__(self, first: Rebind, f: Callable, args: list, kwargs: dict, name: str):
+        self.first, self.f, self.args, self.kwargs, self.name = first, f, args, kwargs, name
         self.count, self.tree, self.written = 0, None, ()
 
+    def __del__(self):
+        self.first.finish()  # it knows the function that knows it: ends the cycle
+
     def __call__(self, *inputs: Any) -> tuple:
-        n = len(self.places)
-        flat = list(self.flat)
-        for place, v in zip(self.places, inputs, strict=False):
-            flat[place] = frozen(v) if isinstance(v, Variable) else v
-        members = iter(flat)
-        args = [tree_map(lambda _: next(members), a) for a in self.args]
-        shadow = Rebind(self.owner.f, [], list(inputs[n:]))
-        with shadow as (g, _):
-            args = [tree_map(as_handle, a) for a in args]
-            y = g(*args, **self.kwargs)
+        shadow = Rebind(self.f, [*self.args, self.kwargs], list(inputs))
+        with shadow as (g, (*args, kwargs)):
+            y = g(*args, **kwargs)
             ys = [v for v in leaves(y) if is_differentiable(plain(v))]
             self.tree = tree_map(lambda v: OUTPUT if is_differentiable(plain(v)) else v, y)
             self.count = len(ys)
             self.written = [getattr(h, "_version", 0) > 0 for _, h in shadow.handles]
-            shadow.check(self.owner.__name__)
+            shadow.check(self.name)
             outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
         shadow.arrays = []  # nothing is written back: what was written is an output
         shadow.finish()
         return tuple(outs)
 
     def primitive(self) -> Primitive:
-        prim = Primitive(self.owner.__name__, self)
+        prim = Primitive(self.name, self)
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), False)
 
@@ -273,14 +265,6 @@ class Step:
 
         prim.vjp, prim.jvp = (reverse_rule,), forward_rule
         return prim
-
-
-def as_handle(a: Any) -> Any:
-    if is_array(a) and a.dtype.kind in "fc":
-        y = variable(a)
-        y._saved = True
-        return y
-    return a
 
 
 def out_of(v: Any) -> Any:

@@ -101,7 +101,7 @@ class Shadow:
         try:
             g = self(self.f)
             self.borrowed = True  # arguments are values: nothing is written back to them
-            args = [a if type(a) is Variable else self(a) for a in self.args]
+            args = [self(a) for a in self.args]
             self.borrowed = False
             return g, args
         except BaseException as error:

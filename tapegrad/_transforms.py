@@ -733,7 +733,8 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
     """
     if vjp is None and jvp is None:
         raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
-    prim = Primitive(name_of(f), f)
+    name = name_of(f)
+    prim = Primitive(name, f)
     prim.holomorphic, prim.joint = False, True
     prim.keep_spec = lambda active: (tuple(range(len(active))), True)
 
@@ -743,12 +744,12 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
         if vjp is None:
             return _transposed_jvp(jvp, g, out, need, args, params)
         terms = vjp(g, out, *args, **params)
-        return _terms(prim.name, terms, args)
+        return _terms(name, terms, args)
 
     def forward_rule(t, out, *args, **params):
         if jvp is not None:
             return jvp(tuple(t), out, *args, **params)
-        return _transposed_vjp(vjp, prim.name, t, out, args, params)
+        return _transposed_vjp(vjp, name, t, out, args, params)
 
     prim.vjp, prim.jvp = (reverse_rule,), forward_rule
 
@@ -756,7 +757,7 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
     def wrapped(*args, **params):
         for n, a in enumerate(args):
             if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
-                raise ArgumentError(f"{prim.name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword")
+                raise ArgumentError(f"{name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword")
         return bind(prim, args, params)
 
     wrapped.prim = prim

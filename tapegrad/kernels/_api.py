@@ -7,6 +7,7 @@
 The function is traced once; its plain NumPy code may use np.log, @, np.linalg, np.where, indexing and writing into small arrays
 that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call."""
 
+import importlib
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,6 @@ from .._variable import Variable
 from ..errors import ArgumentError, KernelError, ShapeError
 from ..ops import shaping
 from ._cpu import Launcher
-from ._cuda import CudaLauncher
 from ._family import Family, library
 from ._lower import Lowered, lowered
 from ._trace import trace_likelihood, trace_map, trace_recursion
@@ -54,6 +54,11 @@ def as_float(x: Any, what: str) -> Any:
 
 def contiguous(x: Any, dtype: np.dtype) -> Any:
     return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
+
+
+def launcher_of(*arrays: Any) -> type:
+    """The class that launches on these arrays.  CuPy is imported by whoever has CuPy arrays."""
+    return Launcher if library(*arrays) is np else importlib.import_module("tapegrad.kernels._cuda").CudaLauncher
 
 
 class Generated:
@@ -202,7 +207,7 @@ class Generated:
                 "carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks for nan by np.where(np.isnan(y), ...)"
             )
         signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
-        make = Launcher if library(theta, data, *vs) is np else CudaLauncher
+        make = launcher_of(theta, data, *vs)
         return self._family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, make)
 
 
@@ -351,7 +356,7 @@ class Map:
             theta, rest, *others = arrays
             dtype = theta.dtype
             xp = library(*arrays)
-            launcher = family.launcher(kind, n, (), dtype, False, Launcher if xp is np else CudaLauncher)
+            launcher = family.launcher(kind, n, (), dtype, False, launcher_of(*arrays))
             batch = theta.shape[1]
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
             if batch:

@@ -150,7 +150,9 @@ def gammaln(x: Any) -> Sym:
     product = x
     for k in range(1, 8):
         product = product * (x + k)
-    z = x + 8.0
+    large = x > 32.0  # there Stirling's series needs no help, and the product could overflow float32
+    product = where(large, 1.0, product)
+    z = where(large, x, x + 8.0)
     r = 1.0 / z
     r2, tail = r * r, 0.0
     for c in reversed(STIRLING):
