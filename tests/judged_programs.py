@@ -110,7 +110,11 @@ def judge(program, xp=np, orders=2):
         if abs(plain()[0](host(x).copy()) - value) > 1e-12 * (1 + abs(value)):  # a copy there is a view here
             plain, exact = make, False
         g, error = slope_of(plain, exact, host(x), xp if plain is make else np)
-        if not np.all(np.isfinite(g)) or max(abs(value), np.abs(g).max()) > 1e5 or error > DIFFERENCE / 4 * (1 + np.abs(g).max()):
+        if (
+            not np.all(np.isfinite(g))
+            or max(abs(value), np.abs(g).max()) > 1e5
+            or error > DIFFERENCE / 4 * (1 + np.abs(g).max())
+        ):
             verdict.unjudged.append("gradient")
             return verdict
         try:
@@ -229,7 +233,10 @@ def report(program, xp=np, is_wrong=None):
     program = shrunk(program, is_wrong or (lambda p: bool(safely_judged(p, xp).wrong)))
     verdict = safely_judged(program, xp)
     x, v = argument(program.seed, np)
-    lines = [f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}" for check, actual, expected in verdict.wrong]
+    lines = [
+        f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}"
+        for check, actual, expected in verdict.wrong
+    ]
     flags = [n for n in ("bare", "views") if getattr(program, n)] + ([] if program.reset else ["not reset"])
     return "\n".join(
         [

@@ -7,6 +7,7 @@ the arrays that are there.  So a program from which statements were dropped is a
 Reading order: `Program` and `source` at the end; `Writer`; then the kinds."""
 
 import random
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,12 @@ CAPTURED = {
     "part": ("part = buf[1:4]", None, ("buf",), "part"),
     "fbuf": ('fbuf = np.full((3, 2), 0.5, order="F")', "fbuf[...] = 0.5", (), "fbuf"),
     "frow": ("frow = fbuf[:, 1]", None, ("fbuf",), "frow"),
-    "pair": ("pair = [np.full(4, 0.1), np.full((2, 2), 0.2)]", "pair[0][...], pair[1][...] = 0.1, 0.2", (), "*pair"),
+    "pair": (
+        "pair = [np.full(4, 0.1), np.full((2, 2), 0.2)]",
+        "pair[0][...], pair[1][...] = 0.1, 0.2",
+        (),
+        "*pair",
+    ),
     "named": (
         'named = {"a": np.full(4, 0.3), "b": buf[::2]}',
         'named["a"] = np.full(4, 0.3)',
@@ -104,9 +110,25 @@ class Writer:
         self.rng = random.Random(0)
 
     def line(self, text: str) -> None:
-        text = textwrap.dedent(text).strip("\n")
+        text = self.apart(textwrap.dedent(text).strip("\n"))
         exec(text, self.space)
         self.lines.append(text)
+
+    def apart(self, text: str) -> str:
+        """NumPy does not read the right side first where overlapping 1-d regions have different steps (a[::2] = a[:3])."""
+        found = re.fullmatch(r"([a-z]\w*(?:\[[^=]*\])) = ([a-z]\w*(?:\[[^=]*\])?)", text) or re.fullmatch(
+            r"np.copyto\((\w+), (\w+\S*)\)", text
+        )
+        if not found or found[1].endswith('"]'):
+            return text
+        target, value = self.value(found[1]), self.value(found[2])
+        if np.ndim(value) and np.shares_memory(target, value) and target.strides != value.strides:
+            return (
+                text.replace(found[2], f"{found[2]} * 1.0", 1)
+                if found[1] != found[2] and text.count(found[2]) == 1
+                else f"pass  # {text}"
+            )
+        return text
 
     def value(self, text: str):
         return eval(text, self.space)
@@ -162,7 +184,9 @@ class Writer:
         return self.pick(*found)
 
     def matrix(self, square: bool = False) -> str:
-        found = [a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)]
+        found = [
+            a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)
+        ]
         if found and self.chance(0.8):
             return self.pick(*found)
         return self.new(f"{self.vector(4)}[:4].reshape(2, 2)")
@@ -209,7 +233,16 @@ class Writer:
 
     def slice(self, n: int) -> str:
         i = self.rng.randrange(n)
-        return self.pick(str(self.place(n)), f"{i}:", f":{i + 1}", "::2", "::-1", ":", f"{n - 1}:{-n - 1}:-{self.pick(1, 2)}", f"{i}:{i + 2}")
+        return self.pick(
+            str(self.place(n)),
+            f"{i}:",
+            f":{i + 1}",
+            "::2",
+            "::-1",
+            ":",
+            f"{n - 1}:{-n - 1}:-{self.pick(1, 2)}",
+            f"{i}:{i + 2}",
+        )
 
     def fit(self, shape: tuple) -> str:
         """An expression that broadcasts to the shape, read from some array."""
@@ -226,7 +259,14 @@ class Writer:
     def term(self, shape: tuple) -> str:
         """The same with some arithmetic on it."""
         e = self.fit(shape)
-        return self.pick(e, f"{e} * 0.7", f"np.sin({e})", f"{e} * {self.element(self.any())}", f"{e} - 0.2", f"0.5 * {self.fit(shape)} + {e}")
+        return self.pick(
+            e,
+            f"{e} * 0.7",
+            f"np.sin({e})",
+            f"{e} * {self.element(self.any())}",
+            f"{e} - 0.2",
+            f"0.5 * {self.fit(shape)} + {e}",
+        )
 
     def copy(self, e: str) -> str:
         """An element as an array of its own, where a view of it would be altered by the statement."""
@@ -268,7 +308,11 @@ def product(p):
 @kind()
 def unary(p):
     u = p.any()
-    p.new(p.pick("np.sin({})", "np.exp({} * 0.1)", "np.tanh({})", "-{}", "np.sqrt({0} * {0} + 1.3)", "{} ** 2").format(u))
+    p.new(
+        p.pick(
+            "np.sin({})", "np.exp({} * 0.1)", "np.tanh({})", "-{}", "np.sqrt({0} * {0} + 1.3)", "{} ** 2"
+        ).format(u)
+    )
 
 
 @kind()
@@ -299,7 +343,15 @@ def copied(p):
 @kind(1, bare=False)
 def converted(p):
     u = p.any()
-    p.new(p.pick("np.array({})", "np.asarray({})", "np.asfortranarray({})", "np.ascontiguousarray({})", 'np.array({}, order="F")').format(u))
+    p.new(
+        p.pick(
+            "np.array({})",
+            "np.asarray({})",
+            "np.asfortranarray({})",
+            "np.ascontiguousarray({})",
+            'np.array({}, order="F")',
+        ).format(u)
+    )
 
 
 @kind(1)
@@ -319,13 +371,26 @@ def masked(p):
 @kind(1)
 def joined(p):
     u, w = p.vector(), p.vector()
-    p.new(p.pick(f"np.concatenate(({u}, {w}))[:6]", f"np.stack([{u}, {u} * 0.5])", f"np.hstack(({w}, {p.element(u)}))[-5:]"))
+    p.new(
+        p.pick(
+            f"np.concatenate(({u}, {w}))[:6]",
+            f"np.stack([{u}, {u} * 0.5])",
+            f"np.hstack(({w}, {p.element(u)}))[-5:]",
+        )
+    )
 
 
 @kind(1)
 def reduced(p):
     m = p.matrix()
-    p.new(p.pick(f"{m}.sum(0)", f"np.mean({m}, axis=1)", f"{m}.sum(axis=-1, keepdims=True)", f"np.cumsum({m}, axis=0)"))
+    p.new(
+        p.pick(
+            f"{m}.sum(0)",
+            f"np.mean({m}, axis=1)",
+            f"{m}.sum(axis=-1, keepdims=True)",
+            f"np.cumsum({m}, axis=0)",
+        )
+    )
 
 
 @kind(1)
@@ -334,6 +399,15 @@ def matrix_product(p):
     n = p.shape(m)[1]
     w = p.pick(f"{m}.T", f"np.sin({m}).T", f"{m}[:, ::-1].T", f"np.linspace(0.1, 0.4, {n})", f"{m}[0]")
     p.new(f"{m} @ {w} * 0.5")
+
+
+@kind(2)
+def several_operands(p):
+    u = p.vector()
+    n = p.shape(u)[0]
+    others = [w for w in p.pool if p.shape(w) == (n,)]
+    v, w = p.pick(*others), p.pick(*others)
+    p.new(p.pick(f'np.einsum("i,i,i->i", {u}, {v}, {w})', f'np.einsum("i,i,j->j", {u}, {v}, {w}) * 0.3'))
 
 
 @kind(1)
@@ -363,25 +437,50 @@ def view(p):
 @kind()
 def view_of_a_view(p):
     u = p.vector(3)
-    p.new(p.pick(f"{u}[1:][::-1]", f"{u}[::-1][1:]", f"{u}[:3][::2]", f"{u}[::-1][::2]", f"{u}[None, :][0, 1:]"))
+    p.new(
+        p.pick(f"{u}[1:][::-1]", f"{u}[::-1][1:]", f"{u}[:3][::2]", f"{u}[::-1][::2]", f"{u}[None, :][0, 1:]")
+    )
 
 
 @kind()
 def reshaped(p):
     u = p.vector(4)
-    p.new(p.pick(f"{u}[:4].reshape(2, 2)", f"{u}[:4].reshape((2, 2)).T", f"{u}[-4:].reshape(2, -1)", f'{u}[:4].reshape((2, 2), order="F")'))
+    p.new(
+        p.pick(
+            f"{u}[:4].reshape(2, 2)",
+            f"{u}[:4].reshape((2, 2)).T",
+            f"{u}[-4:].reshape(2, -1)",
+            f'{u}[:4].reshape((2, 2), order="F")',
+        )
+    )
 
 
 @kind()
 def flattened(p):
     m = p.matrix()
-    p.new(p.pick(f"{m}.reshape(-1)", f"{m}.ravel()", f"{m}.T.reshape(-1)", f"{m}.flatten()", f'{m}.ravel(order="F")'))
+    p.new(
+        p.pick(
+            f"{m}.reshape(-1)",
+            f"{m}.ravel()",
+            f"{m}.T.reshape(-1)",
+            f"{m}.flatten()",
+            f'{m}.ravel(order="F")',
+        )
+    )
 
 
 @kind()
 def transposed(p):
     m = p.matrix()
-    p.new(p.pick(f"{m}.T", f"np.swapaxes({m}, 0, 1)", f"{m}.transpose(1, 0)", f"np.flip({m}, 0)", f"np.moveaxis({m}, 0, 1)"))
+    p.new(
+        p.pick(
+            f"{m}.T",
+            f"np.swapaxes({m}, 0, 1)",
+            f"{m}.transpose(1, 0)",
+            f"np.flip({m}, 0)",
+            f"np.moveaxis({m}, 0, 1)",
+        )
+    )
 
 
 @kind(1)
@@ -441,7 +540,16 @@ def augmented(p):
 def augmented_whole(p):
     u = p.writable(p.any())
     e = p.term(p.shape(u))
-    p.line(p.pick(f"{u} += {e}", f"{u} -= {e}", f"{u} *= {e}", f"{u} /= 1.5 + np.sin({e})", f"{u} **= 2", f"{u} *= 0.5"))
+    p.line(
+        p.pick(
+            f"{u} += {e}",
+            f"{u} -= {e}",
+            f"{u} *= {e}",
+            f"{u} /= 1.5 + np.sin({e})",
+            f"{u} **= 2",
+            f"{u} *= 0.5",
+        )
+    )
 
 
 @kind()
@@ -511,7 +619,9 @@ def swap(p):
 @kind()
 def with_itself(p):
     u = p.writable(p.any())
-    p.line(p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]"))
+    p.line(
+        p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]")
+    )
 
 
 @kind()
@@ -608,7 +718,12 @@ def fancy_write_with_duplicates(p):
 def fancy_write_of_a_matrix(p):
     m = p.writable(p.matrix())
     r, c = p.shape(m)
-    at = p.pick(f"{p.places(r, 3)}, {p.places(c, 3)}", f":, {p.places(c, 2)}", f"{p.places(r, 2)}", f"{p.place(r)}, {p.places(c, 3)}")
+    at = p.pick(
+        f"{p.places(r, 3)}, {p.places(c, 3)}",
+        f":, {p.places(c, 2)}",
+        f"{p.places(r, 2)}",
+        f"{p.place(r)}, {p.places(c, 3)}",
+    )
     p.line(f"{m}[{at}] {p.pick('=', '+=', '*=')} {p.term(p.shape(f'{m}[{at}]'))}")
 
 
@@ -617,7 +732,14 @@ def masked_write(p):
     u = p.writable(p.vector())
     at = p.name("at")
     p.line(f"{at} = {p.mask(p.shape(u)[0])}")
-    p.line(p.pick(f"{u}[{at}] = {p.element(p.any())}", f"{u}[{at}] *= {p.element(p.any())}", f"{u}[{at}] = {u}[::-1][{at}] * 0.8", f"{u}[{at}] += {u}[{at}]"))
+    p.line(
+        p.pick(
+            f"{u}[{at}] = {p.element(p.any())}",
+            f"{u}[{at}] *= {p.element(p.any())}",
+            f"{u}[{at}] = {u}[::-1][{at}] * 0.8",
+            f"{u}[{at}] += {u}[{at}]",
+        )
+    )
 
 
 @kind(1)
@@ -646,7 +768,11 @@ def put(p):
 @kind(1)
 def fill(p):
     u = p.writable(p.any())
-    p.line(p.pick(f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"))
+    p.line(
+        p.pick(
+            f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"
+        )
+    )
 
 
 @kind(1)
@@ -687,7 +813,9 @@ def rows(p):
 @kind(1)
 def elementwise_loop(p):
     u = p.writable(p.vector(2))
-    p.line(f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}")
+    p.line(
+        f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}"
+    )
 
 
 @kind(1)
@@ -695,7 +823,11 @@ def twice(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
     p.use("both")
-    p.line(p.pick(f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"))
+    p.line(
+        p.pick(
+            f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"
+        )
+    )
 
 
 @kind(1, exact=False)
@@ -724,7 +856,15 @@ def made(p):
     u = p.any()
     n = p.shape(u)
     e = p.term(n)
-    b = p.new(p.pick(f"np.zeros({n})", f"np.full({n}, 0.3)", f"np.ones({n})", f"np.empty_like({u})", f'np.zeros({n}, order="F")'))
+    b = p.new(
+        p.pick(
+            f"np.zeros({n})",
+            f"np.full({n}, 0.3)",
+            f"np.ones({n})",
+            f"np.empty_like({u})",
+            f'np.zeros({n}, order="F")',
+        )
+    )
     p.line(f"{b}[...] = {e}")
     if p.chance(0.5):
         at = p.region(b)
@@ -755,7 +895,14 @@ def buffer(p):
     buf = p.use("buf")
     u = p.vector()
     k = min(5, p.shape(u)[0])
-    p.line(p.pick(f"{buf}[:{k}] = {u}[:{k}]", f"{buf}[...] *= {p.element(p.any())}", f"{buf}[1:] += {buf}[:-1]", f"{buf}[-{k}:] -= {u}[:{k}] * 0.5"))
+    p.line(
+        p.pick(
+            f"{buf}[:{k}] = {u}[:{k}]",
+            f"{buf}[...] *= {p.element(p.any())}",
+            f"{buf}[1:] += {buf}[:-1]",
+            f"{buf}[-{k}:] -= {u}[:{k}] * 0.5",
+        )
+    )
     if p.chance(0.4):
         p.new(p.pick(f"{buf} * 1.0", f"{buf}[::-1]", f"{buf}[1:]"))
 
@@ -763,28 +910,57 @@ def buffer(p):
 @kind(1, bare=False)
 def buffer_view(p):
     part = p.use("part")
-    p.line(p.pick(f"{part}[:] = {part} * {p.element(p.any())}", f"{part}[1:] += {part}[:-1]", f"{part}[...] -= 0.1", f"{part}[...] = {p.term((3,))}"))
+    p.line(
+        p.pick(
+            f"{part}[:] = {part} * {p.element(p.any())}",
+            f"{part}[1:] += {part}[:-1]",
+            f"{part}[...] -= 0.1",
+            f"{part}[...] = {p.term((3,))}",
+        )
+    )
     p.new(p.pick(f"{part} + buf[:3]", f"{part}[::-1]", "buf[2:]"))
 
 
 @kind(1, bare=False)
 def fortran_buffer(p):
     fbuf, frow = p.use("fbuf"), p.use("frow")
-    p.line(p.pick(f"{fbuf}[:, 0] = {p.element(p.any())}", f"{frow}[1:] = {frow}[:-1] * {p.element(p.any())}", f"{fbuf}[0] += {frow}[:2]", f"{fbuf}[...] *= 0.8"))
-    p.new(p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}"))
+    p.line(
+        p.pick(
+            f"{fbuf}[:, 0] = {p.element(p.any())}",
+            f"{frow}[1:] = {frow}[:-1] * {p.element(p.any())}",
+            f"{fbuf}[0] += {frow}[:2]",
+            f"{fbuf}[...] *= 0.8",
+        )
+    )
+    p.new(
+        p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}")
+    )
 
 
 @kind(1, bare=False)
 def list_of_buffers(p):
     pair = p.use("pair")
-    p.line(p.pick(f"{pair}[0][:2] = {p.term((2,))}", f"{pair}[1][0] = {pair}[0][:2] * {p.element(p.any())}", f"for b in {pair}:\n    b *= {p.element(p.any())}"))
+    p.line(
+        p.pick(
+            f"{pair}[0][:2] = {p.term((2,))}",
+            f"{pair}[1][0] = {pair}[0][:2] * {p.element(p.any())}",
+            f"for b in {pair}:\n    b *= {p.element(p.any())}",
+            f"{pair}[1] = {pair}[1] * {p.element(p.any())}",
+        )
+    )
     p.new(p.pick(f"{pair}[0]", f"{pair}[1]", f"{pair}[1] @ {pair}[0][1:3]"))
 
 
 @kind(1, bare=False)
 def dict_of_buffers(p):
     d = p.use("named")
-    p.line(p.pick(f'{d}["a"][1] = {p.copy(p.element(p.any()))}', f'{d}["b"][:2] += {p.term((2,))}', f'{d}["a"] = {d}["a"] * {p.element(p.any())}'))
+    p.line(
+        p.pick(
+            f'{d}["a"][1] = {p.copy(p.element(p.any()))}',
+            f'{d}["b"][:2] += {p.term((2,))}',
+            f'{d}["a"] = {d}["a"] * {p.element(p.any())}',
+        )
+    )
     p.new(p.pick(f'{d}["a"] + 0.1', f'{d}["b"]', "buf * 0.5"))
 
 
@@ -805,14 +981,27 @@ def attributes(p):
 @kind(1, bare=False)
 def default_argument(p):
     work = p.use("work")
-    p.line(p.pick(f"{work}[1:] *= {p.element(p.any())}", f"{work}[...] = {p.term((4,))}", f"{work}[::2] = {work}[1::2]"))
+    p.line(
+        p.pick(
+            f"{work}[1:] *= {p.element(p.any())}",
+            f"{work}[...] = {p.term((4,))}",
+            f"{work}[::2] = {work}[1::2]",
+        )
+    )
     p.new(f"{work}{p.pick('[::-1]', '[1:]', ' * 0.5')}")
 
 
 @kind(1, bare=False)
 def global_array(p):
     shared = p.use("shared")
-    p.line(p.pick(f"{shared}[0] = {p.term((3,))}", f"{shared}[:, 1] += {p.term((2,))}", f"{shared}[1] *= {shared}[0]", f"{shared}.T[0] = {p.element(p.any())}"))
+    p.line(
+        p.pick(
+            f"{shared}[0] = {p.term((3,))}",
+            f"{shared}[:, 1] += {p.term((2,))}",
+            f"{shared}[1] *= {shared}[0]",
+            f"{shared}.T[0] = {p.element(p.any())}",
+        )
+    )
     p.new(p.pick(f"{shared}", f"{shared}[1]", f"{shared}.T @ {shared} * 0.3"))
 
 
@@ -839,12 +1028,27 @@ def plain_operand(p):
     c = p.pick("c", "c[::-1]") if n <= 6 else None
     if c is None:
         raise NoFit
-    p.new(p.pick(f"{u} * {c}[:{n}]", f"{u} + {c}[:{n}] * {p.fit(p.shape(u))}", f"{u} / (1.5 + {c}[:{n}])", f"np.sin({c}[:{n}] * {u})"))
+    p.new(
+        p.pick(
+            f"{u} * {c}[:{n}]",
+            f"{u} + {c}[:{n}] * {p.fit(p.shape(u))}",
+            f"{u} / (1.5 + {c}[:{n}])",
+            f"np.sin({c}[:{n}] * {u})",
+        )
+    )
 
 
 @kind(2)
 def plain_changed(p):
-    p.line(p.pick("c *= 1.3", f"c[{p.place(6)}] = 0.2", "c[1:] = c[:-1].copy()", "c -= 0.05", "c[...] = c[::-1].copy()"))
+    p.line(
+        p.pick(
+            "c *= 1.3",
+            f"c[{p.place(6)}] = 0.2",
+            "c[1:] = c[:-1].copy()",
+            "c -= 0.05",
+            "c[...] = c[::-1].copy()",
+        )
+    )
 
 
 @kind(1)
@@ -872,7 +1076,12 @@ def inner_gradient(p):
     u, w = p.writable(p.vector(2)), p.vector()
     n = p.shape(u)[0]
     h = inner_function(
-        p, "z", f"{u}[{p.place(n)}] = z * {p.element(w)}", f"s = {u}[0] * z", f"{u}[0] = s * 0.5", f"return s * s + ({u} * z).sum()"
+        p,
+        "z",
+        f"{u}[{p.place(n)}] = z * {p.element(w)}",
+        f"s = {u}[0] * z",
+        f"{u}[0] = s * 0.5",
+        f"return s * s + ({u} * z).sum()",
     )
     p.new(f"tg.grad({h})({held(p)}) * {p.any()}")
 
@@ -882,7 +1091,7 @@ def inner_gradient_with_views(p):
     u, w = p.writable(p.vector(2)), p.writable(p.vector(2))
     n, k = p.shape(u)[0], p.rng.randint(1, 2)
     h = inner_function(
-        p, "z", f"p = {u}[:{k}]", f"s = (p * z * {w}[:{k}]).sum()", f"{w}[{p.place(2)}] = s * z", f"{u}[{p.place(n)}] = 0.5 * z",
+        p, "z", f"p = {u}[:{k}]", p.pick(f"s = (p * z * {w}[:{k}]).sum()", f's = np.einsum("i,i,->", p, {w}[:{k}], z)'), f"{w}[{p.place(2)}] = s * z", f"{u}[{p.place(n)}] = 0.5 * z",
         "p *= z", f"return s * s + ({u} * z).sum()",
     )  # fmt: skip
     p.new(f"tg.grad({h})({held(p)}) * {u}")
@@ -910,7 +1119,11 @@ def {h}(z):
 def inner_gradient_of_a_vector(p):
     buf, u = p.use("buf"), p.vector(2)
     h = inner_function(
-        p, "z", f"{buf}[1:3] = z[:1] * {p.element(p.any())}", f"z[0] = {buf}[{p.place(5)}]", f"return ({buf} * {buf}).sum() * z[0] + (z * z * z).sum()"
+        p,
+        "z",
+        f"{buf}[1:3] = z[:1] * {p.element(p.any())}",
+        f"z[0] = {buf}[{p.place(5)}]",
+        f"return ({buf} * {buf}).sum() * z[0] + (z * z * z).sum()",
     )
     p.new(f"tg.grad({h})({u})")
 
@@ -919,7 +1132,9 @@ def inner_gradient_of_a_vector(p):
 def inner_jvp(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
-    h = inner_function(p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z")
+    h = inner_function(
+        p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z"
+    )
     y, t = p.name("y"), p.name("a")
     p.line(f"{y}, {t} = tg.jvp({h}, ({held(p)},), ({held(p)},))")
     p.pool.append(t)
@@ -931,7 +1146,13 @@ def inner_jvp(p):
 def inner_pullback(p):
     u, w = p.writable(p.vector(2)), p.vector(2)
     n = p.shape(w)[0]
-    h = inner_function(p, "z", f"{u}[{p.place(p.shape(u)[0])}] = z[0] * z[1]", "z[1:] += z[:-1]", f"return np.sin(z) * {u}[0]")
+    h = inner_function(
+        p,
+        "z",
+        f"{u}[{p.place(p.shape(u)[0])}] = z[0] * z[1]",
+        "z[1:] += z[:-1]",
+        f"return np.sin(z) * {u}[0]",
+    )
     y, back = p.name("a"), p.name("back")
     p.line(f"{y}, {back} = tg.vjp({h}, {w})")
     p.pool.append(y)
@@ -945,7 +1166,9 @@ def inner_pullback(p):
 @kind(1, exact=False, bare=False)
 def inner_hvp(p):
     u = p.writable(p.vector(2))
-    h = inner_function(p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]")
+    h = inner_function(
+        p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]"
+    )
     p.new(f"tg.hvp({h}, {p.vector(2)}[:2] * 1.0, {p.vector(2)}[:2] * 0.5)")
 
 
@@ -975,7 +1198,11 @@ class Source:
 def draw(seed: int, bare: bool = False, cupy: bool = False, only: tuple = ()) -> Program:
     """A program.  Each one of NumPy draws from a part of the kinds, so that the parts meet each other often."""
     rng = random.Random(seed)
-    names = [n for n, k in KINDS.items() if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)]
+    names = [
+        n
+        for n, k in KINDS.items()
+        if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)
+    ]
     if rng.random() < 0.5 and len(names) > 15:
         names = rng.sample(names, 15)
     weights = [KINDS[n].weight for n in names]
@@ -994,7 +1221,8 @@ def source(program: Program) -> Source:
     for name, seed in program.statements:
         p.rng = random.Random(seed)
         try:
-            KINDS[name].write(p)
+            with np.errstate(all="ignore"):
+                KINDS[name].write(p)
         except NoFit:
             continue
         exact &= KINDS[name].exact

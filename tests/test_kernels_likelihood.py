@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import tapegrad as tg
@@ -304,8 +305,6 @@ def test_log_densities(loglik, frozen, theta):
 
 
 def test_student_t_and_poisson_by_gammaln():
-    import scipy.special
-
     def student(th, x):
         nu, s = th
         half = 0.5 * (nu + 1)

@@ -11,7 +11,15 @@ from judged_programs import judge, report, shrunk
 from random_programs import KINDS, Program, draw, source
 
 BATCH = 40
-FIRST_CHECKS = ("value", "gradient", "second call", "jvp", "pullback after another call", "pullback again", "argument")
+FIRST_CHECKS = (
+    "value",
+    "gradient",
+    "second call",
+    "jvp",
+    "pullback after another call",
+    "pullback again",
+    "argument",
+)
 SECOND_CHECKS = ("FR and FR", "RR and FR", "RF and FR", "FF and FR", "hmp and FR")
 
 
@@ -94,8 +102,19 @@ def test_the_same_seed_gives_the_same_program():
 
 def test_programs_are_shrunk_to_what_fails():
     """Of a long program, the statement that matters stays, and runs."""
-    program = next(p for p in map(draw, range(100)) if [n for n, _ in p.statements].count("rows") and len(p.statements) > 9)
-    small = shrunk(program, lambda p: "for k, r in enumerate(" in source(p).text or "r *= " in source(p).text or "r += s" in source(p).text)
+    program = next(
+        p
+        for p in map(draw, range(100))
+        if [n for n, _ in p.statements].count("rows") and len(p.statements) > 9
+    )
+    small = shrunk(
+        program,
+        lambda p: (
+            "for k, r in enumerate(" in source(p).text
+            or "r *= " in source(p).text
+            or "r += s" in source(p).text
+        ),
+    )
     assert len(small.statements) <= 2
     assert "rows" in [name for name, _ in small.statements]
     assert len(source(small).names) == 1

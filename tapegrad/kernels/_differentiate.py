@@ -11,6 +11,9 @@ from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
 
+SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p"))
+
+
 def forward(p: Program, group: int) -> Program:
     """The derivative of all outputs in a new direction, appended to the inputs; differentiated is input array `group`."""
     g = p.g
@@ -80,8 +83,9 @@ class Adjoints(dict):
         if bar != self.g.zero:
             self[i] = self.g.add(self[i], bar) if i in self else bar
 
-    def sweep(self, order: list[int], active: set[int]) -> None:
-        """Pull the adjoints of these nodes, given in descending order, to their operands."""
+    def sweep(self, order: list[int], active: set[int], outside: bool = False) -> None:
+        """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
+        nothing, a zero adjoint stays zero through an infinite derivative."""
         g = self.g
         for i in order:
             bar = self.get(i)
@@ -89,6 +93,8 @@ class Adjoints(dict):
                 continue
             for j, share in g.pulled(i, bar):
                 if j in active:
+                    if outside and g.op[i] in SINGULAR:
+                        share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
                     self.include(j, share)
 
 
@@ -106,7 +112,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list
     back: list[Loop] = []
     for n in range(len(loops), -1, -1):
         inside = [i for i in g.reach(list(adj), stop=_Below(stage, n)) if stage.get(i, -1) == n and g.mask[i] == 0]
-        adj.sweep(inside[::-1], active)
+        adj.sweep(inside[::-1], active, outside=True)
         if n == 0:
             break
         loop = loops[n - 1]

@@ -68,9 +68,12 @@ def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
             include(split(g, args[1], fine, scaled), g.one if op == "add" else g.const(-1.0))
             return out
         return {node: g.one}
-    if op == "select" and g.zero in args[1:] and g.mask[args[0]]:
+    if op == "select" and g.zero in args[1:]:
         left = args[2] == g.zero
         for b, c in split(g, args[1] if left else args[2], fine, True).items():
+            if g.mask[args[0]] == 0:  # the choice is the same in all steps
+                include({b: g.select(args[0], c, g.zero) if left else g.select(args[0], g.zero, c)}, g.one)
+                continue
             b = g.one if b == ONE else b
             include({g.select(args[0], b, g.zero) if left else g.select(args[0], g.zero, b): c}, g.one)
         return out

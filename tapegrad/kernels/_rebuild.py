@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.linalg
 import scipy.special
 
@@ -29,7 +30,7 @@ class Rebuilder:
         self.g, self.seen, self.hold = g, {}, []
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
-        self.modules = {np: self.numpy, math: self.math}
+        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {})}
         for m in (scipy.linalg, scipy.special):
             self.modules[m] = Namespace(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from ._symbolic import Sym, graph_of, implements, lift, total, where
+from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, total, where
 
 
 @implements(np.linalg.cholesky)
@@ -176,4 +176,5 @@ def _for_traced(theirs: Any, ours: Any) -> Any:
     return run
 
 
+COMPOSED.update({theirs: ours for theirs, ours in FOREIGN.items() if isinstance(theirs, np.ufunc)})
 FOREIGN = {theirs: _for_traced(theirs, ours) for theirs, ours in FOREIGN.items()}

@@ -297,7 +297,8 @@ class Signature:
     """The parameters of a body: arrays first, then settings."""
 
     def __init__(self, run):
-        parameters = list(inspect.signature(run).parameters.values())
+        self.whole = inspect.signature(run)
+        parameters = list(self.whole.parameters.values())
         self.varying = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
         arrays = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
         self.arrays = [p.name for p in arrays]
@@ -319,7 +320,17 @@ class Signature:
         )
 
 
-def _install(entry: FunctionType, text: str, signature: Signature) -> None:
+def _first(*args, **kwargs):
+    """The code of every entry point before its first call, which writes the real one."""
+    return install()(*args, **kwargs)  # noqa: F821
+
+
+def _prepare(entry: FunctionType, text: Callable, signature: Signature) -> None:
+    """Let the first call of the entry point write its code: most operations are never called, and all are declared at import."""
+    entry.__globals__["install"] = lambda: _install(entry, text(), signature)
+
+
+def _install(entry: FunctionType, text: str, signature: Signature) -> FunctionType:
     """Give the entry point the code of the text.  Others may have imported it already: the object stays the same."""
     made: dict = {}
     exec(compile(text, f"<entry of {entry.__name__}>", "exec"), entry.__globals__, made)
@@ -329,6 +340,7 @@ def _install(entry: FunctionType, text: str, signature: Signature) -> None:
         entry.__kwdefaults__ = dict(zip(signature.settings[len(signature.settings) - len(signature.defaults) :], signature.defaults, strict=True))
     else:
         entry.__defaults__ = signature.defaults or None
+    return entry
 
 
 def primitive(*numpy: Callable, shapes: Any = (), writes: bool = False, multi: int = 0, infix: str | None = None, holomorphic: bool = True, prim: Any = None):
@@ -339,20 +351,18 @@ def primitive(*numpy: Callable, shapes: Any = (), writes: bool = False, multi: i
     def declare(run):
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes = run, shapes
-        entry = FunctionType(_unset.__code__, {**SPACE, "run": run, "prim": p}, run.__name__)
+        entry = FunctionType(_first.__code__, {**SPACE, "run": run, "prim": p}, run.__name__)
         signature = Signature(run)
         entry.prim, entry.__doc__, p.call = p, run.__doc__, entry
-        _install(entry, GENERAL.format(name=p.name, **signature.text(signature.arrays)), signature)
+        entry.__globals__[p.name] = entry
+        entry.__signature__ = signature.whole
+        _prepare(entry, lambda: GENERAL.format(name=p.name, **signature.text(signature.arrays)), signature)
         PRIMITIVES[p.name] = entry
         for function in numpy:
             NUMPY[function] = entry
         return entry
 
     return declare
-
-
-def _unset():
-    raise AssertionError
 
 
 def reads(rule: Callable) -> list[bool]:
@@ -376,21 +386,19 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
     n = len(signature.arrays)
     entry.__globals__.update(vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp)
     if n == 1:
-        _install(entry, _unary_text(prim, jvp, signature), signature)
+        _prepare(entry, lambda: _unary_text(prim, jvp, signature), signature)
     elif n == 2 and not signature.settings:
-        _install(entry, _binary_text(prim, jvp), signature)
+        _prepare(entry, lambda: _binary_text(prim, jvp), signature)
 
 
 def _keep_spec(prim: Primitive, varying: bool) -> Callable:
     """A function from the pattern of active inputs to (inputs that its rules read, do they read the output?)."""
     first = 3 if prim.joint else 2
-    if varying or prim.shapes == "*":
-        used = [reads(r) for r in prim.vjp]
-        out = any(u[1] for u in used)
-        return lambda active: ((), out) if prim.shapes == "*" else (tuple(range(len(active))), out)
-    used = [reads(r) for r in prim.vjp]
 
     def spec(active):
+        used = [reads(r) for r in prim.vjp]
+        if prim.shapes == "*" or varying:
+            return () if prim.shapes == "*" else tuple(range(len(active))), any(u[1] for u in used)
         on = used if prim.joint else [u for u, a in zip(used, active, strict=True) if a]
         inputs = [i for i in range(len(active)) if i not in prim.shapes and any(u[first + i] for u in on)]
         return tuple(inputs), any(u[1] for u in on)

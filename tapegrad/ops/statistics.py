@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.integrate
 
 from .._primitive import plain
 from ..errors import ArgumentError
@@ -214,7 +213,7 @@ def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
     return _steps(x, ndim(x) - ndim(y) + axis)
 
 
-@implements(np.trapezoid, scipy.integrate.trapezoid)
+@implements(np.trapezoid)
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = array_of(y)
     axis = axes_of(y, axis)[0]
@@ -222,7 +221,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return s.sum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
 
 
-@implements(scipy.integrate.cumulative_trapezoid)
+@implements()
 def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     y = array_of(y)
     axis = axes_of(y, axis)[0]
