@@ -83,7 +83,9 @@ class stateful:
         try:
             for a, s in zip(self.arrays, state, strict=True):
                 if shape(s) != shape(a) or dtype(s) != dtype(a):
-                    raise ShapeError(f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape {shape(a)}, {dtype(a)}")
+                    raise ShapeError(
+                        f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape {shape(a)}, {dtype(a)}"
+                    )
                 a._become(copy(s) if isinstance(s, Variable) else variable(s.copy()))
             y = self.f(*args, **kwargs)
             return y, tuple([frozen(a) for a in self.arrays])
@@ -145,7 +147,7 @@ class Rebind(Shadow):
 
     def check(self, call: str) -> None:
         """Values that left by other ways than arrays and the return value would lose their derivative."""
-        for _cell, new, _value_, first in self.cells:
+        for _, new, _, first in self.cells:
             try:
                 now = new.cell_contents
             except ValueError:

@@ -20,7 +20,22 @@ class Primitive:
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length."""
 
-    __slots__ = ("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic")
+    __slots__ = (
+        "name",
+        "run",
+        "call",
+        "vjp",
+        "jvp",
+        "joint",
+        "pull",
+        "keep_spec",
+        "writes",
+        "multi",
+        "shapes",
+        "_keeps",
+        "infix",
+        "holomorphic",
+    )
 
     def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True):
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
@@ -71,7 +86,6 @@ class Trace:
                     x._trace = x._slot = None
                     x._version = getattr(x, "_version", 0) + 1
         self.risen = []
-
 
     def release(self) -> None:
         """Let go of all that was kept."""
@@ -158,8 +172,9 @@ def is_tracked(x: Any) -> bool:
     return isinstance(x, Variable) and live(x)._trace is not None
 
 
-# Views and writes.  (`Trace.read` is the short way to record READ.)  A view of a view is a view of the base by a longer path, so that reading or writing any view costs its
-# region, whatever lies between.  Bodies and rules of these three stand in ops/indexing.py.
+# Views and writes.  (`Trace.read` is the short way to record READ.)  A view of a view is a view of the base by a longer path, so
+# that reading or writing any view costs its region, whatever lies between.  Bodies and rules of these three stand in
+# ops/indexing.py.
 READ = Primitive("read", None)  # (x; path, at, copy)
 ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
 ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)

@@ -77,7 +77,22 @@ class Module:
 class Shadow:
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
-    __slots__ = ("f", "args", "on", "seen", "hold", "arrays", "names", "cells", "attributes", "lists", "objects", "classes", "borrowed", "__weakref__")
+    __slots__ = (
+        "f",
+        "args",
+        "on",
+        "seen",
+        "hold",
+        "arrays",
+        "names",
+        "cells",
+        "attributes",
+        "lists",
+        "objects",
+        "classes",
+        "borrowed",
+        "__weakref__",
+    )
 
     def __init__(self, f: Any, args: list, on: bool = True):
         if isinstance(f, Const):

@@ -15,8 +15,8 @@ from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._primitive import OPEN, Primitive, Trace, bind, live, plain
 from ._shadow import Shadow
-from ._tree import Const, children, is_node, leaves, rebuilt, structure, tree_map
-from ._variable import Variable, View, bottom, copied, frozen, variable
+from ._tree import Const, children, is_node, leaves, structure, tree_map
+from ._variable import Variable, bottom, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
@@ -264,7 +264,9 @@ class _Recorded:
 def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
     name = name_of(f)
     if is_node(y):
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned {structure(y)}; grad needs one real scalar (has_aux=True allows a pair)")
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned {structure(y)}; grad needs one real scalar (has_aux=True allows a pair)"
+        )
     if y is None or isinstance(y, str):
         return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; grad needs a real scalar: is a return missing?")
     if shape(y) != ():
@@ -369,7 +371,11 @@ def _leaves_like(call: str, what: str, w: Any, tree: Any) -> list:
             return [None] * len(leaves(tree))
         if not is_node(w) or len(children(w)) != len(children(tree)) or isinstance(w, dict) != isinstance(tree, dict):
             raise ArgumentError(f"{call}: the {what} is {structure(w)}, the primal is {structure(tree)}; they must be alike")
-        pairs = [(w[k], tree[k]) for k in tree] if isinstance(tree, dict) and set(w) == set(tree) else zip(children(w), children(tree), strict=True)
+        pairs = (
+            [(w[k], tree[k]) for k in tree]
+            if isinstance(tree, dict) and set(w) == set(tree)
+            else zip(children(w), children(tree), strict=True)
+        )
         return [leaf for a, b in pairs for leaf in _leaves_like(call, what, a, b)]
     return [w]
 
@@ -757,7 +763,9 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
     def wrapped(*args, **params):
         for n, a in enumerate(args):
             if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
-                raise ArgumentError(f"{name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword")
+                raise ArgumentError(
+                    f"{name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
+                )
         return bind(prim, args, params)
 
     wrapped.prim = prim
@@ -787,7 +795,9 @@ def _transposed_vjp(vjp: Callable, name: str, t: tuple, out: Any, args: tuple, p
             seeds.append((slot, d))
     tape.close()
     G = reverse.pull(tape, seeds) if seeds else []
-    tangents = tuple([G[w._slot] if w._slot < len(G) and G[w._slot] is not None else full_like(o, 0) for w, o in zip(ws, outs, strict=True)])
+    tangents = tuple(
+        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else full_like(o, 0) for w, o in zip(ws, outs, strict=True)]
+    )
     return tangents if isinstance(out, tuple) else tangents[0]
 
 
@@ -832,7 +842,9 @@ def ravel(tree: Any) -> tuple:
     shapes = [shape(m) for m in members]
     kinds = [type(plain(m)) for m in members]
     dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
-    pieces = [shaping.reshape(m, to=(-1,)) if is_array(plain(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a]
+    pieces = [
+        shaping.reshape(m, to=(-1,)) if is_array(plain(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+    ]
     flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
 
     def restore(vector: Any) -> Any:

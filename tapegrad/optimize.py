@@ -77,17 +77,13 @@ class Objective:
 
     def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
         if not np.isfinite(derivative).all():
-            raise ConvergenceError(
-                f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere"
-            )
+            raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
 
     def place(self, u: np.ndarray) -> Any:
         return self.xp.asarray(u, self.dtype)
 
 
-def minimize(
-    f: Callable, x0: Any, args: tuple = (), method: str = "trust-exact", hess: str = "auto", **options: Any
-) -> OptimizeResult:
+def minimize(f: Callable, x0: Any, args: tuple = (), method: str = "trust-exact", hess: str = "auto", **options: Any) -> OptimizeResult:
     """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
 
     x0 is a tree of real floating point arrays or numbers (a tuple is one tree).  The method is one of SciPy's
@@ -116,23 +112,17 @@ def run(objective: Objective, method: str, hess: str = "auto", **options: Any) -
     name = str(method).lower()
     if name not in WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN:
         known = ", ".join(sorted(WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN))
-        raise ArgumentError(
-            f"method={method!r}: wanted a method of scipy.optimize.minimize that uses derivatives: {known}"
-        )
+        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize that uses derivatives: {known}")
     if hess not in ("auto", "dense", "product"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
     if not np.isfinite(objective(objective.start)[0]):
-        raise ConvergenceError(
-            f"minimize: the function is not finite at the starting point {objective.start}; start elsewhere"
-        )
+        raise ConvergenceError(f"minimize: the function is not finite at the starting point {objective.start}; start elsewhere")
     derivatives: dict[str, Any] = {}
     if name in WITH_HESSIAN or (name in WITH_PRODUCT and hess == "dense"):
         derivatives["hess"] = objective.hessian
     elif name in WITH_PRODUCT:
         derivatives["hessp"] = objective.product
-    result = scipy.optimize.minimize(
-        objective, objective.start, jac=True, method=method, **derivatives, **options
-    )
+    result = scipy.optimize.minimize(objective, objective.start, jac=True, method=method, **derivatives, **options)
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = (
         objective.evaluations,

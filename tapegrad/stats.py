@@ -256,9 +256,7 @@ class Discrete:
 poisson = Discrete("poisson", lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1.0) - mu, lambda k, mu: k >= 0)
 binom = Discrete(
     "binom",
-    lambda k, n, p: (
-        sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p)
-    ),
+    lambda k, n, p: sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     lambda k, n, p: (k >= 0) & (k <= n),
 )
 bernoulli = Discrete("bernoulli", lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p), lambda k, p: (k >= 0) & (k <= 1))

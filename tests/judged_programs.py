@@ -1,7 +1,8 @@
 """Are all derivatives of a random program right?  And if not: the smallest program that shows it.
 
-Expected values come from plain runs: complex steps, or central differences extrapolated, with an estimate of their error.  What
-this estimate does not allow to judge is counted as unjudged, and only compared between the modes."""
+Expected values come from plain runs: complex steps, or central differences extrapolated, with an estimate
+of their error.  What this estimate does not allow to judge is counted as unjudged, and only compared between
+the modes."""
 
 import functools
 from dataclasses import dataclass, field, replace
@@ -167,7 +168,7 @@ def kept(before, after):
 
 
 def compare_captured(verdict, check, before, after, left, same):
-    """Captured arrays and objects after the call, as a plain call leaves them: same values, plain, the same objects."""
+    """After the call captured arrays are as a plain call leaves them: plain, equal, the same objects."""
     if len(after) != len(left) or kept(before, after) != same:
         verdict.wrong.append((check, after, left))
     for a, b in zip(after, left, strict=False):
@@ -182,28 +183,25 @@ def second_orders(verdict, program, make, plain, exact, x, v, xp):
     w = xp.asarray(np.random.default_rng(program.seed + 1).normal(size=x.size))
     FR = tg.hvp(mark(make()[0]), x, v)
     scale = 1 + np.abs(host(FR)).max()
+    # One function, called again, where its captured arrays are reset; else each call finds them as they were made.
     f = mark(make()[0])
+    g, h = (f, f) if program.reset else (mark(make()[0]), mark(make()[0]))
     RR = tg.grad(mark(lambda z: (tg.grad(f)(z) * v).sum()))(x)
-    RF = tg.grad(mark(lambda z: tg.jvp(f, (z,), (v,))[1]))(x)
-    FF = tg.jvp(mark(lambda z: tg.jvp(f, (z,), (v,))[1]), (x,), (v,))[1]
-    if not program.reset:  # f has been called before: compare with functions that have not
-        RR = tg.grad(mark(lambda z, h=mark(make()[0]): (tg.grad(h)(z) * v).sum()))(x)
-        RF = tg.grad(mark(lambda z, h=mark(make()[0]): tg.jvp(h, (z,), (v,))[1]))(x)
-        FF = tg.jvp(mark(lambda z, h=mark(make()[0]): tg.jvp(h, (z,), (v,))[1]), (x,), (v,))[1]
+    RF = tg.grad(mark(lambda z: tg.jvp(g, (z,), (v,))[1]))(x)
+    FF = tg.jvp(mark(lambda z: tg.jvp(h, (z,), (v,))[1]), (x,), (v,))[1]
     hmp = tg.hmp(mark(make()[0]), x, xp.stack([w, v]))
     if exact:
         slope = lambda s: slope_of(plain, True, host(x) + s * 1e-3 * host(v))[0]
     else:
         slope = lambda s: host(tg.grad(mark(make()[0]))(x + s * 1e-3 * v))
-    h, error = extrapolated(slope)
-    h, error = h / 1e-3, error / 1e-3
-    for name, product in (("FR", FR), ("RR", RR), ("RF", RF), ("hmp", hmp[1])):
-        verdict.compare(name + " and FR", product, FR, MODES, scale)
+    product, error = [s / 1e-3 for s in extrapolated(slope)]
+    for name, found in (("RR", RR), ("RF", RF), ("hmp", hmp[1])):
+        verdict.compare(name + " and FR", found, FR, MODES, scale)
     verdict.compare("FF and FR", FF, host(FR) @ host(v), MODES, scale * 10)
     if error > DIFFERENCE / 4 * scale:
         verdict.unjudged.append("second order")
     else:
-        verdict.compare("second order", FR, h, DIFFERENCE, scale)
+        verdict.compare("second order", FR, product, DIFFERENCE, scale)
 
 
 # --- the smallest program that is still wrong ---

@@ -1,8 +1,9 @@
 """Random NumPy programs that write in place, as readable Python source.
 
-A `Program` is a list of statements, each the name of a kind and a seed.  `source(program)` writes it out: kinds are the small
-functions in the table `KINDS`, and a `Writer` runs every line on plain arrays as it is written, so that indices and shapes fit
-the arrays that are there.  So a program from which statements were dropped is a program again, and can be shrunk.
+A `Program` is a list of statements, each the name of a kind and a seed.  `source(program)` writes it out:
+kinds are the small functions in the table `KINDS`, and a `Writer` runs every line on plain arrays as it is
+written, so that indices and shapes fit the arrays that are there.  So a program from which statements were
+dropped is a program again, and can be shrunk.
 
 Reading order: `Program` and `source` at the end; `Writer`; then the kinds."""
 
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# Arrays and objects that a program may capture: (how it is made, how f resets it, what it needs, what is compared afterwards)
+# Arrays and objects that a program may capture: how each is made, how f resets it, what it needs, and what is
+# compared afterwards.
 CAPTURED = {
     "buf": ("buf = np.full(5, 0.25)", "buf[...] = 0.25", (), "buf"),
     "part": ("part = buf[1:4]", None, ("buf",), "part"),
@@ -37,7 +39,8 @@ CAPTURED = {
     "shared": ("shared = np.full((2, 3), 0.4)", "shared[...] = 0.4", (), "shared"),
     "log": ("log = []", "log.clear()", (), "*log"),
     "remember": (
-        "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
+        "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n"
+        "    return last\n",
         "remember(0.25, 0.0)",
         (),
         "last",
@@ -115,7 +118,7 @@ class Writer:
         self.lines.append(text)
 
     def apart(self, text: str) -> str:
-        """NumPy does not read the right side first where overlapping 1-d regions have different steps (a[::2] = a[:3])."""
+        """NumPy does not read the right side first where overlapping 1-d regions differ in step (a[::2] = a[:3])."""
         found = re.fullmatch(r"([a-z]\w*(?:\[[^=]*\])) = ([a-z]\w*(?:\[[^=]*\])?)", text) or re.fullmatch(
             r"np.copyto\((\w+), (\w+\S*)\)", text
         )
@@ -310,7 +313,14 @@ def unary(p):
     u = p.any()
     p.new(
         p.pick(
-            "np.sin({})", "np.exp({} * 0.1)", "np.tanh({})", "-{}", "np.sqrt({0} * {0} + 1.3)", "{} ** 2"
+            "np.sin({})",
+            "np.exp({} * 0.1)",
+            "np.tanh({})",
+            "-{}",
+            "{} + 0.3",
+            "{} - 0.1",
+            "np.sqrt({0} * {0} + 1.3)",
+            "{} ** 2",
         ).format(u)
     )
 
@@ -814,7 +824,8 @@ def rows(p):
 def elementwise_loop(p):
     u = p.writable(p.vector(2))
     p.line(
-        f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}"
+        f"for k in range(len({u}) - 1):\n"
+        f"    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}"
     )
 
 
@@ -1091,9 +1102,15 @@ def inner_gradient_with_views(p):
     u, w = p.writable(p.vector(2)), p.writable(p.vector(2))
     n, k = p.shape(u)[0], p.rng.randint(1, 2)
     h = inner_function(
-        p, "z", f"p = {u}[:{k}]", p.pick(f"s = (p * z * {w}[:{k}]).sum()", f's = np.einsum("i,i,->", p, {w}[:{k}], z)'), f"{w}[{p.place(2)}] = s * z", f"{u}[{p.place(n)}] = 0.5 * z",
-        "p *= z", f"return s * s + ({u} * z).sum()",
-    )  # fmt: skip
+        p,
+        "z",
+        f"p = {u}[:{k}]",
+        p.pick(f"s = (p * z * {w}[:{k}]).sum()", f's = np.einsum("i,i,->", p, {w}[:{k}], z)'),
+        f"{w}[{p.place(2)}] = s * z",
+        f"{u}[{p.place(n)}] = 0.5 * z",
+        "p *= z",
+        f"return s * s + ({u} * z).sum()",
+    )
     p.new(f"tg.grad({h})({held(p)}) * {u}")
 
 
@@ -1177,8 +1194,8 @@ def inner_hvp(p):
 
 @dataclass(frozen=True)
 class Program:
-    """`bare`: to be differentiated without a shadow.  `views`: elements are read as 0-d views, as CuPy does.  `reset`: f begins
-    with the captured arrays as they were made.  `silent`: arrays that the result leaves out."""
+    """`bare`: to be differentiated without a shadow.  `views`: elements are read as 0-d views, as CuPy does.
+    `reset`: f begins with the captured arrays as they were made.  `silent`: arrays that the result leaves out."""
 
     statements: tuple
     seed: int
@@ -1196,7 +1213,7 @@ class Source:
 
 
 def draw(seed: int, bare: bool = False, cupy: bool = False, only: tuple = ()) -> Program:
-    """A program.  Each one of NumPy draws from a part of the kinds, so that the parts meet each other often."""
+    """A program.  Half of them draw from a part of the kinds, so that these meet each other often."""
     rng = random.Random(seed)
     names = [
         n

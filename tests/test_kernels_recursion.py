@@ -211,7 +211,8 @@ def written_in_place():
         M = M * theta[4]
         for i in range(3):
             M[i, i] += new[i] * new[i]
-        return (new, M), -0.5 * e * e / np.exp(theta[3]) - 0.5 * theta[3] - 0.01 * np.trace(M) + 0.1 * np.maximum(e, 0.0) * np.clip(e, -0.5, 0.5)
+        corner = np.maximum(e, 0.0) * np.clip(e, -0.5, 0.5)
+        return (new, M), -0.5 * e * e / np.exp(theta[3]) - 0.5 * theta[3] - 0.01 * np.trace(M) + 0.1 * corner
 
     return lambda theta: (np.zeros(3), np.eye(3)), ar_step, np.array([0.5, -0.3, 0.1, 0.2, 0.9]), np.random.default_rng(4).normal(size=15)
 

@@ -114,9 +114,8 @@ def run_on_host(low, dtype, inputs, data, steps, batch, per_sample=False, grid=2
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
     arrays = [*inputs, data if data is not None else inputs[0], *outs, tape]
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
-    host_kernel(source, signature)(
-        grid, block, *pointers, ctypes.c_longlong(batch), ctypes.c_longlong(steps), ctypes.c_void_p(caps.ctypes.data), ctypes.c_void_p(needed.ctypes.data)
-    )
+    tail = [ctypes.c_void_p(a.ctypes.data) for a in (caps, needed)]
+    host_kernel(source, signature)(grid, block, *pointers, ctypes.c_longlong(batch), ctypes.c_longlong(steps), *tail)
     return outs
 
 

@@ -1,5 +1,5 @@
-"""Bad input to code that writes in place: clear errors, captured arrays as a plain call would have left them, and the engine
-usable afterwards."""
+"""Bad input to code that writes in place: clear errors, captured arrays as a plain call would have left them,
+and the engine usable afterwards."""
 
 import numpy as np
 import pytest
@@ -311,7 +311,7 @@ def test_an_error_while_handing_back(xp):
 
 @transforms
 def test_a_captured_array_resized_meanwhile(transform):
-    """A Variable has no `resize`, as its memory is shared: the error says so, and the array keeps its size."""
+    """A Variable has no `resize`, as its memory is shared: an error says so, the array keeps its size."""
     buf = np.zeros(3)
 
     def f(x):

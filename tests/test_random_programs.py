@@ -20,11 +20,11 @@ FIRST_CHECKS = (
     "pullback again",
     "argument",
 )
-SECOND_CHECKS = ("FR and FR", "RR and FR", "RF and FR", "FF and FR", "hmp and FR")
+SECOND_CHECKS = ("RR and FR", "RF and FR", "FF and FR", "hmp and FR")
 
 
 def run(seeds, xp=np, **settings):
-    """Judge the programs of these seeds; fail with the first that is wrong, and if too many could not be judged."""
+    """Judge the programs of these seeds; fail with the first that is wrong, or if too many are not judged."""
     done = Counter()
     for seed in seeds:
         program = draw(seed, **settings)
@@ -58,7 +58,7 @@ def test_programs_without_a_shadow(seeds):
     run(seeds, bare=True)
 
 
-@pytest.mark.parametrize("seeds", [range(0, 20), range(20, 40), range(40, 60)], ids=named)
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40), range(40, 60)], ids=named)
 def test_programs_on_cupy(cupy_like, seeds):
     run(seeds, cupy_like, cupy=True)
 

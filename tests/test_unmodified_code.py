@@ -1,5 +1,5 @@
-"""Packages from PyPI that nobody here wrote, differentiated as they are installed: a Kalman filter class that writes its
-attributes, and Runge-Kutta methods with work arrays."""
+"""Packages from PyPI that nobody here wrote, differentiated as they are installed: a Kalman filter class that
+writes its attributes, and Runge-Kutta methods with work arrays."""
 
 import warnings
 
@@ -72,7 +72,7 @@ def complex_step_or_differences(f, x):
 
 
 def test_kalman_filter_captured():
-    """One filter object lives outside and is set up anew in each call: it holds plain data afterwards, as after a plain call."""
+    """One filter object lives outside, set up anew in each call; afterwards it is as after a plain call."""
     kf = tracker(THETA)
 
     def f(theta):

@@ -116,7 +116,7 @@ class Generated:
         """(B, p, p): one Hessian-vector product for each parameter, all in one launch."""
         theta, data, single = self._arguments(theta, data)
         if isinstance(theta, Variable):
-            raise ArgumentError(f"{self.__name__}.hessian of a tracked value: use hvp, or nest transforms around {self.__name__}(theta, data)")
+            raise ArgumentError(f"{self.__name__}.hessian of a tracked value: use hvp, or nest transforms around the kernel")
         xp = xp_of(theta)
         p, batch = theta.shape
         many = xp.ascontiguousarray(xp.broadcast_to(theta[:, None, :], (p, p, batch)).reshape(p, p * batch))
@@ -136,16 +136,19 @@ class Generated:
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
         if isinstance(data, Variable):
-            raise ArgumentError(f"{self.__name__}: the data are tracked, and a generated kernel has no derivative by its data; pass tg.value(data)")
+            raise ArgumentError(
+                f"{self.__name__}: a generated kernel has no derivative by its data, and these are tracked; pass tg.value(data)"
+            )
         single = theta.ndim == 1
         if single:
             theta = theta.reshape(-1, 1)
         if theta.ndim != 2 or data.ndim not in (1, 2, 3):
             raise ShapeError(
-                f"{self.__name__}: theta has shape {tuple(theta.shape)} and data {tuple(data.shape)}; wanted are (p, B) and (N,), (d, N) or (d, N, B)"
+                f"{self.__name__}: theta has shape {tuple(theta.shape)} and data {tuple(data.shape)}; "
+                "wanted are (p, B) and (N,), (d, N) or (d, N, B)"
             )
         if data.ndim == 3 and data.shape[2] != theta.shape[1]:
-            raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, data {tuple(data.shape)} have {data.shape[2]}")
+            raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have {data.shape[2]}")
         return theta, data, single
 
     def _is_missing(self, data: Any) -> bool:
@@ -203,8 +206,9 @@ class Generated:
     def _launcher(self, kind: str, n: int, theta: Any, data: Any, vs: list, missing: bool) -> Any:
         if missing and self.missing is None:
             raise KernelError(
-                f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that gives the "
-                "carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks for nan by np.where(np.isnan(y), ...)"
+                f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that "
+                "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks "
+                "for nan, by np.where(np.isnan(y), ...)"
             )
         signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
         make = launcher_of(theta, data, *vs)

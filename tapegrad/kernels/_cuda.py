@@ -107,5 +107,6 @@ class CudaLauncher:
         free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
         room = free // 2 // (size * threads * self.dtype.itemsize)
         if room < 1:
-            raise KernelError(f"the stored steps of one block of {threads} samples need {size * threads * self.dtype.itemsize} bytes, more than the device has free")
+            need = size * threads * self.dtype.itemsize
+            raise KernelError(f"the stored steps of {threads} samples need {need} bytes, more than the device has free")
         return int(min(wanted, processors * 4, room))

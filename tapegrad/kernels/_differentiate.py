@@ -10,7 +10,6 @@ code outside is reversed once, after it.  The reverse of a loop without carry is
 from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
-
 SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p"))
 
 

@@ -312,7 +312,9 @@ class Kernel(Writer):
             self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
 
 
-def emit_cuda(program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel") -> tuple[str, str, Signature]:
+def emit_cuda(
+    program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel"
+) -> tuple[str, str, Signature]:
     """CUDA C source of a lowered program, the name of its entry, and its parameters.
 
     >>> import tapegrad as tg

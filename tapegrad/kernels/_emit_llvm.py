@@ -9,7 +9,6 @@ Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the pr
 
 import itertools
 
-
 import numpy as np
 
 from . import _math
@@ -367,5 +366,3 @@ class Kernel(Builder):
 def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
     """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
     return Kernel(low, width, bits, per_sample).text(name, target)
-
-

@@ -60,7 +60,9 @@ class Rebuilder:
             return array(x, dtype, copy=False)
 
         made = {n: wrapped(n) for n in ("zeros", "ones", "empty", "eye", "identity", "linspace")}
-        made.update(array=array, asarray=asarray, full=full, asanyarray=asarray, float64=lambda x=0.0: x if isinstance(x, Sym) else np.float64(x))
+        made.update(
+            array=array, asarray=asarray, full=full, asanyarray=asarray, float64=lambda x=0.0: x if isinstance(x, Sym) else np.float64(x)
+        )
         return made
 
     def _of_math(self, name: str) -> Callable:
@@ -97,7 +99,7 @@ class Rebuilder:
             return self.function(x.py_func)
         if kind is functools.partial:
             return functools.partial(self(x.func), *x.args, **x.keywords)
-        call = getattr(kind, "__call__", None)
+        call = vars(kind).get("__call__")
         if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
             return types.MethodType(self.function(call), x)
         return x
@@ -168,5 +170,3 @@ def line_of(error: BaseException, f: Any) -> str:
             found = t
         t = t.tb_next
     return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found is not None else origin(f)
-
-

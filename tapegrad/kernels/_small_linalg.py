@@ -9,7 +9,8 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, total, where
+from ._functions import total
+from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, where
 
 
 @implements(np.linalg.cholesky)

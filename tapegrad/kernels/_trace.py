@@ -140,7 +140,7 @@ class Recursion:
         if len(after) != len(ids):
             raise KernelError(f"{origin(self.step)}: the carry has {len(ids)} numbers before the step and {len(after)} after it")
         inc = contribution(g, out[1], self.step)
-        if self.missing and not handles_missing(g):
+        if self.missing:
             absent = gate(g, self.rows, self.loop.id)
             inc = g.select(absent, g.zero, inc)
             kept = ids if self.skip is None else flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
@@ -279,7 +279,9 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
 
 def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) -> Any:
     if t.inside:
-        raise KernelError("a loop whose bound is known only at run time cannot stand inside another loop or a step; give the inner one a constant bound")
+        raise KernelError(
+            "a loop whose bound is known only at run time cannot stand inside another loop or a step; give the inner one a constant bound"
+        )
     g = t.g
     start, build = flat(g, carry)
     for s in start:

@@ -157,8 +157,6 @@ class Flat:
         return self.x.size
 
 
-
-
 def _shape(x):
     if type(x) is View:
         return shown(x).shape

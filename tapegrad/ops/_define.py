@@ -337,13 +337,23 @@ def _install(entry: FunctionType, text: str, signature: Signature) -> FunctionTy
     entry.__code__, entry.text = made[entry.__name__].__code__, text
     entry.__globals__[entry.__name__] = entry
     if signature.varying:
-        entry.__kwdefaults__ = dict(zip(signature.settings[len(signature.settings) - len(signature.defaults) :], signature.defaults, strict=True))
+        entry.__kwdefaults__ = dict(
+            zip(signature.settings[len(signature.settings) - len(signature.defaults) :], signature.defaults, strict=True)
+        )
     else:
         entry.__defaults__ = signature.defaults or None
     return entry
 
 
-def primitive(*numpy: Callable, shapes: Any = (), writes: bool = False, multi: int = 0, infix: str | None = None, holomorphic: bool = True, prim: Any = None):
+def primitive(
+    *numpy: Callable,
+    shapes: Any = (),
+    writes: bool = False,
+    multi: int = 0,
+    infix: str | None = None,
+    holomorphic: bool = True,
+    prim: Any = None,
+):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the same.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves."""

@@ -3,7 +3,4 @@
 import importlib
 import pathlib
 
-FAMILIES = [
-    importlib.import_module("." + f.stem, __package__)
-    for f in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))
-]
+FAMILIES = [importlib.import_module("." + f.stem, __package__) for f in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))]

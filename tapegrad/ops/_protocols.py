@@ -31,8 +31,7 @@ def no_rule(f: Any) -> NoRuleError:
 
 def any_tracked(xs: Any) -> bool:
     return any(
-        is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values()))
-        for x in xs
+        is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values())) for x in xs
     )
 
 

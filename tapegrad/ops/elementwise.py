@@ -141,7 +141,6 @@ def zero_of(g: Any) -> Any:
     return dtype(g).type(0)
 
 
-
 # --- absolute value, and lengths, whose derivative at zero is zero ---
 
 

@@ -259,9 +259,7 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
         edges = views.broadcast_to(xp(x).asarray(constant_values) if not isinstance(constant_values, Variable) else constant_values, (n, 2))
         for axis, pair in enumerate(width):
             s = shape(x)
-            ends = [
-                spread_to(reshaped(edges[axis, e], to=(1,) * n), to=s[:axis] + (k,) + s[axis + 1 :]) for e, k in enumerate(pair)
-            ]
+            ends = [spread_to(reshaped(edges[axis, e], to=(1,) * n), to=s[:axis] + (k,) + s[axis + 1 :]) for e, k in enumerate(pair)]
             x = fit_dtype(end_to_end(ends[0], x, ends[1], axis=axis), dtype(x))
         return x
     if mode not in ("edge", "reflect", "symmetric", "wrap"):

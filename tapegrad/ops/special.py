@@ -358,6 +358,7 @@ rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
 rules(rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y), jvp=same)
 rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y)), jvp=same)
 
+
 @implements(sp.huber)
 def huber(delta, r):
     a = absolute(r)

@@ -47,8 +47,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     kind = here.dtype.kind
     if kind not in "fc" and is_tracked(y):
         raise DroppedDerivativeError(
-            f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, "
-            "or write tapegrad.value(y)"
+            f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
         )
     if kind == "f" and given is not y and given.dtype.kind == "c" and is_tracked(y):
         raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")

@@ -141,9 +141,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     terms = np.stack([_terms(updates, s.xp) for updates in path.updates])
     B = np.stack(infinite) if infinite else s.xp.zeros((0, *mean.shape[1:], *mean.shape[1:]))
     innovations = data.raw - fitted
-    return FilterResult(
-        mean, cov, filtered_mean, filtered_cov, innovations, spread, terms, total, len(infinite), B
-    )
+    return FilterResult(mean, cov, filtered_mean, filtered_cov, innovations, spread, terms, total, len(infinite), B)
 
 
 def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
@@ -421,9 +419,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     plain = value(F)
     if isinstance(plain, numpy.ndarray) and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
-        raise NotPositiveDefiniteError(
-            f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number"
-        )
+        raise NotPositiveDefiniteError(f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number")
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 

@@ -21,9 +21,7 @@ try:
 except ImportError:
     tqdm = None
 
-GRADIENT = (
-    1e-9  # wanted of the gradient in the unconstrained parameters, for a log-likelihood up to 1000 in size
-)
+GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a log-likelihood up to 1000 in size
 FLAT = 1e-5  # second derivative below which a constrained parameter has run into its bound
 
 
@@ -69,8 +67,7 @@ class FitResult:
         width = max(9, *map(len, self.names))
         lines = [
             f"Maximum likelihood, {self.method}",
-            f"log-likelihood {self.loglik:.10f}   AIC {self.aic:.6f}   BIC {self.bic:.6f}   "
-            f"observations {self.observations}",
+            f"log-likelihood {self.loglik:.10f}   AIC {self.aic:.6f}   BIC {self.bic:.6f}   observations {self.observations}",
             f"iterations {self.iterations} + {self.newton_steps} Newton   evaluations {self.evaluations}   "
             f"Hessians {self.hessians}   products {self.products}   gradient {self.gradient:.1e}",
             "",
@@ -134,9 +131,7 @@ def fit(
     return _result(parameters, build, data, method, found, objective, u, value, gradient, H, steps)
 
 
-def _polished(
-    objective: Objective, u: numpy.ndarray, found: Any
-) -> tuple[numpy.ndarray, float, numpy.ndarray, numpy.ndarray, int]:
+def _polished(objective: Objective, u: numpy.ndarray, found: Any) -> tuple[numpy.ndarray, float, numpy.ndarray, numpy.ndarray, int]:
     """Newton steps from where the optimiser stopped.  A step is halved until the gradient falls; where none
     does, rounding is reached or this is no maximum."""
     value, gradient = objective(u)
@@ -151,11 +146,7 @@ def _polished(
         step = numpy.linalg.solve(H, gradient)
         for _ in range(10):
             new_value, new_gradient = objective(u - step)
-            if (
-                numpy.isfinite(new_value)
-                and abs(new_gradient).max() < size
-                and new_value <= value + 1e-9 * abs(value)
-            ):
+            if numpy.isfinite(new_value) and abs(new_gradient).max() < size and new_value <= value + 1e-9 * abs(value):
                 break
             step = step / 2
         else:
@@ -183,15 +174,12 @@ def _result(
     steps: int,
 ) -> FitResult:
     k = u.size
-    bound = numpy.array([c.name != "unconstrained()" for c in parameters.constraint_of]) & (
-        numpy.diag(H) < FLAT
-    )
+    bound = numpy.array([c.name != "unconstrained()" for c in parameters.constraint_of]) & (numpy.diag(H) < FLAT)
     free = numpy.flatnonzero(~bound)
     inner = H[numpy.ix_(free, free)]
     if free.size and numpy.linalg.eigvalsh(inner)[0] <= 0:
         raise ConvergenceError(
-            f"fit: stopped at a saddle point, unconstrained parameters {u}, log-likelihood {-value:.10g}; "
-            "start elsewhere"
+            f"fit: stopped at a saddle point, unconstrained parameters {u}, log-likelihood {-value:.10g}; start elsewhere"
         )
     # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
@@ -248,9 +236,7 @@ class _Parameters:
             x = x.astype(float)
             self.blocks.append((name, len(self.names), x.shape, constraint[name]))
             free.append(constraint[name].start(name, x).reshape(-1))
-            self.names += [
-                name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)
-            ]
+            self.names += [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
             self.constraint_of += [constraint[name]] * x.size
         self.start = numpy.concatenate(free)
 
@@ -275,13 +261,9 @@ def _elements(start: Any, constraints: Any) -> dict[str, Any]:
     """A vector of parameters as numbers named theta[i]."""
     vector = to_host(start)
     if vector.ndim != 1:
-        raise ArgumentError(
-            f"start: shape {vector.shape}; wanted a vector, or a dict of names to numbers or arrays"
-        )
+        raise ArgumentError(f"start: shape {vector.shape}; wanted a vector, or a dict of names to numbers or arrays")
     if isinstance(constraints, Sequence) and len(constraints) != vector.size:
-        raise ArgumentError(
-            f"constraints: {len(constraints)} for {vector.size} parameters; wanted one for each"
-        )
+        raise ArgumentError(f"constraints: {len(constraints)} for {vector.size} parameters; wanted one for each")
     if isinstance(constraints, Mapping):
         raise ArgumentError("constraints: a dict names parameters, so start must be a dict too")
     return {f"theta[{i}]": x for i, x in enumerate(vector)}

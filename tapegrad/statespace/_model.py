@@ -90,9 +90,7 @@ def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffu
     return LinearGaussian(1.0, 1.0, level_var, observation_var, start=start)
 
 
-def local_linear_trend(
-    observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)
-) -> LinearGaussian:
+def local_linear_trend(observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
     """Level and slope, both random walks (DK 3.2.1): states (mu, nu), mu[t+1] = mu[t] + nu[t] + xi[t].
 
     >>> from tapegrad import statespace as ss
@@ -102,14 +100,10 @@ def local_linear_trend(
            [6.]])
     """
     T = numpy.array([[1.0, 1.0], [0.0, 1.0]])
-    return LinearGaussian(
-        T, numpy.array([1.0, 0.0]), np.stack([level_var, slope_var]), observation_var, start=start
-    )
+    return LinearGaussian(T, numpy.array([1.0, 0.0]), np.stack([level_var, slope_var]), observation_var, start=start)
 
 
-def arma(
-    ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0
-) -> LinearGaussian:
+def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0) -> LinearGaussian:
     """A stationary ARMA process about `mean`, perhaps observed with noise (Harvey's form, DK 3.4).
 
     ar (k,) and ma (l,) are coefficients, y[t] = ar[0] y[t-1] + ... + e[t] + ma[0] e[t-1] + ..., var that of
@@ -156,9 +150,7 @@ class Observations:
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
         for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
-            raise ArgumentError(
-                f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
-            )
+            raise ArgumentError(f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value")
         missing = numpy.isnan(host)
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
@@ -226,9 +218,7 @@ def system(model: LinearGaussian, data: Observations) -> System:
     """Check the shapes of a model against data, and bring its matrices into one form."""
     field, m = checked_fields(model, data)
     p, xp = data.width, data.xp
-    varying = {
-        _LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes
-    }
+    varying = {_LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes}
     T, Z, R = _matrix(field["T"], m, m, xp), _matrix(field["Z"], p, m, xp), field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
@@ -245,26 +235,20 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
     (m,)."""
     mark = numpy.asarray(start.diffuse, bool)
     if mark.shape not in ((), (m,)):
-        raise ShapeError(
-            f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states"
-        )
+        raise ShapeError(f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states")
     p = data.width
     mean = _check("start.mean", _placed(start.mean, data.xp), [(m,), ()], 0, m, p)
     cov = _check("start.cov", _placed(start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
     return mean, cov, numpy.broadcast_to(mark, (m,))
 
 
-def _first_state(
-    start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations
-) -> tuple[Any, Any, numpy.ndarray]:
+def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
     """Mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
     mean, cov, mark = checked_start(start, m, data)
     if start.stationary:
         if mark.any() or varying:
-            raise ArgumentError(
-                "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
-            )
+            raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
         # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
         return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), (P + P.T) * 0.5, mark
@@ -325,10 +309,7 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     wanted = [str(s) if s else "a scalar" for s in shapes]
     if n:
         wanted.append(f"({n} or more, {', '.join(map(str, matrix))}) for one that varies over time")
-    raise ShapeError(
-        f"{name}: shape {shape}; wanted {' or '.join(wanted)} "
-        f"(the model has {m} states and {p} observations a step)"
-    )
+    raise ShapeError(f"{name}: shape {shape}; wanted {' or '.join(wanted)} (the model has {m} states and {p} observations a step)")
 
 
 def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
