@@ -104,7 +104,7 @@ if plt is None:
 else:
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     final = simulate(np.where(np.isin(np.arange(6), FREE), 0, truth) + np.bincount(FREE, found, 6))[-1]
-    fields = ((start[:, :, 1], "inhibitor at the start"), (data[-1, :, :, 1], "data at the end"), (final[:, :, 1], "fitted model at the end"))
+    fields = ((start[:, :, 1], "inhibitor at the start"), (data[-1, :, :, 1], "data at the end"), (final[:, :, 1], "fitted model"))
     for axis, (field, title) in zip(axes, fields, strict=True):
         figure.colorbar(axis.imshow(field), ax=axis, shrink=0.8)
         axis.set_title(title)

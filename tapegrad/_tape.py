@@ -9,6 +9,8 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
 What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
 
+import gc
+import threading
 from typing import Any
 
 import numpy as np
@@ -63,12 +65,37 @@ def keep(trace: "Tape", a: Any) -> Any:
     return old
 
 
+class Collector:
+    """Python's cyclic collector, paused while a long tape grows or is swept.  Records are no cycles, yet it visits them again and
+    again: from some ten thousand on that costs as much as recording them."""
+
+    def __init__(self):
+        self.lock, self.pauses = threading.Lock(), 0
+
+    def pause(self) -> None:
+        with self.lock:
+            if self.pauses or gc.isenabled():
+                self.pauses += 1
+                gc.disable()
+
+    def resume(self) -> None:
+        with self.lock:
+            if self.pauses:
+                self.pauses -= 1
+                if not self.pauses:
+                    gc.enable()
+
+
+COLLECTOR = Collector()
+LONG = 8192
+
+
 class Tape(Trace):
     __slots__ = ()
 
     def __init__(self):
         super().__init__()
-        self.records, self.copies, self.trusted, self.saved_bytes = [], {}, frozenset(), 0
+        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
 
     def watch(self, value: Any) -> Variable:
         """A new leaf.  `value` is the caller's: it is copied at the first write."""
@@ -77,10 +104,26 @@ class Tape(Trace):
         x._saved = True
         return x
 
+    def grown(self) -> None:
+        """To be called now and then while records are added."""
+        if not self.paused and len(self.records) > LONG:
+            self.paused = True
+            COLLECTOR.pause()
+
+    def close(self) -> None:
+        if self.paused:
+            self.paused = False
+            COLLECTOR.resume()
+        super().close()
+
     def read(self, slot: int, value: Any, path: tuple, at: Any, copy: bool) -> int:
         """Record that a region of a buffer was read; gives the slot of what was read."""
-        self.records.append((READ.vjp[0], slot, REGION, None, (xp_of(value), value.shape, value.strides, value.dtype), path, at))
-        return len(self.records) - 1
+        records = self.records
+        k = len(records)
+        records.append((READ.vjp[0], slot, REGION, None, (xp_of(value), value.shape, value.strides, value.dtype), path, at))
+        if not k & 1023:
+            self.grown()
+        return k
 
     def apply(self, prim, args, params):
         inputs, slots = [], []
@@ -106,6 +149,8 @@ class Tape(Trace):
                 kept[i] = keep(self, a)
         records = self.records
         k = len(records)
+        if not k & 1023:
+            self.grown()
         records.append((prim, slots, MANY, None, out if reads_out else None, kept, params))
         if type(out) is not tuple:
             y = variable(out, self, k)
@@ -147,8 +192,15 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero."""
     invalid: list = []
-    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
-        return _sweep(trace.records, seeds, last, invalid)
+    long = len(trace.records) > LONG
+    if long:
+        COLLECTOR.pause()
+    try:
+        with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
+            return _sweep(trace.records, seeds, last, invalid)
+    finally:
+        if long:
+            COLLECTOR.resume()
 
 
 def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:

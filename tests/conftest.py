@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plugin_skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401
 
 try:
     import hosted_cupy
@@ -27,3 +28,18 @@ def xp(request):
     if not device:
         pytest.skip("no CUDA device answers")
     return pytest.importorskip("cupy")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy alone."""
+
+    def exists(item):
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if "xp" not in params:
+            return True
+        if params["xp"] == "numpy":
+            return item.get_closest_marker("cupy_only") is None
+        return not getattr(params.get("case"), "numpy_only", False)
+
+    config.hook.pytest_deselected(items=[item for item in items if not exists(item)])
+    items[:] = [item for item in items if exists(item)]

@@ -183,7 +183,7 @@ def second_orders(verdict, program, make, plain, exact, x, v, xp):
     w = xp.asarray(np.random.default_rng(program.seed + 1).normal(size=x.size))
     FR = tg.hvp(mark(make()[0]), x, v)
     scale = 1 + np.abs(host(FR)).max()
-    # One function, called again, where its captured arrays are reset; else each call finds them as they were made.
+    # One function, called again, where its captured arrays are reset; else a new one for each.
     f = mark(make()[0])
     g, h = (f, f) if program.reset else (mark(make()[0]), mark(make()[0]))
     RR = tg.grad(mark(lambda z: (tg.grad(f)(z) * v).sum()))(x)

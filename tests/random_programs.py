@@ -118,7 +118,7 @@ class Writer:
         self.lines.append(text)
 
     def apart(self, text: str) -> str:
-        """NumPy does not read the right side first where overlapping 1-d regions differ in step (a[::2] = a[:3])."""
+        """NumPy reads the right side too late where overlapping 1-d regions differ in step (a[::2] = a[:3])."""
         found = re.fullmatch(r"([a-z]\w*(?:\[[^=]*\])) = ([a-z]\w*(?:\[[^=]*\])?)", text) or re.fullmatch(
             r"np.copyto\((\w+), (\w+\S*)\)", text
         )
@@ -1195,7 +1195,7 @@ def inner_hvp(p):
 @dataclass(frozen=True)
 class Program:
     """`bare`: to be differentiated without a shadow.  `views`: elements are read as 0-d views, as CuPy does.
-    `reset`: f begins with the captured arrays as they were made.  `silent`: arrays that the result leaves out."""
+    `reset`: f begins with the captured arrays as they were made.  `silent`: arrays left out of the result."""
 
     statements: tuple
     seed: int

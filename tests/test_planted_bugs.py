@@ -23,6 +23,7 @@ class Bug(NamedTuple):
     file: str
     old: str
     new: str
+    kinds: tuple = ()  # of statements, that show the bug; else all
 
 
 BUGS = [
@@ -245,7 +246,7 @@ from random_programs import draw
 for seed in range(int(sys.argv[1])):
     for bare in (False, True):
         try:
-            wrong = judge(draw(seed, bare=bare)).wrong
+            wrong = judge(draw(seed, bare=bare, only=tuple(sys.argv[2:]))).wrong
         except Exception as error:
             wrong = [(f"{type(error).__name__}: {error}",)]
         if wrong:
@@ -271,7 +272,7 @@ def search(bug, folder, programs):
         "PYTHONPATH": os.pathsep.join([str(folder), str(TESTS)]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-c", SEARCH, str(programs)]
+    command = [sys.executable, "-c", SEARCH, str(programs), *(bug.kinds if bug else ())]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     return run.stdout.strip() or run.stderr.strip().splitlines()[-1]
 

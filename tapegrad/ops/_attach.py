@@ -158,7 +158,7 @@ class Flat:
 
 
 def _shape(x):
-    if type(x) is View:
+    if type(x) is View and x._seen != x._base._version:
         return shown(x).shape
     v = x._value
     while isinstance(v, Variable):

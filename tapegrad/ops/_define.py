@@ -254,6 +254,8 @@ def coerced(b: Any, other: Any) -> Any:
 
 
 def shape(x: Any) -> tuple:
+    if type(x) is np.ndarray:
+        return x.shape
     return x.shape if type(x) is Like else getattr(plain(x), "shape", ())
 
 

@@ -15,7 +15,7 @@ from .._primitive import ADD_AT, ASSIGN, READ, bind
 from .._tape import REGION, add_region, buffer_of, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
 from ._define import primitive
-from .shaping import fit, zeros_like
+from .shaping import argsort, fit, reshape, transpose, zeros_like
 
 STEPS = {
     "at": lambda b, i: b[i],
@@ -169,8 +169,15 @@ def _record_read(tape, prim, inputs, slots, params):
 def _pull_read(G, owned, k, g, i, _, layout, path, at):
     if at is None:
         at = Ellipsis
-        if len(path) == 1 and path[0][0] == "at":
-            path, at = (), path[0][1]
+        if len(path) == 1:
+            kind, step = path[0]
+            if kind == "at":
+                path, at = (), step
+            elif kind == "transpose" or kind == "reshape":  # all of the buffer, moved
+                c = transpose(g, axes=argsort(step)) if kind == "transpose" else reshape(g, to=layout[1])
+                h = G[i]
+                G[i] = c if h is None else summed(h, c, i, owned)
+                return
     if not path and basic(at):
         buffer = buffer_of(G, owned, i, layout)
         if type(buffer) is np.ndarray and not isinstance(g, Variable):

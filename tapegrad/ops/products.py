@@ -43,8 +43,8 @@ def row(x: Any) -> Any:
 
 
 def _matmul_left(g, out, x, y):
-    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 == y.ndim:
-        return g @ y.T
+    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 and y.ndim < 3:
+        return g @ y.T if y.ndim == 2 else g[:, None] * y
     n, m = ndim(x), ndim(y)
     if m == 1:
         c = g * y if n == 1 else matmul(column(g), row(y))
@@ -56,7 +56,7 @@ def _matmul_left(g, out, x, y):
 
 
 def _matmul_right(g, out, x, y):
-    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 == y.ndim:
+    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 and y.ndim < 3:
         return x.T @ g
     n, m = ndim(x), ndim(y)
     if n == 1:

@@ -101,7 +101,9 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if x._trace is None:
             x._trace = trace
             trace.risen.append(x)
-        x._slot = len(records) - 1
+        x._slot = k = len(records) - 1
+        if not k & 1023:
+            trace.grown()
     x._version += 1
     return True
 
