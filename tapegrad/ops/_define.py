@@ -254,9 +254,13 @@ def coerced(b: Any, other: Any) -> Any:
 
 
 def shape(x: Any) -> tuple:
-    if type(x) is np.ndarray:
+    c = type(x)
+    if c is Variable:
+        x = x._value
+        while isinstance(x, Variable):
+            x = x._value
         return x.shape
-    return x.shape if type(x) is Like else getattr(plain(x), "shape", ())
+    return x.shape if c is np.ndarray or c is View or c is Like else getattr(x, "shape", ())
 
 
 def dtype(x: Any) -> np.dtype:

@@ -117,6 +117,10 @@ ADAPTERS: dict = {}
 def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
     key = f if key is None else key
+    if not kwargs:
+        adapter = ADAPTERS.get(key)
+        if adapter is not None and len(args) <= adapter.places and len(args) <= adapter.out:
+            return adapter.ours(*args)
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
     ours = function_for(key)

@@ -21,7 +21,7 @@ from .._variable import Variable
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
-from .products import H, T, backwards, column, diagonals, flat, matmul, two
+from .products import H, T, backwards, column, diagonals, flat, matmul, row, two
 from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
@@ -304,9 +304,11 @@ def right_solve(p: Any, s: Any) -> Any:
 
 @primitive()
 def solve_matrix(a, b):
-    """x of a x = b, b a matrix or a batch of matrices."""
+    """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
     library = xp_of(a)
     if library is not np:
+        if b.ndim == 1:
+            return solve_matrix.prim.run(a, b[:, None])[..., 0]
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return library.linalg.solve(library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:]))
     try:
@@ -325,15 +327,23 @@ def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
 
 
 def _solve_vjp(g, out, need, a, b):
-    c = solve_matrix(T(a), g)
-    return -matmul(c, T(out)) if need[0] else None, c
+    if ndim(b) > 1:
+        c = solve_matrix(T(a), g)
+        return -matmul(c, T(out)) if need[0] else None, c
+    c = solve_matrix(T(a), g) if ndim(g) == 1 else flat_column(solve_matrix(T(a), column(g)))
+    return -matmul(column(c), row(out)) if need[0] else None, c
+
+
+def flat_column(x: Any) -> Any:
+    return reshape(x, to=shape(x)[:-1])
 
 
 def _solve_jvp(t, out, a, b):
     da, db = t
     if da is not None:
-        db = -matmul(da, out) if db is None else db - matmul(da, out)
-    return solve_matrix(a, db)
+        moved = matmul(da, out) if ndim(b) > 1 or ndim(da) == 2 else times_vector(da, out)
+        db = -moved if db is None else db - moved
+    return solve_matrix(a, db) if ndim(b) > 1 or ndim(db) == 1 else flat_column(solve_matrix(a, column(db)))
 
 
 rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
@@ -346,8 +356,7 @@ def solve(a, b):
     vector = ndim(b) == 1
     if ndim(b) == 0 or shape(b)[-1 if vector else -2] != s[-1]:
         raise ShapeError(f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)")
-    x = solve_matrix(a, column(b) if vector else b)
-    return reshape(x, to=shape(x)[:-1]) if vector else x
+    return solve_matrix(a, b)
 
 
 @implements(scipy.linalg.solve)
