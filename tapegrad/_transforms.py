@@ -285,18 +285,24 @@ def _check_scalar(call: str, f: Callable, y: Any) -> None:
         raise scalar_error(call, f, y)
 
 
-def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False) -> Callable:
+def _again(f: Callable) -> Callable:
+    """What an inner transform makes of the shadowed f: a Const stays one."""
+    return Const if isinstance(f, Const) else lambda g: g
+
+
+def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
     `argnums` says which positional arguments (an int, or a tuple: then a tuple of gradients).  With `has_aux` f returns a pair
     (scalar, aux).  A gradient has its argument's tree, array kind, shape and dtype; for a complex argument z = x + iy it is
     df/dx + i df/dy, the direction of steepest ascent.  Raises ArgumentError for an integer or boolean argument, NotScalarError
-    for an output that is not a real scalar.
+    for an output that is not a real scalar.  With shadow=False (or tg.Const(f)) captured arrays are constants.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    f = f if shadow else Const(f)
 
     def wrapped(*args, **kwargs):
         call = f"grad({name_of(f)})"
@@ -322,13 +328,14 @@ def _named(wrapped: Callable, prefix: str, f: Callable, remake: Callable) -> Cal
     return wrapped
 
 
-def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False) -> Callable:
+def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Gradient of a real scalar function; see `value_and_grad`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
     """
+    f = f if shadow else Const(f)
     both = value_and_grad(f, argnums, has_aux)
 
     def wrapped(*args, **kwargs):
@@ -468,7 +475,8 @@ def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
-    pairs = _forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(g)(x, *args))
+    again = _again(f)
+    pairs = _forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(again(g))(x, *args))
     (value, gradient), (_, hv) = _value_and_tangent(*pairs)
     return value, gradient, hv
 
@@ -492,7 +500,8 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
            [ 0., 12.]])
     """
     call = f"hmp({name_of(f)})"
-    r = _Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(g)(x, *args))
+    again = _again(f)
+    r = _Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args))
     results = []
     try:
         rows = _leaves_like(call, "matrix V", V, x)
@@ -520,7 +529,9 @@ def basis(x: Any) -> list:
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 
 
-def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False) -> Callable:
+def jacobian(
+    f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True
+) -> Callable:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
@@ -533,6 +544,7 @@ def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorp
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
+    f = f if shadow else Const(f)
 
     def wrapped(*args, **kwargs):
         return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
@@ -642,7 +654,7 @@ def _columns(r: _Recorded) -> dict:
     return blocks
 
 
-def hessian(f: Callable, argnums: int | tuple = 0) -> Callable:
+def hessian(f: Callable, argnums: int | tuple = 0, *, shadow: bool = True) -> Callable:
     """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -650,9 +662,11 @@ def hessian(f: Callable, argnums: int | tuple = 0) -> Callable:
     array([[4., 2.],
            [2., 0.]])
     """
+    f = f if shadow else Const(f)
+    again = _again(f)
 
     def wrapped(*args, **kwargs):
-        return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(g, argnums))
+        return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(again(g), argnums))
 
     return _named(wrapped, "hessian", f, lambda g: hessian(g, argnums))
 
@@ -677,9 +691,11 @@ class Tape:
         self._leaves: dict = {}
 
     def __enter__(self) -> "Tape":
+        OPEN.depth = getattr(OPEN, "depth", 0) + 1
         return self
 
     def __exit__(self, *error: Any) -> None:
+        OPEN.depth -= 1
         self._trace.close()
 
     @property

@@ -118,7 +118,7 @@ class Writer:
         self.lines.append(text)
 
     def apart(self, text: str) -> str:
-        """NumPy reads the right side too late where overlapping 1-d regions differ in step (a[::2] = a[:3])."""
+        """NumPy reads the right side late where overlapping 1-d regions differ in step (a[::2] = a[:3])."""
         found = re.fullmatch(r"([a-z]\w*(?:\[[^=]*\])) = ([a-z]\w*(?:\[[^=]*\])?)", text) or re.fullmatch(
             r"np.copyto\((\w+), (\w+\S*)\)", text
         )
@@ -159,7 +159,7 @@ class Writer:
         return name
 
     def use(self, name: str) -> str:
-        """A captured array or object, or a helper function."""
+        """A captured array or object, or a function of the table above."""
         if name in HELPERS:
             if name not in self.helpers:
                 self.helpers.append(name)

@@ -330,6 +330,55 @@ def test_guarded_branch_has_exact_zero_derivatives():
     assert np.array_equal(k.hessian(np.array([[0.0, -1.0]]), np.ones(2)), np.zeros((2, 1, 1)))
 
 
+# --- random programs against the array tape ---
+
+UNARY = [
+    lambda np, a: np.exp(0.3 * np.tanh(a)), lambda np, a: np.log(1.0 + a * a), lambda np, a: np.sqrt(0.5 + a * a), lambda np, a: np.sin(a),
+    lambda np, a: 1.0 / (1.5 + np.cos(a)), lambda np, a: np.where(a > 0.1, a, 0.2 * a), lambda np, a: np.abs(a - 0.3), lambda np, a: -a,
+    lambda np, a: np.log1p(np.abs(a)), lambda np, a: np.expm1(0.2 * a), lambda np, a: np.tanh(a) ** 3, lambda np, a: (1.0 + a * a) ** -0.5,
+]  # fmt: skip
+BINARY = [
+    lambda np, a, b: a * b, lambda np, a, b: a + b, lambda np, a, b: a - 2.0 * b, lambda np, a, b: a / (1.0 + b * b),
+    lambda np, a, b: np.maximum(a, b), lambda np, a, b: np.where(a < b, a * b, a + b), lambda np, a, b: np.minimum(a, 0.5) * b,
+]  # fmt: skip
+
+
+def random_program(seed):
+    """A list of steps; each takes earlier values (4 parameters, 2 components of a datum, what was computed) by number."""
+    rng = np.random.default_rng(seed)
+    steps = []
+    for n in range(14):
+        last = 6 + n
+        f = UNARY[rng.integers(len(UNARY))] if rng.random() < 0.5 else BINARY[rng.integers(len(BINARY))]
+        operands = rng.integers(0, last, 2) if f in BINARY else rng.integers(0, last, 1)
+        steps.append((f, [int(k) for k in operands]))
+
+    def run(np, theta, x):
+        values = [theta[0], theta[1], theta[2], theta[3], x[0], x[1]]
+        for f, operands in steps:
+            values.append(f(np, *[values[k] for k in operands]))
+        return values[-1] + values[-2] * values[-3] + values[-4]
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs(seed):
+    run = random_program(seed)
+    k = kernels.likelihood(lambda theta, x: run(np, theta, x))
+    rng = np.random.default_rng(100 + seed)
+    theta, x, v = rng.normal(size=(4, 5)), rng.normal(size=(2, 7)), rng.normal(size=(4, 5))
+
+    def on_tape(theta):
+        rows = [theta[j][:, None] for j in range(4)]
+        return (run(tg.numpy, rows, [x[0][None], x[1][None]]) + np.zeros((5, 7))).sum()
+
+    value, gradient = k.value_and_grad(theta, x)
+    close(value.sum(), on_tape(theta), 1e-11)
+    close(gradient, tg.grad(on_tape)(theta), 1e-10)
+    close(k.hvp(theta, v, x), tg.hvp(on_tape, theta, v), 1e-9)
+
+
 # --- map, loop, while_loop: the K-cases ---
 
 
@@ -415,6 +464,17 @@ def test_a_loop_inside_a_loop_is_refused():
         k(np.ones(2), 3)
     inner = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(2, lambda j, r: r * x, s), 1.0))
     close(inner(np.array([2.0]), 3), np.array([64.0]))
+
+
+def test_map_without_derivatives_and_wrong_shapes():
+    assert np.array_equal(kernels.map(lambda n: n * 2)(np.array([1, 2])), [2.0, 4.0])
+    add = kernels.map(lambda a, b: a + b)
+    assert np.array_equal(add(np.ones(3), 2.0), [3, 3, 3])
+    assert add(np.empty(0), np.empty(0)).shape == (0,)
+    with pytest.raises(ShapeError, match=r"\[2, 3\] samples"):
+        add(np.ones(3), np.ones(2))
+    with pytest.raises(ShapeError, match="no argument has an axis"):
+        add(1.0, 2.0)
 
 
 def test_plain_python_outside_of_a_kernel():

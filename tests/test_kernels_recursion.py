@@ -107,7 +107,7 @@ def test_f11_thousands_of_samples(kernel, start, holes):
         value, gradient = kernel.value_and_grad(MANY.astype(np.float32), y)
         np.testing.assert_allclose(value, expected, rtol=2e-6)
         error = np.linalg.norm(gradient - slope, axis=0) / np.linalg.norm(slope, axis=0)
-        assert np.median(error) < 2e-5
+        assert error.max() < 2e-4
 
 
 def test_missing_data_must_be_spoken_of():

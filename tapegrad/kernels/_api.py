@@ -134,6 +134,14 @@ class Generated:
     # --- arguments ---
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
+        if (
+            type(theta) is np.ndarray is type(data)
+            and theta.ndim == 2
+            and 0 < data.ndim < 3
+            and theta.dtype in FLOATS
+            and data.dtype in FLOATS
+        ):
+            return theta, data, False  # the usual case in one line
         theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
         if isinstance(data, Variable):
             raise ArgumentError(
@@ -159,7 +167,7 @@ class Generated:
         known = None if data.base is not None else self._clean.get(id(data))
         if known is not None and known() is data and not data.flags.writeable:
             return False  # read-only data are looked at once
-        flat = data.ravel()
+        flat = data if data.ndim == 1 else data.ravel()
         with np.errstate(all="ignore"):
             check = float(flat.dot(flat))
         if check - check == 0.0:

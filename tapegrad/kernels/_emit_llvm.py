@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 
 from . import _math
-from ._lower import Lowered
+from ._lower import Body, Lowered
 from ._program import Loop
 
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
@@ -257,6 +257,10 @@ class Kernel(Builder):
             else:
                 env[i] = getattr(self, op)(*x)
 
+    def one(self) -> str:
+        """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""
+        return self.spread(self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})'))
+
     def trips(self, n: int, loop: Loop, env: dict) -> str:
         """How many steps loop number n takes in this block."""
         if loop.data:
@@ -354,13 +358,27 @@ class Kernel(Builder):
         following = [self.value(x, env) for x in loop.next]
         for slot, value in zip(carry, following, strict=True):
             self.store(value, slot)
+        moved = balance(body)
         for slot, term in zip(sums, body.terms, strict=True):
             x = [self.value(j, env) for j in term]
+            if len(x) == 1 and moved:
+                moved -= 1
+                x.append(self.one())
             self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
         if loop.active is None:
             return None
         going = self.value(loop.active, env)
         return going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+
+
+def balance(body: Body) -> int:
+    """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
+    bits are the same.  Only for short steps, where the sums are much of the work."""
+    products = ("fma", "fms", "fnma", "mul")
+    if len(body.code) > 24 or any(op not in ("add", "sub", *products) for _, op, _ in body.code):
+        return 0
+    heavy = sum(op in products for _, op, _ in body.code) + sum(len(t) == 2 for t in body.terms)
+    return max((len(body.code) + len(body.terms) - 2 * heavy) // 2, 0)
 
 
 def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
