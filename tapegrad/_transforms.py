@@ -16,7 +16,7 @@ from ._dual import Dual
 from ._primitive import OPEN, Primitive, Trace, bind, live, plain
 from ._shadow import Shadow
 from ._tree import Const, children, is_node, leaves, structure, tree_map
-from ._variable import Variable, bottom, frozen, variable
+from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
@@ -45,8 +45,12 @@ def entered(x: Any) -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
     if isinstance(x, Variable):
         x = live(x)
-        return frozen(x) if x._trace is not None else bottom(x).copy()
-    return x.copy() if is_array(x) else number(x)
+        b = bottom(x)
+        if x._trace is None:
+            return b.copy(order="K") if is_array(b) else b
+        read_only = type(b) is np.ndarray and not b.flags.writeable
+        return copied(x) if read_only else frozen(x)
+    return x.copy(order="K") if is_array(x) else number(x)
 
 
 class _Inputs:

@@ -144,6 +144,16 @@ class Launcher:
         if rest:
             self.padded(width, inputs, data, steps, outs, full * width, rest)
 
+    def repeatable(self, data: np.ndarray, steps: int, batch: int) -> tuple | None:
+        """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
+        needed); None where more than one launch is due."""
+        width = self.width if batch >= SCALAR or self.operations > HEAVY else 1
+        work = batch * self.operations * max(steps, 1)
+        if batch % width or self.counted or (THREADS > 1 and work > WORTH) or not HEADER:
+            return None
+        caps, needed, tape = self.local.__dict__["found"]
+        return self.forms[width], tape, batch, steps, batch // width, caps, needed[0]
+
     def shared(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, full: int) -> None:
         """The blocks in equal parts to all threads; each sample gets the same bits whatever their number."""
         cuts = np.linspace(0, full, min(THREADS, full) + 1).astype(int)

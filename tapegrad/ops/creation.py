@@ -91,17 +91,29 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
 
 @implements(np.array)
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
-    return _array(object, dtype, copy, ndmin)
+    return ordered(_array(object, dtype, copy, ndmin), order)
 
 
 @implements(np.asarray, np.asanyarray)
 def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
-    return _array(a, dtype, copy, 0, like)
+    return ordered(_array(a, dtype, copy, 0, like), order)
 
 
-@implements(np.ascontiguousarray, np.asfortranarray)
+@implements(np.ascontiguousarray)
 def ascontiguousarray(a, dtype=None, *, like=None):
-    return _array(a, dtype, None, 1)
+    return ordered(_array(a, dtype, None, 1), "C")
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a, dtype=None, *, like=None):
+    return ordered(_array(a, dtype, None, 1), "F")
+
+
+def ordered(x: Any, order: str | None) -> Any:
+    """x, or a copy of it where its memory is not in this order."""
+    if order not in ("C", "F") or not getattr(x, "shape", ()) or (x.flags.f_contiguous if order == "F" else x.flags.c_contiguous):
+        return x
+    return copy(x, order)
 
 
 @implements(np.asarray_chkfinite)

@@ -126,6 +126,9 @@ def ravel(a, order="C"):
         if flags is not None and not flags.c_contiguous and not flags.f_contiguous:
             raise ArgumentError("ravel: order='K' of a strided array is not supported; use 'C' or 'F'")
         order = "A"
+    here = shown(a) if isinstance(a, Variable) else a
+    if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
+        return reshape(s.copy(a), (-1,), order)  # NumPy copies what is not contiguous, also where a view were possible
     return reshape(a, (-1,), order)
 
 
