@@ -74,7 +74,7 @@ class stateful:
             shadow = Shadow(self, list(args))
             with shadow as (g, inner):
                 y, after = g(state, *inner, **kwargs)
-                y, after = tree_map(_value, y), tuple([_value(a) for a in after])
+            y, after = tree_map(_value, y), tuple([_value(a) for a in after])
             shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):

@@ -13,7 +13,7 @@ import numpy as np
 from . import _tape as reverse
 from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
-from ._primitive import OPEN, Primitive, Trace, bind, live, plain
+from ._primitive import OPEN, Primitive, Trace, bind, handle, live, plain
 from ._shadow import Shadow
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
@@ -154,7 +154,12 @@ def _out(g: Any, like: Any) -> Any:
             want = dtype(like)
             return frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
         g = bottom(g)
-    return _plain_out(g, plain(like))
+    return _given(_plain_out(g, plain(like)))
+
+
+def _given(a: Any) -> Any:
+    """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
+    return handle(a) if getattr(OPEN, "depth", 0) and is_array(a) else a
 
 
 def _plain_out(g: Any, like: Any) -> Any:
@@ -176,7 +181,7 @@ def _value(y: Any) -> Any:
         if y._trace is not None:
             return frozen(y)
         y = bottom(y)
-    return owned(y) if is_array(y) else np.float64(y) if type(y) is float else y
+    return _given(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
 
 
 def _plain_tree(y: Any) -> Any:

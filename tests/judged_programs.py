@@ -105,14 +105,17 @@ def judge(program, xp=np, orders=2):
         x, v = argument(program.seed, xp)
         f, show = make()
         before = show()
-        value = host(f(x.copy()))
+        overflows = []
+        with np.errstate(over="call", call=lambda *_: overflows.append(True)):
+            value = host(f(x.copy()))
         left = show(), kept(before, show())
         plain, _ = maker(program, np)
         if abs(plain()[0](host(x).copy()) - value) > 1e-12 * (1 + abs(value)):  # a copy there is a view here
             plain, exact = make, False
         g, error = slope_of(plain, exact, host(x), xp if plain is make else np)
         if (
-            not np.all(np.isfinite(g))
+            overflows
+            or not np.all(np.isfinite(g))
             or max(abs(value), np.abs(g).max()) > 1e5
             or error > DIFFERENCE / 4 * (1 + np.abs(g).max())
         ):

@@ -174,6 +174,22 @@ def test_one_parameter_vector_may_be_a_vector():
     close(tg.grad(lambda t: GAUSSIAN(t, X))(THETA[:, 1]), GRADIENT[:, 1])
 
 
+def test_parameters_with_names():
+    def loglik(theta, x):
+        return gaussian([theta["mu"][0], theta["mu"][1], theta["sigma"][0], theta["sigma"][1]], x) * theta["weight"]
+
+    k = kernels.likelihood(loglik)
+    theta = {"mu": THETA[:2], "sigma": THETA[2:], "weight": np.array([1.0, 2.0, 3.0])}
+    close(k(theta, X), VALUE * [1, 2, 3])
+    value, gradient = k.value_and_grad(theta, X)
+    close(gradient["mu"], GRADIENT[:2] * [1, 2, 3])
+    close(gradient["sigma"], GRADIENT[2:] * [1, 2, 3])
+    close(gradient["weight"], VALUE)
+    taped = tg.grad(lambda t: k(t, X).sum())(theta)
+    for name in theta:
+        close(taped[name], gradient[name])
+
+
 def test_data_of_each_sample():
     each = np.stack([X, X[:, ::-1], X], axis=-1)
     close(GAUSSIAN(THETA, each), VALUE)

@@ -97,7 +97,6 @@ extern "C" void launch(unsigned grid, unsigned block, {types}) {{
     FOLDER.mkdir(exist_ok=True)
     library = FOLDER / (hashlib.sha256((text + str(flags)).encode()).hexdigest()[:24] + ".so")
     if not library.exists():
-        (FOLDER / "kernel.cpp").write_text(text)
         with tempfile.TemporaryDirectory(dir=FOLDER) as place:
             (Path(place) / "k.cpp").write_text(text)
             subprocess.run(["g++", *flags, str(Path(place) / "k.cpp"), "-o", str(Path(place) / "k.so")], check=True)
@@ -273,3 +272,14 @@ def test_kernels_come_back_from_disk(tmp_path, monkeypatch):
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(compiled(text))
     assert function(2) == 24690
     assert len(list(tmp_path.glob("*.o"))) == 1
+
+
+def test_processes_share_a_folder(tmp_path):
+    program = (
+        "import numpy as np, tapegrad as tg; k = tg.kernels.likelihood(lambda t, x: -((x - t[0]) ** 2)); print(k(np.ones(1), np.zeros(3)))"
+    )
+    environment = {**os.environ, "TAPEGRAD_CACHE": str(tmp_path), "PYTHONPATH": str(Path(tg.__file__).parents[1])}
+    for _ in range(2):  # made by several at once, then read
+        started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+        assert [p.communicate()[0].split() for p in started] == [[b"-3.0"]] * 3
+    assert len(list(tmp_path.iterdir())) == 1

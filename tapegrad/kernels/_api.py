@@ -19,7 +19,7 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._primitive import is_tracked, live, plain
 from .._tape import Tape
-from .._tree import Const
+from .._tree import Const, is_node, leaves, tree_map
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, ShapeError
 from ..ops import shaping
@@ -74,7 +74,7 @@ def again(theta: np.ndarray, data: np.ndarray, dtype: np.dtype, fire: Callable, 
 class Generated:
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str):
+    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, build: Callable | None = None):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.missing = name_of(f), missing
@@ -82,7 +82,9 @@ class Generated:
         self._plan = threading.local()  # `plan`: how the last call of value_and_grad was launched
         self._clean: dict = {}
         self._last: tuple = (None, None)  # the launcher of the last call
-        self._family = Family(self.__name__, trace, True, invalid == "reject")
+        self._parts = f, trace, missing, invalid
+        self._trees: dict = {}
+        self._family = Family(self.__name__, lambda signature: trace(signature, build), True, invalid == "reject")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
@@ -90,7 +92,12 @@ class Generated:
     # --- calls ---
 
     def __call__(self, theta: Any, data: Any, out: Any = None) -> Any:
-        """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives one number."""
+        """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives one number.
+
+        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample."""
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         if isinstance(theta, Variable):
             fused = type(live(theta)._trace) is Tape
@@ -100,7 +107,11 @@ class Generated:
         return v[0] if single else v
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
-        """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill."""
+        """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
+        if is_tree(theta):
+            kernel, rows, restore = self._of_tree(theta)
+            value, gradient = kernel.value_and_grad(rows, data)
+            return value, restore(gradient)
         plan = self._plan.__dict__.get("plan")
         if plan is not None and out is None and type(theta) is np.ndarray is type(data):
             shape, data_shape, dtype, fire, *rest = plan
@@ -158,9 +169,34 @@ class Generated:
 
     def lowered(self, theta_rows: int, data_rows: int, kind: str = "VG", order: int = 0, missing: bool = False) -> Lowered:
         """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R' or 'VG'."""
-        return lowered(self._family.derived(kind, order, (theta_rows, data_rows, missing)))
+        with self._family.lock:
+            return lowered(self._family.derived(kind, order, (theta_rows, data_rows, missing)))
 
     # --- arguments ---
+
+    def _of_tree(self, theta: Any) -> tuple:
+        """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
+        arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
+        batch = _batch(self.__name__, arrays)
+        shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
+        cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+        def restore(rows):
+            place = iter(range(len(shapes)))
+
+            def part(_):
+                k = next(place)
+                return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
+
+            return tree_map(part, theta)
+
+        numbers = iter(shapes)
+        key = repr(tree_map(lambda _: next(numbers), theta))
+        kernel = self._trees.get(key)
+        if kernel is None:
+            kernel = self._trees[key] = type(self)(*self._parts, restore)
+        dtype = np.result_type(*[plain(a).dtype for a in arrays])
+        return kernel, _rows(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         if (
@@ -252,6 +288,11 @@ class Generated:
         return self._family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, make)
 
 
+def is_tree(theta: Any) -> bool:
+    """A structure with names; lists and plain tuples of numbers are arrays."""
+    return is_node(theta) and not (isinstance(theta, (list, tuple)) and not hasattr(theta, "_fields"))
+
+
 def _outs(out: Any) -> list | None:
     return None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
 
@@ -330,7 +371,7 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     if missing not in ("skip", "step"):
         raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
     skip = missing == "skip"
-    return Likelihood(loglik, lambda s: trace_likelihood(loglik, s[0], s[1], s[2] and skip), missing, invalid)
+    return Likelihood(loglik, lambda s, build: trace_likelihood(loglik, s[0], s[1], s[2] and skip, build), missing, invalid)
 
 
 def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject") -> Recursion:
@@ -350,8 +391,8 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
         raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
     rule = missing if callable(missing) else None
 
-    def trace(s):
-        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule)
+    def trace(s, build):
+        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build)
 
     return Recursion(step, trace, missing, invalid)
 

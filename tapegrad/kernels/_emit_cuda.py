@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _math
-from ._emit_llvm import CHUNK
 from ._graph import COMPARE, Graph
-from ._lower import Lowered
+from ._lower import CHUNK, Lowered
 from ._program import Loop
 
 HEAD = """typedef {real} real;

@@ -12,10 +12,9 @@ import itertools
 import numpy as np
 
 from . import _math
-from ._lower import Body, Lowered
+from ._lower import CHUNK, Body, Lowered
 from ._program import Loop
 
-CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 

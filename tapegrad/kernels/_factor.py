@@ -1,8 +1,8 @@
 """Sums over steps with what does not vary taken out.
 
 Each summand is written as coefficient * basis + ..., the coefficient outside of the loop, and equal bases are summed once: the
-value of discussion's Gaussian and its four derivatives need four sums.  A sum of a varying and a fixed term, such as x - mu, is
-never torn apart under a factor: sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
+value of a Gaussian in two dimensions and its derivatives by two means and two scales need four sums.  A sum of a varying and a
+fixed term, such as x - mu, is never torn apart under a factor: sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
 
 from collections.abc import Iterable
 

@@ -10,6 +10,7 @@ from ._graph import LEAVES, Graph
 from ._program import Loop, Program, carried, pruned
 
 Instruction = tuple  # (node, operation, operands)
+CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
 @dataclass

@@ -99,13 +99,14 @@ def gate(g: Graph, rows: int, loop: int) -> int:
     return missing
 
 
-def trace_likelihood(f: Callable, p: int, rows: int, missing: bool) -> Program:
-    """sum over data of f(theta, datum); with `missing`, data with a nan are left out."""
+def trace_likelihood(f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None) -> Program:
+    """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers."""
     t = Tracer()
     g = t.g
     loop = Loop(g.new_loop(), "data")
     t.inside = 1
     theta = t.inputs("th", 0, 0, (p,))
+    theta = theta if build is None else build(theta)
     inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
     if missing and not handles_missing(g):
         inc = g.select(gate(g, rows, loop.id), g.zero, inc)
@@ -121,11 +122,12 @@ def handles_missing(g: Graph) -> bool:
 class Recursion:
     """The step of a recursion, traced again and again under weaker assumptions on the carry."""
 
-    def __init__(self, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None):
+    def __init__(self, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None):
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
         self.t = t = Tracer()
         self.g = t.g
-        self.theta = t.inputs("th", 0, 0, (p,))
+        self.p, theta = p, t.inputs("th", 0, 0, (p,))
+        self.theta = theta if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
         t.inside = 1
         self.start, self.build = flat(t.g, t.run(init, self.theta))
@@ -171,11 +173,14 @@ class Recursion:
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         value = loop.add_sum(g, inc)
         keep = [loop] if loop.sums else []
-        return Program(g, [len(self.theta)], self.rows, keep, [[value]])
+        return Program(g, [self.p], self.rows, keep, [[value]])
 
 
-def trace_recursion(init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None) -> Program:
-    return renumbered(Recursion(init, step, p, rows, missing, skip).program())
+def trace_recursion(
+    init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None
+) -> Program:
+    """The sum of the contributions of a recursion; `missing`: data with nan take `skip`, or leave the step out."""
+    return renumbered(Recursion(init, step, p, rows, missing, skip, build).program())
 
 
 def renumbered(p: Program) -> Program:

@@ -112,8 +112,9 @@ def folded(z: Any, to: tuple) -> Any:
 def add_at(x, y, *, path, at):
     for k, (kind, to) in enumerate(path):
         if kind == "broadcast":  # its elements share memory: what comes to them goes to the one, summed
-            z = add_at.prim.run(xp_of(x).zeros(to, x.dtype), y, path=path[k + 1 :], at=at)
-            return add_at.prim.run(x, folded(z, region(x, path[:k]).shape), path=path[:k], at=Ellipsis)
+            part = region(x, path[:k])
+            z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
+            return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
     r, at = _target(x, path, at)
     if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy shows read-only
         r.flags.writeable = True
