@@ -3,7 +3,6 @@
 import importlib
 
 from . import errors as errors
-from .ops import _attach as _attach
 from ._functional import checkpoint as checkpoint
 from ._functional import inplace as inplace
 from ._functional import stateful as stateful
@@ -22,6 +21,7 @@ from ._transforms import value_grad_hvp as value_grad_hvp
 from ._transforms import vjp as vjp
 from ._tree import Const as Const
 from ._variable import Variable as Variable
+from .ops import _attach as _attach
 
 __version__ = "0.1.0"
 

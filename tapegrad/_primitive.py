@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array
-from .errors import AliasError
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
+from .errors import AliasError
 
 
 class Primitive:

@@ -538,9 +538,7 @@ def basis(x: Any) -> list:
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 
 
-def jacobian(
-    f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True
-) -> Callable:
+def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a

@@ -176,9 +176,7 @@ def _checked_outputs(outs, nout, dtypes, shape, casting):
         if out.shape != shape:
             raise ValueError("Out shape is mismatched")
         if not np.can_cast(dtype, out.dtype, casting):
-            raise TypeError(
-                f"Cannot cast ufunc output from {dtype!r} to {out.dtype!r} with casting rule {casting!r}"
-            )
+            raise TypeError(f"Cannot cast ufunc output from {dtype!r} to {out.dtype!r} with casting rule {casting!r}")
     return outs
 
 

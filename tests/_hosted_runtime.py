@@ -188,9 +188,7 @@ def _replace_capsule(table, name, function):
 def replace_runtime():
     """Put `FUNCTIONS` in place of CUDA's, for compiled callers and for Python ones."""
     if "cupy" in sys.modules:
-        raise RuntimeError(
-            "cupy is imported already: call hosted_cupy.install() before the first import of cupy"
-        )
+        raise RuntimeError("cupy is imported already: call hosted_cupy.install() before the first import of cupy")
     from cupy_backends.cuda.api import runtime
 
     missing = FUNCTIONS.keys() - runtime.__pyx_capi__.keys()

@@ -22,10 +22,11 @@ def over(name, f, x, ways=KEEP, **options):
              **({"kinds": ()} if n > 1 else {}) | options)
         for n, way in enumerate(ways)
     ]  # fmt: skip
+
+
 LOGSUMEXP = registered(scipy.special.logsumexp)
 SOFTMAX = registered(scipy.special.softmax)
 LOG_SOFTMAX = registered(scipy.special.log_softmax)
-
 
 
 CASES = [

@@ -94,7 +94,7 @@ CASES = [
     case("ravel", lambda x: np.ravel(x) ** 3, x23),
     case("flatten", lambda x: x.flatten() ** 3, x23),
     case("transpose", lambda x: np.transpose(x, (2, 0, 1)) ** 2, x234),
-    case("transpose method", lambda x: x.transpose(1, 0, 2) * x.transpose() .reshape(3, 2, 4), x234),
+    case("transpose method", lambda x: x.transpose(1, 0, 2) * x.transpose().reshape(3, 2, 4), x234),
     case("matrix_transpose", lambda x: np.matrix_transpose(x) ** 2, x234),
     case("mT", lambda x: x.mT**2, x234),
     case("swapaxes", lambda x: np.swapaxes(x, 0, -1) ** 2, x234),

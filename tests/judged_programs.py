@@ -234,10 +234,7 @@ def report(program, xp=np, is_wrong=None):
     program = shrunk(program, is_wrong or (lambda p: bool(safely_judged(p, xp).wrong)))
     verdict = safely_judged(program, xp)
     x, v = argument(program.seed, np)
-    lines = [
-        f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}"
-        for check, actual, expected in verdict.wrong
-    ]
+    lines = [f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}" for check, actual, expected in verdict.wrong]
     flags = [n for n in ("bare", "views") if getattr(program, n)] + ([] if program.reset else ["not reset"])
     return "\n".join(
         [

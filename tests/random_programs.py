@@ -39,8 +39,7 @@ CAPTURED = {
     "shared": ("shared = np.full((2, 3), 0.4)", "shared[...] = 0.4", (), "shared"),
     "log": ("log = []", "log.clear()", (), "*log"),
     "remember": (
-        "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n"
-        "    return last\n",
+        "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
         "remember(0.25, 0.0)",
         (),
         "last",
@@ -127,9 +126,7 @@ class Writer:
         target, value = self.value(found[1]), self.value(found[2])
         if np.ndim(value) and np.shares_memory(target, value) and target.strides != value.strides:
             return (
-                text.replace(found[2], f"{found[2]} * 1.0", 1)
-                if found[1] != found[2] and text.count(found[2]) == 1
-                else f"pass  # {text}"
+                text.replace(found[2], f"{found[2]} * 1.0", 1) if found[1] != found[2] and text.count(found[2]) == 1 else f"pass  # {text}"
             )
         return text
 
@@ -187,9 +184,7 @@ class Writer:
         return self.pick(*found)
 
     def matrix(self, square: bool = False) -> str:
-        found = [
-            a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)
-        ]
+        found = [a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)]
         if found and self.chance(0.8):
             return self.pick(*found)
         return self.new(f"{self.vector(4)}[:4].reshape(2, 2)")
@@ -447,9 +442,7 @@ def view(p):
 @kind()
 def view_of_a_view(p):
     u = p.vector(3)
-    p.new(
-        p.pick(f"{u}[1:][::-1]", f"{u}[::-1][1:]", f"{u}[:3][::2]", f"{u}[::-1][::2]", f"{u}[None, :][0, 1:]")
-    )
+    p.new(p.pick(f"{u}[1:][::-1]", f"{u}[::-1][1:]", f"{u}[:3][::2]", f"{u}[::-1][::2]", f"{u}[None, :][0, 1:]"))
 
 
 @kind()
@@ -629,9 +622,7 @@ def swap(p):
 @kind()
 def with_itself(p):
     u = p.writable(p.any())
-    p.line(
-        p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]")
-    )
+    p.line(p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]"))
 
 
 @kind()
@@ -778,11 +769,7 @@ def put(p):
 @kind(1)
 def fill(p):
     u = p.writable(p.any())
-    p.line(
-        p.pick(
-            f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"
-        )
-    )
+    p.line(p.pick(f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"))
 
 
 @kind(1)
@@ -823,10 +810,7 @@ def rows(p):
 @kind(1)
 def elementwise_loop(p):
     u = p.writable(p.vector(2))
-    p.line(
-        f"for k in range(len({u}) - 1):\n"
-        f"    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}"
-    )
+    p.line(f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}")
 
 
 @kind(1)
@@ -834,11 +818,7 @@ def twice(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
     p.use("both")
-    p.line(
-        p.pick(
-            f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"
-        )
-    )
+    p.line(p.pick(f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"))
 
 
 @kind(1, exact=False)
@@ -943,9 +923,7 @@ def fortran_buffer(p):
             f"{fbuf}[...] *= 0.8",
         )
     )
-    p.new(
-        p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}")
-    )
+    p.new(p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}"))
 
 
 @kind(1, bare=False)
@@ -1149,9 +1127,7 @@ def inner_gradient_of_a_vector(p):
 def inner_jvp(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
-    h = inner_function(
-        p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z"
-    )
+    h = inner_function(p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z")
     y, t = p.name("y"), p.name("a")
     p.line(f"{y}, {t} = tg.jvp({h}, ({held(p)},), ({held(p)},))")
     p.pool.append(t)
@@ -1183,9 +1159,7 @@ def inner_pullback(p):
 @kind(1, exact=False, bare=False)
 def inner_hvp(p):
     u = p.writable(p.vector(2))
-    h = inner_function(
-        p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]"
-    )
+    h = inner_function(p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]")
     p.new(f"tg.hvp({h}, {p.vector(2)}[:2] * 1.0, {p.vector(2)}[:2] * 0.5)")
 
 
@@ -1215,11 +1189,7 @@ class Source:
 def draw(seed: int, bare: bool = False, cupy: bool = False, only: tuple = ()) -> Program:
     """A program.  Half of them draw from a part of the kinds, so that these meet each other often."""
     rng = random.Random(seed)
-    names = [
-        n
-        for n, k in KINDS.items()
-        if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)
-    ]
+    names = [n for n, k in KINDS.items() if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)]
     if rng.random() < 0.5 and len(names) > 15:
         names = rng.sample(names, 15)
     weights = [KINDS[n].weight for n in names]

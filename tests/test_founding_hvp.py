@@ -117,9 +117,7 @@ def test_h7_value_gradient_and_product(xp):
 
 
 def test_h8_three_at_once(xp):
-    value, gradient, product = tg.value_grad_hvp(
-        lambda x: (x * x).sum(), xp.array([1.0, 2.0]), xp.array([1.0, 0.0])
-    )
+    value, gradient, product = tg.value_grad_hvp(lambda x: (x * x).sum(), xp.array([1.0, 2.0]), xp.array([1.0, 0.0]))
     close(value, 5.0)
     close(gradient, [2.0, 4.0])
     close(product, [2.0, 0.0])

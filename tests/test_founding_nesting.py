@@ -345,16 +345,8 @@ def default_scenarios():
         add("num_to_arr!", x, w, dx, ["pullback"], ["out"])
     for fun, a, w, t in arrays:
         add(fun + "!", a, w, t, ["pushforward", "pullback", "jacobian"], ["out", "in"])
-    batched = [
-        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0]))
-        for s in found
-        if s.tangents
-    ]
-    return [
-        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, s.tangents, modifier)
-        for modifier in MODIFIERS
-        for s in found + batched
-    ]
+    batched = [Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0])) for s in found if s.tangents]
+    return [Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, s.tangents, modifier) for modifier in MODIFIERS for s in found + batched]
 
 
 SCENARIOS = default_scenarios()
@@ -453,9 +445,7 @@ def test_n5_scenario(xp, s):
     close(y, np.zeros(s.y_shape))
 
 
-@pytest.mark.parametrize(
-    "s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name
-)
+@pytest.mark.parametrize("s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name)
 def test_n5_in_place_through_a_captured_buffer(xp, s):
     """f!(y, x) with a captured y, read afterwards."""
     f, _, _ = modified(xp, s)

@@ -969,9 +969,7 @@ def test_case_60_constant_function(xp):
 def test_case_61_cast_to_int(xp):
     f = lambda x: (x.astype(int) * x).sum()
     check_first(f, xp.array([1.7, -2.2]), [1.0, -2.0])
-    check_first(
-        lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6
-    )
+    check_first(lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6)
 
 
 def test_case_62_complex_inside(xp):

@@ -69,9 +69,7 @@ def place(name):
 def resolved(name, node):
     """The modules of the package that one import statement names."""
     if isinstance(node, ast.Import):
-        targets = [
-            a.name.removeprefix("tapegrad.") for a in node.names if a.name.partition(".")[0] == "tapegrad"
-        ]
+        targets = [a.name.removeprefix("tapegrad.") for a in node.names if a.name.partition(".")[0] == "tapegrad"]
         return [t if t != "tapegrad" else "__init__" for t in targets]
     if node.level == 0:
         if (node.module or "").partition(".")[0] != "tapegrad":
@@ -112,9 +110,7 @@ def test_imports_only_from_below(name):
         theirs = place(other)
         assert theirs is not None, f"{other} has no floor"
         together = mine[2] and theirs[:2] == mine[:2]
-        assert theirs[:2] < mine[:2] or together, (
-            f"{name} (floor {mine[0]}) imports {other} (floor {theirs[0]})"
-        )
+        assert theirs[:2] < mine[:2] or together, f"{name} (floor {mine[0]}) imports {other} (floor {theirs[0]})"
 
 
 def test_no_cycles():
@@ -157,19 +153,13 @@ def test_only_one_file_changes_the_class():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for t in targets:
-                if (
-                    isinstance(t, ast.Attribute)
-                    and isinstance(t.value, ast.Name)
-                    and t.value.id in ("Variable", "View", "V")
-                ):
+                if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id in ("Variable", "View", "V"):
                     changing.append(name)
     assert set(changing) == {"ops._attach"}
 
 
 def measured(code):
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
-    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     return out.stdout.split()
 
 

@@ -93,8 +93,7 @@ BUGS = [
         "views do not see writes",
         "_primitive.py",
         "    base = y._base\n    hot =",
-        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n"
-        "    hot =",
+        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    hot =",
     ),
     Bug(
         "a view of a written buffer aliases it",
@@ -102,9 +101,7 @@ BUGS = [
         '"at": None, "copy": hot}',
         '"at": None, "copy": False}',
     ),
-    Bug(
-        "the base of a view not marked", "_primitive.py", "    if not hot:\n        base._saved = True\n", ""
-    ),
+    Bug("the base of a view not marked", "_primitive.py", "    if not hot:\n        base._saved = True\n", ""),
     Bug(
         "any view taken for the region written",
         "_primitive.py",
@@ -229,9 +226,7 @@ FAST = (
 )
 
 # Bugs that no program showed, and why as far as known:
-ENDED = (
-    "values of a transform that has ended are lowered wherever they are met; falling early only frees memory"
-)
+ENDED = "values of a transform that has ended are lowered wherever they are met; falling early only frees memory"
 UNDETECTABLE = {
     "handles do not fall when a transform ends": ENDED,
     "a handle that fell does not fall again": ENDED,
@@ -269,9 +264,7 @@ def search(bug, folder, programs):
     if bug is not None:
         path = copy / bug.file
         text = path.read_text()
-        assert text.count(bug.old) == 1, (
-            f"{bug.title}: its text is {text.count(bug.old)} times in {bug.file}; let it follow the engine"
-        )
+        assert text.count(bug.old) == 1, f"{bug.title}: its text is {text.count(bug.old)} times in {bug.file}; let it follow the engine"
         path.write_text(text.replace(bug.old, bug.new))
     environment = {
         **os.environ,

@@ -448,7 +448,8 @@ def _unary_text(prim: Primitive, jvp: Any, signature: Signature) -> str:
     pieces = signature.text(["x"])
     p, q = pieces["p"], pieces["q"]
     forward = f"vjp0(x._slot, out, v{q})" if jvp is same else f"{prim.name}(x._slot{p})" if jvp is linear else f"jvp((x._slot,), out, v{q})"
-    rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {'v' if kept else 'Like(v)' if x else None}, None"
+    held = "v" if kept else "Like(v)" if x else None
+    rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
     if prim.holomorphic:
         fits = "d is not C16 and d is not C8 and v.dtype is d"
@@ -488,7 +489,8 @@ def _binary_text(prim: Primitive, jvp: Any) -> str:
     if elementwise:
         plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
         real = " and d is not C16 and d is not C8" if holomorphic else ""
-        both = f"if v.shape == w.shape and v.dtype is w.dtype{real}:\n                {plain_record}\n            else:\n                {both}"
+        alike = f"v.shape == w.shape and v.dtype is w.dtype{real}"
+        both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
     body = f"v {prim.infix} w" if prim.infix else f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
     return BINARY.format(
         name=prim.name, body_ab="run(a, b)", body=body,
