@@ -3,19 +3,19 @@
 import importlib
 
 from . import errors as errors
+from ._byhand import Tape as Tape
+from ._byhand import ravel as ravel
+from ._byhand import rule as rule
+from ._byhand import value as value
 from ._functional import checkpoint as checkpoint
 from ._functional import inplace as inplace
 from ._functional import stateful as stateful
-from ._transforms import Tape as Tape
 from ._transforms import grad as grad
 from ._transforms import hessian as hessian
 from ._transforms import hmp as hmp
 from ._transforms import hvp as hvp
 from ._transforms import jacobian as jacobian
 from ._transforms import jvp as jvp
-from ._transforms import ravel as ravel
-from ._transforms import rule as rule
-from ._transforms import value as value
 from ._transforms import value_and_grad as value_and_grad
 from ._transforms import value_grad_hvp as value_grad_hvp
 from ._transforms import vjp as vjp

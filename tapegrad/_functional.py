@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ._array import is_array, is_differentiable
+from ._calls import full_like, name_of, number, value_out
 from ._primitive import OPEN, Primitive, bind, is_tracked, live, plain, view
 from ._shadow import EMPTY, MAKERS, Globals, Shadow
-from ._transforms import _value, full_like, jvp, name_of, number, vjp
+from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, ShapeError
@@ -74,7 +75,7 @@ class stateful:
             shadow = Shadow(self, list(args))
             with shadow as (g, inner):
                 y, after = g(state, *inner, **kwargs)
-            y, after = tree_map(_value, y), tuple([_value(a) for a in after])
+            y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
             shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):

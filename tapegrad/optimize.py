@@ -9,7 +9,8 @@ import scipy.optimize
 from scipy.optimize import OptimizeResult
 
 from ._array import xp_of
-from ._transforms import hessian, hvp, ravel, value_and_grad
+from ._byhand import ravel
+from ._transforms import hessian, hvp, value_and_grad
 from .errors import ArgumentError, ConvergenceError
 
 # What SciPy's methods want beside value and gradient.

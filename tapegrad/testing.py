@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array, is_differentiable, shares_memory, xp_of
+from ._calls import name_of
 from ._primitive import plain
-from ._transforms import grad, jvp, name_of, vjp
+from ._transforms import grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from .errors import ArgumentError
 from .ops import shaping

@@ -36,7 +36,7 @@ FLOORS = [
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
     ["_faces", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow", "kernels."],
-    ["_transforms", "_functional"],
+    ["_calls", "_transforms", "_byhand", "_functional"],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
     ["__init__"],
 ]

@@ -17,8 +17,8 @@ import numpy
 
 from .. import numpy as np
 from .._array import xp_of
+from .._byhand import value
 from .._primitive import is_tracked, plain
-from .._transforms import value
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ..optimize import to_host

@@ -1,0 +1,240 @@
+"""What a user does by hand: the tape, rules of his own, cutting a derivative, a tree as one vector."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _tape as reverse
+from ._array import is_array, is_differentiable, owned
+from ._calls import (
+    Inputs,
+    cast,
+    check_scalar,
+    derivative_out,
+    entered,
+    full_like,
+    lowered,
+    name_of,
+)
+from ._primitive import OPEN, Primitive, Trace, bind, plain
+from ._tree import leaves, tree_map
+from ._variable import Variable
+from .errors import ArgumentError, ShapeError
+from .ops import shaping
+from .ops._define import dtype, shape
+
+# --- the tape by hand ---
+
+
+class Tape:
+    """A tape by hand: watch arrays, compute, ask for gradients.  NumPy's names are not shadowed here: use `tapegrad.numpy`, or
+    numpy functions through their protocols.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> with tg.Tape() as tape:
+    ...     x = tape.watch(np.array([1.0, 2.0]))
+    ...     y = (x * x).sum()
+    >>> tape.grad(y, x)
+    array([2., 4.])
+    """
+
+    def __init__(self):
+        self._trace = reverse.Tape()
+        self._leaves: dict = {}
+
+    def __enter__(self) -> "Tape":
+        OPEN.depth = getattr(OPEN, "depth", 0) + 1
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        OPEN.depth -= 1
+        self._trace.close()
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of arrays that the records keep."""
+        return reverse.saved_bytes(self._trace)
+
+    def watch(self, array: Any) -> Variable:
+        """A Variable over a copy of the array."""
+        inputs = Inputs("tape.watch", 0, (array,))
+        if type(self._trace) is not reverse.Tape:
+            raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
+        value = entered(inputs.args[0])
+        x = self._trace.watch(value)
+        self._leaves[x._slot] = value
+        return x
+
+    def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
+        """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable."""
+        slot = y._slot if isinstance(y, Variable) and (live_on(y, self._trace)) else None
+        if seed is None:
+            check_scalar("tape.grad", self.grad, y)
+            seed = full_like(y, 1)
+        else:
+            seed = cast("tape.grad", "seed", seed, y)
+        G: list = []
+        if slot is not None:
+            G = reverse.pull(self._trace, [(slot, seed)])
+
+        def of(v):
+            if not isinstance(v, Variable) or v._trace is not self._trace or v._slot not in self._leaves:
+                raise ArgumentError("tape.grad(y, x): x was not watched by this tape, or was written since; keep what tape.watch returned")
+            return derivative_out(G[v._slot] if v._slot < len(G) else None, self._leaves[v._slot])
+
+        return tree_map(of, x)
+
+
+def live_on(y: Variable, trace: Trace) -> bool:
+    plain(y)
+    return y._trace is trace
+
+
+# --- rules of the user's own ---
+
+
+def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) -> Callable:
+    """f with the user's own derivative.  f gets plain arrays.
+
+    `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
+    tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
+    since.  With only one of the two, the other mode is its transpose.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
+    >>> tg.grad(sumsq)(np.array([2.0, 3.0]))
+    array([4., 6.])
+    """
+    if vjp is None and jvp is None:
+        raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
+    name = name_of(f)
+    prim = Primitive(name, f)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+
+    def reverse_rule(g, out, need, *args, **params):
+        if isinstance(g, list):
+            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        if vjp is None:
+            return _transposed_jvp(jvp, g, out, need, args, params)
+        terms = vjp(g, out, *args, **params)
+        return _terms(name, terms, args)
+
+    def forward_rule(t, out, *args, **params):
+        if jvp is not None:
+            return jvp(tuple(t), out, *args, **params)
+        return _transposed_vjp(vjp, name, t, out, args, params)
+
+    prim.vjp, prim.jvp = (reverse_rule,), forward_rule
+
+    @functools.wraps(f)
+    def wrapped(*args, **params):
+        for n, a in enumerate(args):
+            if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
+                raise ArgumentError(
+                    f"{name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
+                )
+        return bind(prim, args, params)
+
+    wrapped.prim = prim
+    return wrapped
+
+
+def _terms(name: str, terms: Any, args: tuple) -> tuple:
+    terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
+    if len(terms) != len(args):
+        raise ArgumentError(f"rule({name}): vjp returned {len(terms)} cotangents for {len(args)} arguments")
+    for n, (c, a) in enumerate(zip(terms, args, strict=True)):
+        if c is not None and shape(c) != shape(a):
+            raise ShapeError(f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}")
+    return terms
+
+
+def _transposed_vjp(vjp: Callable, name: str, t: tuple, out: Any, args: tuple, params: dict) -> Any:
+    """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
+    outs = out if isinstance(out, tuple) else (out,)
+    tape = reverse.Tape()
+    ws = [tape.watch(full_like(o, 0)) for o in outs]
+    terms = _terms(name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args)
+    seeds = []
+    for c, d in zip(terms, t, strict=True):
+        _, slot = lowered(c, tape)
+        if d is not None and slot is not None:
+            seeds.append((slot, d))
+    tape.close()
+    G = reverse.pull(tape, seeds) if seeds else []
+    tangents = tuple(
+        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else full_like(o, 0) for w, o in zip(ws, outs, strict=True)]
+    )
+    return tangents if isinstance(out, tuple) else tangents[0]
+
+
+def _transposed_jvp(jvp: Callable, g: Any, out: Any, need: tuple, args: tuple, params: dict) -> list:
+    """J^T g from t -> J t, likewise."""
+    tape = reverse.Tape()
+    ts = [tape.watch(full_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]
+    d = jvp(tuple(ts), out, *args, **params)
+    pairs = zip(d if isinstance(d, tuple) else (d,), g if isinstance(g, tuple) else (g,), strict=True)
+    seeds = [(slot, c) for (_, slot), c in [(lowered(v, tape), c) for v, c in pairs] if slot is not None]
+    tape.close()
+    G = reverse.pull(tape, seeds) if seeds else []
+    return [None if t is None or t._slot >= len(G) else G[t._slot] for t in ts]
+
+
+# --- small things ---
+
+
+def value(x: Any) -> Any:
+    """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: x * tg.value(x))(3.0)
+    np.float64(3.0)
+    """
+    if not isinstance(x, Variable):
+        return x
+    x = plain(x)
+    return owned(x) if is_array(x) else x
+
+
+def ravel(tree: Any) -> tuple:
+    """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> flat, restore = tg.ravel({"a": 1.0, "b": np.array([2.0, 3.0])})
+    >>> flat, restore(flat * 10)["b"]
+    (array([1., 2., 3.]), array([20., 30.]))
+    """
+    members = leaves(tree)
+    active = [is_differentiable(plain(m)) for m in members]
+    shapes = [shape(m) for m in members]
+    kinds = [type(plain(m)) for m in members]
+    dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
+    pieces = [
+        shaping.reshape(m, to=(-1,)) if is_array(plain(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+    ]
+    flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
+
+    def restore(vector: Any) -> Any:
+        total = sum(int(np.prod(s)) for s, a in zip(shapes, active, strict=True) if a)
+        if shape(vector) != (total,):
+            raise ShapeError(f"restore: the vector has shape {shape(vector)}, the tree needs ({total},)")
+        start = 0
+        made = []
+        for m, s, a, kind, dt in zip(members, shapes, active, kinds, dtypes, strict=True):
+            if not a:
+                made.append(m)
+                continue
+            n = int(np.prod(s))
+            piece = shaping.slice_of(vector, axis=0, start=start, stop=start + n)
+            start += n
+            piece = shaping.reshape(piece, to=s)
+            if not isinstance(piece, Variable) and issubclass(kind, (float, complex, np.generic)):
+                piece = piece[()]
+            made.append(piece if dtype(piece) == dt else shaping.fit(piece, s, dt))
+        again = iter(made)
+        return tree_map(lambda _: next(again), tree)
+
+    return flat, restore

@@ -1,0 +1,374 @@
+"""One call of a transform: how arguments are watched, how f is run once, how results are checked and handed out.
+
+Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (reverse) and `run_forward`."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _tape as reverse
+from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
+from ._dual import Dual
+from ._primitive import OPEN, Trace, handle, live, plain
+from ._shadow import Shadow
+from ._tree import Const, children, is_node, leaves, structure, tree_map
+from ._variable import Variable, bottom, copied, frozen, variable
+from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
+from .ops import shaping
+from .ops._define import dtype, shape
+
+# --- arguments and results ---
+
+
+def name_of(f: Any) -> str:
+    while isinstance(f, (functools.partial, Const)):
+        f = f.func if isinstance(f, functools.partial) else f.value
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def where_of(f: Any) -> str:
+    """' (defined at file:line)', or nothing."""
+    code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+
+
+def number(x: Any) -> Any:
+    """An active Python number as one of NumPy's."""
+    return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
+
+
+def entered(x: Any) -> Any:
+    """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
+    if isinstance(x, Variable):
+        x = live(x)
+        b = bottom(x)
+        if x._trace is None:
+            return b.copy(order="K") if is_array(b) else b
+        read_only = type(b) is np.ndarray and not b.flags.writeable
+        return copied(x) if read_only else frozen(x)
+    return x.copy(order="K") if is_array(x) else number(x)
+
+
+class Inputs:
+    """The arguments of one call: which leaves are active, and how to build the tuple that f gets."""
+
+    def __init__(self, call: str, argnums: int | tuple, args: tuple):
+        single = isinstance(argnums, int)
+        wanted = (argnums,) if single else tuple(argnums)
+        for n in wanted:
+            if not isinstance(n, int) or isinstance(n, bool) or not -len(args) <= n < len(args):
+                raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {len(args)} positional arguments")
+        self.call, self.single, self.args = call, single, args
+        self.nums = [n % len(args) for n in wanted]
+        self.watched: dict = {}  # (position, leaf number) -> value of the active leaf
+        for n in self.nums:
+            self._check(n)
+
+    def _check(self, n: int) -> None:
+        a = self.args[n]
+        if is_node(a) or is_differentiable(a) or isinstance(a, Variable) and dtype(a).kind in "fc":
+            return
+        if isinstance(a, Const):
+            raise ArgumentError(f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative")
+        kind = f"dtype {dtype(a)}" if hasattr(a, "dtype") else f"type {type(a).__name__}"
+        hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if hasattr(a, "dtype") else "pass a float array"
+        raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
+
+    def enter(self, watch: Callable) -> list:
+        """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        out = list(self.args)
+        shared = overlapping([leaf for a in self.args for leaf in leaves(a)])
+        aliased = {}
+        for n in self.nums:
+            counter = iter(range(sys.maxsize))
+
+            def leaf(x, n=n, counter=counter):
+                key = (n, next(counter))
+                if isinstance(x, Const):
+                    return x.value
+                if is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc"):
+                    value = self.watched[key] = entered(x)
+                    v = watch(key, value)
+                    if id(x) in shared:
+                        aliased[id(v)] = v
+                    return v
+                return x
+
+            out[n] = tree_map(leaf, self.args[n])
+        if shared:
+            for n, a in enumerate(out):
+                if id(a) in shared and n not in self.nums:
+                    out[n] = v = variable(a)
+                    v._saved, aliased[id(v)] = True, v
+            OPEN.aliased = {**getattr(OPEN, "aliased", {}), **aliased}
+        return [a.value if isinstance(a, Const) else a for a in out]
+
+    def results(self, of: Callable) -> Any:
+        """Per argument asked for, its tree with `of(key, value)` at each active leaf and None elsewhere."""
+        trees = []
+        for n in self.nums:
+            counter = iter(range(sys.maxsize))
+
+            def leaf(x, n=n, counter=counter):
+                key = (n, next(counter))
+                return of(key, self.watched[key]) if key in self.watched else None
+
+            trees.append(tree_map(leaf, self.args[n]))
+        return trees[0] if self.single else tuple(trees)
+
+
+def overlapping(arrays: list) -> set:
+    """The ids of those plain arrays that share memory with another one of the list."""
+    roots: dict = {}
+    for a in arrays:
+        if is_array(a) and a.dtype.kind in "fc":
+            root = a
+            while is_array(root.base):
+                root = root.base
+            roots.setdefault(id(root), []).append(a)
+    groups = [g for g in roots.values() if len(g) > 1]
+    return {id(a) for g in groups for i, a in enumerate(g) if any(shares_memory(a, b) for b in g[:i] + g[i + 1 :])}
+
+
+def full_like(x: Any, c: float) -> Any:
+    """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
+    x = plain(x)
+    if not is_array(x):
+        return dtype(x).type(c)
+    if x.shape == () and xp_of(x) is np:
+        return x.dtype.type(c)
+    return xp_of(x).full(x.shape, c, x.dtype)
+
+
+def derivative_out(g: Any, like: Any) -> Any:
+    """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform."""
+    if g is None:
+        g = full_like(like, 0)
+    if isinstance(g, Variable):
+        g = live(g)
+        if g._trace is not None:
+            want = dtype(like)
+            return frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
+        g = bottom(g)
+    return _given(_plain_out(g, plain(like)))
+
+
+def _given(a: Any) -> Any:
+    """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
+    return handle(a) if getattr(OPEN, "depth", 0) and is_array(a) else a
+
+
+def _plain_out(g: Any, like: Any) -> Any:
+    if not is_array(like):
+        return dtype(like).type(g.item() if is_array(g) else g) if xp_of(g) is np else g
+    if not is_array(g):
+        return xp_of(like).asarray(g, dtype=like.dtype)
+    if g.dtype != like.dtype:
+        return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
+    if g.base is None and g.nbytes > 4096 and sys.getrefcount(g) <= 5:
+        return g  # nobody else holds it: no copy
+    return owned(g)
+
+
+def value_out(y: Any) -> Any:
+    """What a function returned, one level down, as a result for the caller."""
+    if isinstance(y, Variable):
+        y = live(y)
+        if y._trace is not None:
+            return frozen(y)
+        y = bottom(y)
+    return _given(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
+
+
+def plain_tree(y: Any) -> Any:
+    """Auxiliary output: every Variable of an ended transform as its plain value."""
+    return tree_map(lambda v: value_out(v) if isinstance(v, Variable) else v, y)
+
+
+def lowered(y: Any, trace: Trace) -> tuple:
+    """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
+    if isinstance(y, Variable):
+        y = live(y)
+        if y._trace is trace:
+            return y._value, y._slot
+        return (frozen(y) if y._trace is not None else bottom(y)), None
+    return y, None
+
+
+def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
+    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
+    trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
+    `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
+    shadow = Shadow(f, args)
+    with shadow as (g, args):
+        try:
+            read((g if lift is None else lift(g))(*args, **kwargs))
+        except TypeError as error:
+            if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
+                raise DeviceError(
+                    f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+                ) from error
+            raise
+        finally:
+            trace.close()
+            OPEN.aliased = {}
+    return shadow
+
+
+# --- reverse mode ---
+
+
+class Recorded:
+    """f recorded once: its value, and the tape to pull on."""
+
+    def __init__(self, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False, lift: Any = None):
+        self.inputs = Inputs(call, argnums, args)
+        self.tape = tape = reverse.Tape()
+        self.slots: dict = {}
+        self.aux = None
+
+        def watch(key, value):
+            x = tape.watch(value)
+            self.slots[key] = x._slot
+            return x
+
+        def read(y):
+            if has_aux:
+                if not (isinstance(y, tuple) and len(y) == 2):
+                    raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
+                y, self.aux = y
+            self.tree = y
+            self.low = [lowered(v, tape) for v in leaves(y)]
+
+        entered = self.inputs.enter(watch)
+        tape.trusted = frozenset([id(a.value) for a in args if isinstance(a, Const)])
+        try:
+            self.shadow = run_once(f, tape, entered, kwargs, read, lift)
+        except BaseException:
+            tape.release()
+            raise
+
+    def finish(self) -> None:
+        """No sweep follows."""
+        self.tape.release()
+        self.shadow.finish()
+
+    def value(self) -> Any:
+        members = iter(self.low)
+        return tree_map(lambda _: value_out(next(members)[0]), self.tree)
+
+    def pull(self, cotangents: list, last: bool = False) -> Callable:
+        """Given one cotangent (or None) for each output leaf: a function from key to the cotangent of that input."""
+        seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
+        if not seeds:
+            return lambda key: None
+        G = reverse.pull(self.tape, seeds, last)
+        return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
+
+
+def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
+    name = name_of(f)
+    if is_node(y):
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned {structure(y)}; grad needs one real scalar (has_aux=True allows a pair)"
+        )
+    if y is None or isinstance(y, str):
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; grad needs a real scalar: is a return missing?")
+    if shape(y) != ():
+        one = " or `y[0]`," if np.prod(shape(y)) == 1 else ""
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; grad needs a scalar. Return{one} `y.sum()`, or use jacobian({name})"
+        )
+    return NotScalarError(
+        f"{call}: {name}{where_of(f)} returned a value of dtype {dtype(y)}; grad needs a real float. "
+        f"Return its .real or abs(y)**2, or use jacobian({name})"
+    )
+
+
+def check_scalar(call: str, f: Callable, y: Any) -> None:
+    if is_node(y) or y is None or isinstance(y, str) or shape(y) != () or dtype(y).kind not in "fiub":
+        raise scalar_error(call, f, y)
+
+
+def cast(call: str, what: str, w: Any, y: Any) -> Any:
+    """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real raises."""
+    w = number(w)
+    if not isinstance(w, (Variable, np.generic, int)) and not is_array(w):
+        w = np.asarray(w)
+    if isinstance(w, Variable):
+        w = live(w)
+    if not is_array(plain(w)) and is_array(plain(y)) and xp_of(plain(y)) is not np and shape(w) == ():
+        w = xp_of(plain(y)).asarray(w)
+    elif type(w) is int:
+        w = np.float64(w)
+    if shape(w) != shape(y):
+        raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the primal has shape {shape(y)}; they must be equal")
+    if is_array(plain(w)) and is_array(plain(y)) and xp_of(plain(w)) is not xp_of(plain(y)):
+        raise ArgumentError(f"{call}: the {what} is a {type(plain(w)).__module__} array, the primal a {type(plain(y)).__module__} array")
+    have, want = dtype(w), dtype(y)
+    if have.kind == "c" and want.kind != "c":
+        raise ArgumentError(f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real")
+    if have.kind not in "biufc":
+        raise ArgumentError(f"{call}: the {what} has dtype {have}; it must be a number or an array of numbers")
+    if isinstance(w, Variable) and w._trace is not None:
+        return frozen(w) if have == want else shaping.astype(w, to=want)
+    w = plain(w)
+    return w.astype(want) if have != want else owned(w) if is_array(w) else w
+
+
+def leaves_like(call: str, what: str, w: Any, tree: Any) -> list:
+    """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as zero."""
+    if is_node(tree):
+        if w is None:
+            return [None] * len(leaves(tree))
+        if not is_node(w) or len(children(w)) != len(children(tree)) or isinstance(w, dict) != isinstance(tree, dict):
+            raise ArgumentError(f"{call}: the {what} is {structure(w)}, the primal is {structure(tree)}; they must be alike")
+        pairs = (
+            [(w[k], tree[k]) for k in tree]
+            if isinstance(tree, dict) and set(w) == set(tree)
+            else zip(children(w), children(tree), strict=True)
+        )
+        return [leaf for a, b in pairs for leaf in leaves_like(call, what, a, b)]
+    return [w]
+
+
+# --- forward mode ---
+
+
+def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None) -> tuple:
+    """(output tree, pairs (value, tangent or None) of its leaves)."""
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
+    dual = Dual()
+    inputs = Inputs(call, tuple(range(len(primals))), tuple(primals))
+    flat = {n: leaves_like(call, "tangent", t, p) for n, (p, t) in enumerate(zip(primals, tangents, strict=True))}
+
+    def watch(key, value):
+        t = flat[key[0]][key[1]]
+        return dual.watch(value, cast(call, "tangent", t, value)) if t is not None else value
+
+    found = []
+
+    def read(y):
+        found.extend((y, [lowered(v, dual) for v in leaves(y)]))
+
+    entered = inputs.enter(watch)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        run_once(f, dual, entered, {}, read, lift).finish()
+    return tuple(found)
+
+
+def value_and_tangent(tree: Any, pairs: list) -> tuple:
+    values, slopes = iter(pairs), iter(pairs)
+    value = tree_map(lambda _: value_out(next(values)[0]), tree)
+
+    def tangent(_):
+        y, t = next(slopes)
+        return derivative_out(t, number(y)) if is_differentiable(plain(y)) else None
+
+    return value, tree_map(tangent, tree)
