@@ -12,7 +12,7 @@ def into(write):
     """The array that `write(a, *xs)` has altered; a starts as a copy of the first input."""
 
     def f(x, *rest):
-        a = np.copy(x)
+        a = x.copy()  # in C order, so that the views are the same ones for any layout of x
         write(a, *rest)
         return a * a
 
@@ -57,7 +57,7 @@ def write_both(see):
     """The base and its view, written in turn; what each shows afterwards."""
 
     def f(x, y):
-        a = np.copy(x)
+        a = x.copy()  # in C order, so that the views are the same ones for any layout of x
         v = see(a)
         before = v * v
         a *= y[0]
@@ -71,7 +71,7 @@ def write_both(see):
 
 def read_after(see):
     def f(x, y):
-        a = np.copy(x)
+        a = x.copy()  # in C order, so that the views are the same ones for any layout of x
         v = see(a)
         before = v * v
         a *= y[0]
@@ -192,6 +192,7 @@ CASES = [
         "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "to_host")
     ),
     case("ascontiguousarray", lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
+    case("asfortranarray", lambda x: np.asfortranarray(x.reshape(1, 3) * 2.0) ** 2, x3),
     case("require", lambda x: np.require(x * 1, like=x) ** 2, x3, numpy_only=True),
     case("asarray_chkfinite", lambda x: x * x, x3),
     case("linspace", lambda x: np.linspace(x[0], x[1], 5) ** 2, x3),

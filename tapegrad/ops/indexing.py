@@ -175,7 +175,10 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
             if kind == "at":
                 path, at = (), step
             elif kind == "transpose" or kind == "reshape":  # all of the buffer, moved
-                c = transpose(g, axes=argsort(step)) if kind == "transpose" else reshape(g, to=layout[1])
+                if type(g) is np.ndarray:
+                    c = g.transpose(argsort(step)) if kind == "transpose" else g.reshape(layout[1])
+                else:
+                    c = transpose(g, axes=argsort(step)) if kind == "transpose" else reshape(g, to=layout[1])
                 h = G[i]
                 G[i] = c if h is None else summed(h, c, i, owned)
                 return

@@ -138,6 +138,19 @@ def permuted(x: Any, axes: tuple) -> Any:
     return view(x, ("transpose", axes)) if axes and is_array(shown(x)) else x
 
 
+TRANSPOSED = ("transpose", (1, 0))
+
+
+def turned(x: Variable) -> Any:
+    """x.T, by the short way for a matrix."""
+    v = x._value
+    while isinstance(v, Variable):
+        v = v._value
+    if getattr(v, "ndim", 0) == 2 and type(x) is Variable:
+        return view(x, TRANSPOSED)
+    return transpose(x)
+
+
 @implements(np.transpose)
 def transpose(a, axes=None):
     a = array_like(a)
