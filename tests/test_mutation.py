@@ -1,5 +1,7 @@
 """In-place writes in plain code, with the cases that other systems get wrong or refuse."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from _modes import check_first, check_second, close, complex_step, host, second_difference
@@ -311,3 +313,32 @@ def test_checkpoint_that_writes_its_argument(xp):
     close(tg.value_and_grad(f)(xp.asarray(x))[0], plain(x))
     check_first(f, xp.asarray(x), complex_step(plain, x))
     close(scratch, np.sin(x) * x)
+
+
+def test_nested_checkpoints_take_the_square_root_of_the_memory():
+    def steps(x, n):
+        for _ in range(n):
+            x = np.sin(x) * 1.001 + x * 1e-3
+        return x
+
+    def plain(x, count):
+        return steps(x, count).sum()
+
+    def nested(x, count):
+        some = tg.checkpoint(steps)
+        for _ in range(int(count**0.5)):
+            x = some(x, int(count**0.5))
+        return x.sum()
+
+    def peak(f, count):
+        tracemalloc.start()
+        gradient = tg.grad(f)(np.linspace(0.1, 1.0, 2000), count)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return memory, gradient
+
+    small, large = peak(nested, 100), peak(nested, 1600)
+    whole = peak(plain, 1600)
+    close(large[1], whole[1])
+    assert large[0] < 6 * small[0]  # 4 for 16 times the steps, and what does not grow
+    assert large[0] < whole[0] / 8
