@@ -192,7 +192,7 @@ CASES = [
         "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "to_host")
     ),
     case("ascontiguousarray", lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
-    case("asfortranarray", lambda x: np.asfortranarray(x.reshape(1, 3) * 2.0) ** 2, x3),
+    case("asfortranarray", lambda x: np.asfortranarray([[x[0] * 2, x[1]], [x[2], 1.0]], like=x) ** 2, x3, numpy_only=True),
     case("require", lambda x: np.require(x * 1, like=x) ** 2, x3, numpy_only=True),
     case("asarray_chkfinite", lambda x: x * x, x3),
     case("linspace", lambda x: np.linspace(x[0], x[1], 5) ** 2, x3),
