@@ -133,7 +133,8 @@ class Tape(Trace):
             slots.append(s)
         if prim.pull is not None:
             return prim.pull(self, prim, inputs, slots, params)
-        out = bind(prim, inputs, params)
+        deep = any([isinstance(v, Variable) for v in inputs])
+        out = bind(prim, inputs, params) if deep else prim.run(*inputs, **params)
         if prim.vjp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         reads, reads_out = prim.keeps(tuple(slots))
