@@ -331,7 +331,7 @@ def _solve_vjp(g, out, need, a, b):
     if type(g) is type(a) is np.ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
         # the forward call has shown that a is regular; LAPACK itself takes a third of np.linalg.solve's time on small systems
         c = dgesv(a.T, g)[2] if a.dtype is g.dtype is F8 else np.linalg.solve(a.T, g)
-        return -(c @ out.T if g.ndim == 2 else c[:, None] * out) if need[0] else None, c
+        return -(c.dot(out.T) if g.ndim == 2 else c[:, None] * out) if need[0] else None, c
     if ndim(b) > 1:
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
