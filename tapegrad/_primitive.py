@@ -63,7 +63,7 @@ class Trace:
 
     All fields of all traces stand here, for a trace that ends changes its class to `Ended`."""
 
-    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused")
+    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "layouts")
     levels = itertools.count(1)
 
     def __init__(self):
@@ -89,7 +89,7 @@ class Trace:
 
     def release(self) -> None:
         """Let go of all that was kept."""
-        self.records, self.copies = [], {}
+        self.records, self.copies, self.layouts = [], {}, {}
 
 
 class Ended(Trace):

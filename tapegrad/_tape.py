@@ -96,6 +96,7 @@ class Tape(Trace):
     def __init__(self):
         super().__init__()
         self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
+        self.layouts = {}
 
     def watch(self, value: Any) -> Variable:
         """A new leaf.  `value` is the caller's: it is copied at the first write."""
@@ -116,11 +117,23 @@ class Tape(Trace):
             COLLECTOR.resume()
         super().close()
 
+    def layout(self, value: Any) -> tuple:
+        """What `zeros_laid_out` needs of a buffer; a loop over its elements makes it once."""
+        found = self.layouts.get(id(value))
+        if found is not None and found[0] is value:
+            return found[1]
+        if len(self.layouts) > 3:
+            self.layouts.clear()
+        made = xp_of(value), value.shape, value.strides, value.dtype
+        self.layouts[id(value)] = value, made
+        return made
+
     def read(self, slot: int, value: Any, path: tuple, at: Any, copy: bool) -> int:
         """Record that a region of a buffer was read; gives the slot of what was read."""
         records = self.records
         k = len(records)
-        records.append((READ.vjp[0], slot, REGION, None, (xp_of(value), value.shape, value.strides, value.dtype), path, at))
+        layout = (xp_of(value), value.shape, value.strides, value.dtype) if at is None else self.layout(value)
+        records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
         if not k & 1023:
             self.grown()
         return k

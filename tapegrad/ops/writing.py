@@ -16,6 +16,7 @@ from ._define import NUMPY, implements, shape
 from .gathering import constant, host
 from .views import array_like, shown
 
+NUMBER = ((), F8)  # shape and dtype of a number
 HANDED_OUT: dict = {}  # id of a plain array that somebody was given as it is -> weak reference
 
 
@@ -89,7 +90,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if other is not None:
             if other is not trace and (trace is not None or type(other) is not Tape):
                 return False
-            trace, slot, like = other, y._slot, (v.shape, F8)
+            trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
     elif type(y) in NUMBERS or type(y) is np.float64:
         v = y
     else:
@@ -97,7 +98,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     value[at] = v
     if trace is not None:
         records = trace.records
-        records.append((ASSIGN.vjp[0], x._slot, REGION, slot, (np, value.shape, value.strides, F8), like, ((), at)))
+        records.append((ASSIGN.vjp[0], x._slot, REGION, slot, trace.layout(value), like, ((), at)))
         if x._trace is None:
             x._trace = trace
             trace.risen.append(x)
