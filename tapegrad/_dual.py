@@ -27,11 +27,13 @@ class Dual(Trace):
 
     def apply(self, prim, args, params):
         inputs, tangents = [], []
+        # what is read by copy, or element by element, is not held by anybody
+        holds = not (prim is READ and (params["copy"] or params["at"] is not None))
         for a in args:
             v, t = lower(a, self)
             inputs.append(v)
             tangents.append(t)
-            if isinstance(a, Variable) and not (prim.writes and a is args[0]):
+            if holds and isinstance(a, Variable) and not (prim.writes and a is args[0]):
                 a._saved = True
         if prim.jvp is None:
             out = bind(prim, inputs, params)
