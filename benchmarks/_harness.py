@@ -188,7 +188,7 @@ def times(x, factor):
 def facts():
     """Date, commit, machine and versions, as a list."""
     versions = [f"Python {platform.python_version()}"]
-    for package in ("numpy", "scipy", "torch", "jax", "autograd"):
+    for package in ("numpy", "scipy", "torch", "jax", "autograd", "warp-lang", "drjit", "statsmodels"):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
