@@ -1,6 +1,9 @@
 """Generated kernels: derivatives by the data, contributions and final carries, scores, second order, special functions, inner loops."""
 
+import ctypes
 import os
+import re
+import shutil
 import tempfile
 import tracemalloc
 
@@ -8,11 +11,16 @@ import numpy as np
 import pytest
 from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels
 from test_kernels_recursion import KNOWN, MODELS, NILE, POINTS, summed
+from test_kernels_text import CASES, host_kernel
 
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels import _cpu
+from tapegrad.kernels import _cpu, emit_cuda
+from tapegrad.kernels._arguments import with_ways
+from tapegrad.kernels._cpu import Launcher
+from tapegrad.kernels._cuda import cubin
+from tapegrad.kernels._lower import lowered
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 RNG = np.random.default_rng(0)
@@ -402,3 +410,74 @@ def test_bad_arguments(method):
         getattr(KNOWN, method)(POINTS, np.append(NILE, np.inf))
     with pytest.raises(KernelError, match="missing="):
         getattr(kernels.recursion(lambda th: 0.0, lambda c, th, y: (c, y * th[0])), method)(POINTS, np.append(NILE, np.nan))
+
+
+# --- CUDA C on the CPU ---
+
+
+def on_host(low, dtype, inputs, data, each, batch, per_sample, grid=2, block=4):
+    """As run_on_host of test_kernels_text.py, with step input and step output."""
+    source, _, signature = emit_cuda(low, dtype, per_sample)
+    p, steps, slots = low.program, data.shape[0 if data.ndim == 1 else 1], grid * block
+    caps, size = np.zeros(2 * len(low.bodies) + 2, np.int64), 0
+    for n, body in enumerate(low.bodies):
+        if body.loop.stored:
+            caps[2 * n], caps[2 * n + 1] = size, steps
+            size += steps * len(body.loop.carry)
+    summed = p.by_data and not per_sample
+    given = {
+        "input": list(inputs), "data": [data], "step input": [each], "steps": [ctypes.c_longlong(steps)], "caps": [caps],
+        "output": [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs], "batch": [ctypes.c_longlong(batch)],
+        "step output": [np.zeros((p.step_rows, steps, slots if summed else batch), dtype)], "needed": [np.zeros(8, np.int64)],
+        "workspace": [np.full(max(size * slots, 1), np.nan, dtype)],
+    }  # fmt: skip
+    outs = given["output"] + given["step output"] * bool(p.step_rows)
+    taken = {role: iter(arrays) for role, arrays in given.items()}
+    call = [next(taken[role]) for _, _, role in signature.parameters]
+    host_kernel(source, signature)(grid, block, *[ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in call])
+    if summed and p.step_rows:
+        outs[-1] = outs[-1].sum(axis=-1)
+    return outs
+
+
+KINDS = [
+    ("value", "D", (0, 0)), ("value", "D", (1, 0)), ("value", "D", (0, 1)), ("value", "F", (0, 1)), ("value", "R", (0, 1)),
+    ("each", "F", (1, 0)), ("each", "R", (0, 0)), ("each", "D", (0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("name", ["gaussian", "holes", "garch"])
+@pytest.mark.parametrize("what, kind, order", KINDS)
+def test_cuda_source_gives_the_bits_of_the_cpu_kernel(name, what, kind, order, per_sample, monkeypatch):
+    monkeypatch.setattr(_cpu, "PARTS", 1)
+    k, theta, data = CASES[name]
+    rng = np.random.default_rng(1)
+    theta, dtype = np.ascontiguousarray(theta[:, np.arange(16) % theta.shape[1]]), np.dtype(float)
+    directions = [rng.normal(size=theta.shape) for _ in range(order[0])]
+    whole = with_ways(data, [rng.normal(size=data.shape) for _ in range(order[1])])
+    if per_sample:
+        whole = np.ascontiguousarray(np.repeat(np.atleast_2d(whole)[:, :, None], 16, axis=2))
+    signature = theta.shape[0], 0 if data.ndim == 1 else 2, bool(np.isnan(data).any())
+    low = lowered(k._families[what].derived(kind, order, signature))
+    inputs = [theta, *directions] + [rng.normal(size=(1, 16))] * (what == "value" and kind == "D")
+    each = rng.normal(size=(1, data.shape[-1], 16))
+    launcher = Launcher(low, dtype, per_sample)
+    assert launcher.step_rows == (max(signature[1], 1) if kind == "D" else kind == "F" and what == "each")
+    ours = [np.empty((r, 16)) for r in launcher.outputs]
+    steps_out = np.zeros((launcher.step_rows, data.shape[-1]) + (() if launcher.summed else (16,)))
+    launcher(inputs, whole, data.shape[-1], ours, 16, each, steps_out)
+    ours += [steps_out] * bool(launcher.step_rows)
+    for a, b in zip(ours, on_host(low, dtype, inputs, whole, each, 16, per_sample), strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind, per_sample", [("D", False), ("D", True)])
+@pytest.mark.parametrize("arch", [75, 90, 120])
+def test_nvrtc_compiles_derivatives_by_the_data(kind, per_sample, arch):
+    pytest.importorskip("cupy")
+    source, _, _ = emit_cuda(KNOWN.lowered(2, 0, kind), np.float64, per_sample)
+    code, log = cubin(source, arch, ("-std=c++17", "-fmad=false", "-default-device", "--ptxas-options=-v"))
+    assert code[:4] == b"\x7fELF"
+    assert max(int(n) for n in re.findall(r"(\d+) bytes spill stores", log)) <= 16
