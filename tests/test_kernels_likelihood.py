@@ -276,11 +276,6 @@ def test_writing_outside_is_refused():
         kernels.likelihood(loglik)(np.ones((1, 2)), np.ones(3))
 
 
-def test_tracked_data_are_refused():
-    with pytest.raises(ArgumentError, match="no derivative by its data"):
-        tg.grad(lambda x: GAUSSIAN(THETA, x).sum())(X)
-
-
 def test_threads_share_a_kernel():
     fresh = kernels.likelihood(gaussian)
     found = [None] * 8

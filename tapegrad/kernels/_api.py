@@ -1,66 +1,47 @@
-"""likelihood, recursion, map: a Python function of one sample becomes a kernel for many, with all derivatives.
+"""likelihood, recursion: a Python function of one sample becomes a kernel for many, with all derivatives.
 
     k = tg.kernels.likelihood(loglik)       # loglik(theta, datum) -> a number
     k(theta, data)                          # theta (p, B), data (d, N) or (N,): (B,)
     k.value_and_grad(theta, data)           # (B,), (p, B)
 
 The function is traced once; its plain NumPy code may use np.log, @, np.linalg, np.where, indexing and writing into small arrays
-that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call."""
+that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call.  Arguments are looked at in
+_arguments.py; derivatives are chosen in _family.py."""
 
-import importlib
+import functools
 import math
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
-from .._primitive import is_tracked, live, plain
+from .._array import xp_of
+from .._primitive import live, plain
 from .._tape import Tape
-from .._tree import Const, is_node, leaves, tree_map
+from .._tree import leaves, tree_map
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, ShapeError
 from ..ops import shaping
-from ._cpu import Launcher, address
-from ._family import Family, library
+from ..ops.elementwise_more import where
+from ._arguments import (
+    FLOATS,
+    Looking,
+    as_float,
+    batch_of,
+    checked_outs,
+    contiguous,
+    is_tree,
+    launcher_of,
+    list_of,
+    name_of,
+    rows_of,
+    with_ways,
+)
+from ._cpu import address
+from ._family import Family
 from ._lower import Lowered, lowered
-from ._trace import trace_likelihood, trace_map, trace_recursion
-
-FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
-
-
-def name_of(f: Any) -> str:
-    return getattr(f, "__name__", type(f).__name__)
-
-
-def as_float(x: Any, what: str) -> Any:
-    """A Variable or array of float64 or float32; lists and numbers are converted."""
-    if type(x) is np.ndarray and x.dtype in FLOATS:
-        return x
-    if isinstance(x, Const):
-        x = x.value
-    if isinstance(x, Variable):
-        if is_tracked(x):
-            return x
-        x = plain(x)
-    if not is_array(x):
-        x = np.asarray(x)
-    if x.dtype in FLOATS:
-        return x
-    if x.dtype.kind in "biu":
-        return x.astype(np.float64)
-    raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
-
-
-def contiguous(x: Any, dtype: np.dtype) -> Any:
-    return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
-
-
-def launcher_of(*arrays: Any) -> type:
-    """The class that launches on these arrays.  CuPy is imported by whoever has CuPy arrays."""
-    return Launcher if library(*arrays) is np else importlib.import_module("tapegrad.kernels._cuda").CudaLauncher
+from ._trace import trace_likelihood, trace_recursion
 
 
 def again(theta: np.ndarray, data: np.ndarray, dtype: np.dtype, fire: Callable, rest: list) -> tuple:
@@ -80,11 +61,19 @@ class Generated:
         self.__name__, self.missing = name_of(f), missing
         self.__doc__ = getattr(f, "__doc__", None)
         self._plan = threading.local()  # `plan`: how the last call of value_and_grad was launched
-        self._clean: dict = {}
+        self._is_missing = Looking(self.__name__)
         self._last: tuple = (None, None)  # the launcher of the last call
         self._parts = f, trace, missing, invalid
         self._trees: dict = {}
-        self._family = Family(self.__name__, lambda signature: trace(signature, build), True, invalid == "reject")
+        self._rejects = invalid == "reject"
+        self._families = {
+            what: Family(
+                self.__name__, functools.partial(trace, build=build, what=what), what == "value", what == "value" and self._rejects
+            )
+            for what in ("value", "each", "final", "scores")
+        }
+        self._family = self._families["value"]
+        self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
@@ -94,16 +83,18 @@ class Generated:
     def __call__(self, theta: Any, data: Any, out: Any = None) -> Any:
         """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives one number.
 
-        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample."""
+        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
+        theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
-        if isinstance(theta, Variable):
-            fused = type(live(theta)._trace) is Tape
-            v = self._family.apply("VG", 0, (theta, data), self._run)[0] if fused else self._family.F(self._run, theta, data, ())
+        if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
+            v = self._family.apply("VG", (0, 0), (theta, data), self._run)[0]
+        elif isinstance(theta, Variable) or isinstance(data, Variable):
+            v = self._family.F(self._run, theta, data)
         else:
-            v = self._run("F", 0, (theta, data), _outs(out))
+            v = self._run("F", (0, 0), (theta, data), list_of(out))
         return v[0] if single else v
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
@@ -119,10 +110,10 @@ class Generated:
                 if theta.flags.c_contiguous and data.flags.c_contiguous and not self._is_missing(data):
                     return again(theta, data, dtype, fire, rest)
         theta, data, single = self._arguments(theta, data)
-        if isinstance(theta, Variable):
-            v, g = self._family.apply("VG", 0, (theta, data), self._run)
+        if isinstance(theta, Variable) or isinstance(data, Variable):
+            v, g = self._family.apply("VG", (0, 0), (theta, data), self._run)
         else:
-            v, g = self._run("VG", 0, (theta, data), _outs(out))
+            v, g = self._run("VG", (0, 0), (theta, data), list_of(out))
             if type(theta) is np.ndarray is type(data):
                 self._remember(theta, data, single)
         return (v[0], g[:, 0]) if single else (v, g)
@@ -149,26 +140,35 @@ class Generated:
             v = v.reshape(-1, 1)
         if tuple(v.shape) != tuple(theta.shape):
             raise ShapeError(f"{self.__name__}.hvp: v has shape {tuple(v.shape)}, theta {tuple(theta.shape)}")
-        h = self._family.R(self._run, theta, data, (v,), None)
+        h = self._family.gradient("R", self._run, theta, data, (v,), (), None)
         return h[:, 0] if single else h
 
     def hessian(self, theta: Any, data: Any) -> Any:
         """(B, p, p): one Hessian-vector product for each parameter, all in one launch."""
         theta, data, single = self._arguments(theta, data)
-        if isinstance(theta, Variable):
-            raise ArgumentError(f"{self.__name__}.hessian of a tracked value: use hvp, or nest transforms around the kernel")
-        xp = xp_of(theta)
         p, batch = theta.shape
-        many = xp.ascontiguousarray(xp.broadcast_to(theta[:, None, :], (p, p, batch)).reshape(p, p * batch))
-        units = xp.ascontiguousarray(xp.broadcast_to(xp.eye(p, dtype=theta.dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch))
-        if data.ndim == 3:
-            data = xp.tile(data, (1, 1, p))
-        h = self._run("R", 1, (many, data, units)).reshape(p, p, batch).transpose(2, 0, 1)
-        h = 0.5 * (h + h.transpose(0, 2, 1)) + 0.0  # no -0
+        many, units, repeated = self._unit_directions(theta, data)
+        h = self._family.gradient("R", self._run, many, repeated, (units,), (), None).reshape((p, p, batch)).transpose((2, 0, 1))
+        h = 0.5 * (h + h.transpose((0, 2, 1))) + 0.0  # no -0
         return h[0] if single else h
 
-    def lowered(self, theta_rows: int, data_rows: int, kind: str = "VG", order: int = 0, missing: bool = False) -> Lowered:
-        """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R' or 'VG'."""
+    def contributions(self, theta: Any, data: Any) -> Any:
+        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says."""
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel.contributions(rows, data)
+        theta, data, single = self._arguments(theta, data)
+        each = self._families["each"].F(self._runs["each"], theta, data)[0]
+        return each[:, 0] if single else each
+
+    def fisher(self, theta: Any, data: Any) -> Any:
+        """Sum over data of the outer product of the scores, (B, p, p)."""
+        s = self.scores(theta, data)
+        return np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(plain(s)).einsum("nib,njb->bij", s, s)
+
+    def lowered(self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False) -> Lowered:
+        """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
+        _family.py, and order: the number of directions of theta, or a pair: of theta and of the data."""
         with self._family.lock:
             return lowered(self._family.derived(kind, order, (theta_rows, data_rows, missing)))
 
@@ -177,7 +177,7 @@ class Generated:
     def _of_tree(self, theta: Any) -> tuple:
         """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
         arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
-        batch = _batch(self.__name__, arrays)
+        batch = batch_of(self.__name__, arrays)
         shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
         cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
 
@@ -196,7 +196,7 @@ class Generated:
         if kernel is None:
             kernel = self._trees[key] = type(self)(*self._parts, restore)
         dtype = np.result_type(*[plain(a).dtype for a in arrays])
-        return kernel, _rows(arrays, batch, dtype), restore
+        return kernel, rows_of(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         if (
@@ -207,11 +207,9 @@ class Generated:
             and data.dtype in FLOATS
         ):
             return theta, data, False  # the usual case in one line
+        if is_tree(theta):
+            raise ArgumentError(f"{self.__name__}: this method takes theta as an array (p, B), not as a {type(theta).__name__}")
         theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
-        if isinstance(data, Variable):
-            raise ArgumentError(
-                f"{self.__name__}: a generated kernel has no derivative by its data, and these are tracked; pass tg.value(data)"
-            )
         single = theta.ndim == 1
         if single:
             theta = theta.reshape(-1, 1)
@@ -224,128 +222,123 @@ class Generated:
             raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have {data.shape[2]}")
         return theta, data, single
 
-    def _is_missing(self, data: Any) -> bool:
-        """Do the data hold nan?  Infinite data are an error."""
-        xp = xp_of(data)
-        if xp is not np:
-            return self._is_missing_on_device(xp, data)
-        known = None if data.base is not None else self._clean.get(id(data))
-        if known is not None and known() is data and not data.flags.writeable:
-            return False  # read-only data are looked at once
-        flat = data if data.ndim == 1 else data.ravel()
-        with np.errstate(all="ignore"):
-            check = float(flat.dot(flat))
-        if check - check == 0.0:
-            if not data.flags.writeable and data.base is None:
-                self._clean = {id(data): weakref.ref(data)}
-            return False
-        if bool(xp.isinf(flat).any()):
-            raise ArgumentError(f"{self.__name__}: the data hold inf; mark missing data by nan")
-        return bool(xp.isnan(flat).any())
+    def _unit_directions(self, theta: Any, data: Any) -> tuple:
+        """Each sample p times, with a unit direction for each parameter: theta (p, p B), directions (p, p B), data."""
+        xp, (p, batch) = xp_of(plain(theta)), theta.shape
+        many = shaping.broadcast_to(theta[:, None, :], (p, p, batch)).reshape((p, p * batch))
+        units = xp.broadcast_to(xp.eye(p, dtype=plain(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
+        if data.ndim == 3:
+            d, n = data.shape[:2]
+            data = shaping.broadcast_to(data[:, :, None, :], (d, n, p, batch)).reshape((d, n, p * batch))
+        return many, units, data
 
-    def _is_missing_on_device(self, xp: Any, data: Any) -> bool:
-        """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""
-        known = self._clean.get(id(data))
-        if known is not None and known[0]() is data and known[1] == data.data.ptr:
-            return known[2]
-        if bool(xp.isinf(data).any()):
-            raise ArgumentError(f"{self.__name__}: the data hold inf; mark missing data by nan")
-        missing = bool(xp.isnan(data).any())
-        self._clean = {id(data): (weakref.ref(data), data.data.ptr, missing)}
-        return missing
+    # --- launches ---
 
-    def _run(self, kind: str, n: int, arrays: tuple, outs: list | None = None) -> Any:
-        """Launch on plain arrays."""
-        theta, data, *vs = arrays
-        dtype, (rows, batch), shape = theta.dtype, theta.shape, data.shape
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """Launch a kernel of the value on plain arrays."""
+        theta, data = arrays[:2]
         missing = self._is_missing(data)
-        key = kind, n, rows, shape[:-1], missing, type(theta), dtype.char
+        key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
         last, launcher = self._last
         if key != last:
-            launcher = self._launcher(kind, n, theta, data, vs, missing)
+            launcher = self._launcher(self._family, kind, n, arrays, missing)
             self._last = key, launcher
-        inputs = [contiguous(x, dtype) for x in (theta, *vs)]
+        return self._launch(launcher, kind, n, arrays, outs, False)
+
+    def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple) -> Any:
+        """Launch a kernel of any family on plain arrays."""
+        return self._launch(self._launcher(family, kind, n, arrays, self._is_missing(arrays[1])), kind, n, arrays, None, not family.scalar)
+
+    def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
+        theta, data = arrays[:2]
+        dtype, batch, shape = theta.dtype, theta.shape[1], data.shape
+        steps = shape[0 if len(shape) == 1 else 1]
+        first, last = 2 + n[0], 2 + n[0] + n[1]
+        inputs = [contiguous(x, dtype) for x in (theta, *arrays[2:first])]
+        each = steps_out = None
+        for w in arrays[last:]:
+            if launcher.streams:
+                each = contiguous(w, dtype)
+            else:
+                inputs.append(contiguous(w if w.ndim == 2 else w[None], dtype))
+        xp = xp_of(theta)
+        if launcher.step_rows:
+            steps_out = xp.zeros((launcher.step_rows, steps) + (() if launcher.summed else (batch,)), dtype)
         if outs is None:
-            xp = xp_of(theta)
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
         else:
-            made = _checked_outs(self.__name__, outs, launcher.outputs, batch, dtype)
+            made = checked_outs(self.__name__, outs, launcher.outputs, batch, dtype)
         if batch:
-            launcher(inputs, contiguous(data, dtype), shape[0 if len(shape) == 1 else 1], made, batch)
+            whole = contiguous(with_ways(data, arrays[first:last]), dtype)
+            if each is None is steps_out:
+                launcher(inputs, whole, steps, made, batch)
+            else:
+                launcher(inputs, whole, steps, made, batch, each, steps_out)
+        if kind == "D":
+            return xp.zeros(shape, dtype) if steps_out is None else steps_out.reshape(shape)
+        if steps_out is not None:
+            return steps_out
+        if kind == "R" or vector:
+            return made[0]
         if outs is None:
-            outs = made if kind == "R" else [made[0][0], *made[1:]]
+            outs = [made[0][0], *made[1:]]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _launcher(self, kind: str, n: int, theta: Any, data: Any, vs: list, missing: bool) -> Any:
+    def _launcher(self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool) -> Any:
         if missing and self.missing is None:
             raise KernelError(
                 f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that "
                 "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks "
                 "for nan, by np.where(np.isnan(y), ...)"
             )
+        theta, data = arrays[:2]
         signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
-        make = launcher_of(theta, data, *vs)
-        return self._family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, make)
-
-
-def is_tree(theta: Any) -> bool:
-    """A structure with names; lists and plain tuples of numbers are arrays."""
-    return is_node(theta) and not (isinstance(theta, (list, tuple)) and not hasattr(theta, "_fields"))
-
-
-def _outs(out: Any) -> list | None:
-    return None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
-
-
-def _checked_outs(name: str, outs: list, rows: list, batch: int, dtype: np.dtype) -> list:
-    if len(outs) != len(rows):
-        raise ArgumentError(f"{name}: out= needs {len(rows)} arrays")
-    made = []
-    for k, (o, n) in enumerate(zip(outs, rows, strict=True)):
-        want = (batch,) if k == 0 else (n, batch)
-        if not is_array(o) or o.shape != want or o.dtype != dtype or not o.flags.c_contiguous or not getattr(o.flags, "writeable", True):
-            raise ShapeError(f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}")
-        made.append(o.reshape(n, batch))
-    return made
+        return family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, launcher_of(*arrays))
 
 
 class Likelihood(Generated):
     """A sum over data; see `likelihood`."""
 
     def scores(self, theta: Any, data: Any) -> Any:
-        """The gradient of each datum's term, (N, p, B)."""
-        theta, data, _ = self._arguments(theta, data)
-        xp = xp_of(theta)
-        p, batch = theta.shape
-        rows = data[None] if data.ndim == 1 else data
-        d, n = rows.shape[:2]
-        many = xp.ascontiguousarray(xp.broadcast_to(theta[:, None, :], (p, n, batch)).reshape(p, n * batch))
-        each = rows[:, :, None] if rows.ndim == 2 else rows
-        each = xp.ascontiguousarray(xp.broadcast_to(each, (d, n, batch)).reshape(d, 1, n * batch))
-        if data.ndim == 1:
-            signature_data = each
-            g = self._run_scalar(many, signature_data)
-        else:
-            g = self._run("VG", 0, (many, each))[1]
-        return g.reshape(p, n, batch).transpose(1, 0, 2)
+        """The gradient of each datum's term, (N, p, B), by one sweep; (N, p) for theta (p,).
 
-    def _run_scalar(self, theta: Any, data: Any) -> Any:
-        """Plain-number data, one for each sample."""
-        missing = self._is_missing(data)
-        launcher = self._family.launcher("R", 0, (theta.shape[0], 0, missing), theta.dtype, True)
-        out = np.empty((theta.shape[0], theta.shape[1]), theta.dtype)
-        if out.size:
-            launcher([contiguous(theta, theta.dtype)], contiguous(data, theta.dtype), 1, [out], theta.shape[1])
-        return out
-
-    def fisher(self, theta: Any, data: Any) -> Any:
-        """Sum over data of the outer product of the scores, (B, p, p)."""
-        s = self.scores(theta, data)
-        return xp_of(s).einsum("nib,njb->bij", s, s)
+        Where a term is not finite it is 0, unless invalid='nan'."""
+        theta, data, single = self._arguments(theta, data)
+        s = self._families["scores"].F(self._runs["scores"], theta, data).transpose((1, 0, 2))
+        return s[:, :, 0] if single else s
 
 
 class Recursion(Generated):
     """A recursion with a carry; see `recursion`."""
+
+    def final(self, theta: Any, data: Any) -> Any:
+        """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
+        theta (p,)).  It is what the steps give, whatever `invalid` says."""
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel.final(rows, data)
+        theta, data, single = self._arguments(theta, data)
+        family = self._families["final"]
+        rows = family.F(self._runs["final"], theta, data)
+        with family.lock:
+            layout = family.program((theta.shape[0], 0 if data.ndim == 1 else data.shape[0], False), 0).layout
+        samples = () if single else (theta.shape[1],)
+        rows = rows[:, 0] if single else rows
+        return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
+
+    def scores(self, theta: Any, data: Any) -> Any:
+        """The gradient of each datum's term, (T, p, B), by forward mode in p directions; (T, p) for theta (p,).
+
+        Where a term is not finite it is 0, unless invalid='nan'."""
+        theta, data, single = self._arguments(theta, data)
+        p, batch = theta.shape
+        many, units, repeated = self._unit_directions(theta, data)
+        s = self._families["each"].F(self._runs["each"], many, repeated, (units,))[0]
+        s = s.reshape((s.shape[0], p, batch))
+        if self._rejects:
+            terms = plain(self._families["each"].F(self._runs["each"], plain(theta), plain(data))[0])
+            s = where(xp_of(terms).isfinite(terms)[:, None, :], s, 0.0)
+        return s[:, :, 0] if single else s
 
 
 def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject") -> Likelihood:
@@ -371,13 +364,18 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     if missing not in ("skip", "step"):
         raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
     skip = missing == "skip"
-    return Likelihood(loglik, lambda s, build: trace_likelihood(loglik, s[0], s[1], s[2] and skip, build), missing, invalid)
+
+    def trace(s, build, what):
+        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject")
+
+    return Likelihood(loglik, trace, missing, invalid)
 
 
 def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject") -> Recursion:
     """A kernel for recursions: carry = init(theta); for each datum carry, contribution = step(carry, theta, datum).
 
-    The value is the sum of the contributions.  The carry is a number, an array, or a tuple of these.  Data (T,) or (d, T).
+    The value is the sum of the contributions; `contributions`, `final` and `scores` give more.  The carry is a number, an array,
+    or a tree of these.  Data (T,), (d, T) or, each sample its own, (d, T, B).
     Data with nan are missing.  `missing='step'`: the step looks for nan itself (np.where(np.isnan(y), ...)); a function
     (carry, theta) -> carry: what a step does to the carry without a datum, its contribution being 0; 'skip': the step is left
     out; None: raise.
@@ -391,92 +389,7 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
         raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
     rule = missing if callable(missing) else None
 
-    def trace(s, build):
-        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build)
+    def trace(s, build, what):
+        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what)
 
     return Recursion(step, trace, missing, invalid)
-
-
-class Map:
-    """A function of per-sample arguments; see `map_`."""
-
-    def __init__(self, f: Callable):
-        self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
-        self._families: dict = {}
-
-    def __repr__(self) -> str:
-        return f"<map kernel of {self.__name__}>"
-
-    def __call__(self, *args: Any) -> Any:
-        """Arguments (..., B): the last axis is the sample.  The results have it too."""
-        values = [a.value if isinstance(a, Const) else a for a in args]
-        fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
-        arrays = [as_float(v, f"{self.__name__}: argument {n}") for n, v in enumerate(values)]
-        batch = _batch(self.__name__, arrays)
-        shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
-        family, build = self._family(shapes, tuple(fixed))
-        dtype = np.result_type(*[plain(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
-        theta = _rows([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype)
-        rest = _rows([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype)
-        return build(family.F(self._launch(family), theta, rest, ()))
-
-    def _family(self, shapes: tuple, fixed: tuple) -> tuple:
-        key = shapes, fixed
-        if key not in self._families:
-            order = [n for n, c in enumerate(fixed) if not c] + [n for n, c in enumerate(fixed) if c]
-            place = {n: k for k, n in enumerate(order)}
-
-            program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
-            active = sum(program.inputs[: fixed.count(False)])
-            total = sum(program.inputs)
-            program.inputs = [active, total - active]
-            self._families[key] = Family(self.__name__, lambda s: program, False, False), build
-        return self._families[key]
-
-    def _launch(self, family: Family) -> Callable:
-        def run(kind, n, arrays):
-            theta, rest, *others = arrays
-            dtype = theta.dtype
-            xp = library(*arrays)
-            launcher = family.launcher(kind, n, (), dtype, False, launcher_of(*arrays))
-            batch = theta.shape[1]
-            made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
-            if batch:
-                launcher([contiguous(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
-            return made[0]
-
-        return run
-
-
-def _differentiable(x: Any) -> bool:
-    return isinstance(x, (Variable, float)) or getattr(x, "dtype", np.dtype(int)).kind == "f"
-
-
-def _batch(name: str, arrays: list) -> int:
-    sizes = {a.shape[-1] for a in arrays if a.ndim}
-    if len(sizes) > 1:
-        raise ShapeError(f"{name}: the last axis is the sample, and the arguments have {sorted(sizes)} samples")
-    if not sizes:
-        raise ShapeError(f"{name}: no argument has an axis of samples; map works on arrays (..., B)")
-    return sizes.pop()
-
-
-def _rows(arrays: list, batch: int, dtype: np.dtype) -> Any:
-    """The arguments one below the other, (rows, B)."""
-    if not arrays:
-        return np.zeros((0, batch), dtype)
-    parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
-    return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
-
-
-def map_(f: Callable) -> Map:
-    """A kernel for f applied to each sample: arguments and results have the sample as their last axis.
-
-    Whole-number arguments and those marked Const have no derivative.  f may use `loop` and `while_loop` of this module.
-
-    >>> import numpy as np, tapegrad as tg
-    >>> k = tg.kernels.map(lambda a, b: a @ b)
-    >>> k(np.ones((3, 2)), np.ones((3, 2)))
-    array([3., 3.])
-    """
-    return Map(f)

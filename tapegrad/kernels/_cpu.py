@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -19,6 +20,7 @@ SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
 WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
 
 def pool() -> ThreadPoolExecutor:
@@ -114,10 +116,11 @@ class Launcher:
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         p = low.program
         self.inputs, self.outputs = p.inputs, [len(group) for group in p.groups]
-        self.rows = max(p.rows, 1)
+        self.streams, self.step_rows = p.streams, p.step_rows
+        self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
         n = self.operations = low.operations
-        self.width = lanes * (4 if n < WIDE else 2 if n < NARROW else 1)
+        self.width = lanes * (1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1)
         self.forms: dict = {}
         self.local = threading.local()
         self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
@@ -127,15 +130,25 @@ class Launcher:
         found = self.forms.get(width)
         if found is None:
             text = emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
-            pointers = len(self.inputs) + len(self.outputs) + 2
+            pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
             kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
             found = self.forms[width] = kind(compiled(text))
         return found
 
-    def __call__(self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int) -> None:
-        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype."""
+    def __call__(
+        self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None
+    ) -> None:
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype.
+
+        `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed over samples."""
         width = self.width if batch >= SCALAR or self.operations > HEAVY else 1
         full = batch // width
+        if self.summed:
+            steps_out[...] = self.sum_over_samples(width, inputs, data, steps, outs, batch, each)
+            return
+        if self.streams or self.step_rows:
+            inputs = [*inputs, *([each] if self.streams else [])]
+            outs = [*outs, *([steps_out] if self.step_rows else [])]
         if full > 1 and THREADS > 1 and full * width * self.operations * max(steps, 1) > WORTH:
             self.shared(width, inputs, data, steps, outs, batch, full)
         elif full:
@@ -143,6 +156,31 @@ class Launcher:
         rest = batch - full * width
         if rest:
             self.padded(width, inputs, data, steps, outs, full * width, rest)
+
+    def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
+        """The step output summed over samples, (rows, steps): sums of each lane in parts of the batch, then over parts, then over
+        lanes.  The parts are the same whatever the number of threads, and so are the bits."""
+        full, rest = divmod(batch, width)
+        inputs = [*inputs, *([each] if self.streams else [])]
+        one = self.step_rows * steps * width * self.dtype.itemsize
+        count = int(min(max(full, 1), PARTS, max(PART_BYTES // max(one, 1), 1)))
+        cuts = np.linspace(0, full, count + 1).astype(int)
+        total = np.zeros((count, self.step_rows, steps, width), self.dtype)
+        self.form(width)
+
+        def work(k):
+            self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
+
+        if full > 1 and THREADS > 1 and batch * self.operations * max(steps, 1) > WORTH:
+            list(pool().map(work, range(count)))
+        elif full:
+            for k in range(count):
+                work(k)
+        if rest:
+            last = np.zeros(total.shape[1:], self.dtype)
+            self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
+            total[0, ..., :rest] += last[..., :rest]
+        return total.sum(axis=0).sum(axis=-1)
 
     def repeatable(self, data: np.ndarray, steps: int, batch: int) -> tuple | None:
         """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
@@ -174,21 +212,26 @@ class Launcher:
             return wide
 
         made = [np.empty((n, width), self.dtype) for n in self.outputs]
+        if self.step_rows:  # sums over samples are added up where they are
+            made.append(outs[-1] if self.summed else np.empty((self.step_rows, steps, width), self.dtype))
         self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
         for out, small in zip(outs, made, strict=True):
-            out[:, first:] = small[:, :rest]
+            if out is not small:
+                out[..., first:] = small[..., :rest]
 
     def run(
         self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int, first: int = 0
     ) -> None:
         """`blocks` blocks of samples, beginning with sample `first`."""
         form = self.forms.get(width) or self.form(width)
+        place = len(self.inputs)
         addresses = [address(x) for x in inputs]
-        addresses.append(address(inputs[0] if data is None else data))
+        addresses.insert(place, address(inputs[0] if data is None else data))
         addresses += [address(x) for x in outs]
         if first:
-            shift, shared = first * self.dtype.itemsize, len(inputs)
-            addresses = [a if k == shared and not self.per_sample else a + shift for k, a in enumerate(addresses)]
+            shift = first * self.dtype.itemsize
+            still = () if self.per_sample else (place, len(addresses) - 1) if self.summed else (place,)
+            addresses = [a if k in still else a + shift for k, a in enumerate(addresses)]
         local = self.local.__dict__
         while True:
             if local.get("key") == (width, steps):

@@ -21,6 +21,7 @@ except ImportError:  # CuPy is an extra; without it no CuPy array comes here
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-default-device")
 LOCK = threading.RLock()
+PART_BYTES = 2**28  # memory for the sums of each thread where a step output is summed over samples
 MODULES: dict = {}
 
 
@@ -65,18 +66,23 @@ class CudaLauncher:
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.source, self.entry, self.signature = emit_cuda(low, dtype, per_sample)
         self.outputs = list(self.signature.outputs)
+        p = low.program
+        self.streams, self.step_rows = p.streams, p.step_rows
+        self.summed = p.by_data and p.step_rows > 0 and not per_sample
         self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
         self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
         self.room = dict.fromkeys(self.counted, 64)
 
-    def __call__(self, inputs: list, data, steps: int, outs: list, batch: int) -> None:
-        arrays = [*inputs, data if data is not None else inputs[0], *outs]
+    def __call__(self, inputs: list, data, steps: int, outs: list, batch: int, each=None, steps_out=None) -> None:
+        arrays = [*inputs, data if data is not None else inputs[0], *([each] if self.streams else []), *outs]
+        if self.step_rows and not self.summed:
+            arrays.append(steps_out)
         if any(not isinstance(x, cupy.ndarray) for x in arrays) or len({x.device.id for x in arrays}) > 1:
             raise DeviceError("a kernel met arrays of two devices or libraries: move all to one with cupy.asarray(x)")
         with arrays[0].device:
             kernel = loaded(self.source, self.entry)
             while True:
-                needed = self.launch(kernel, arrays, steps, batch)
+                needed = self.launch(kernel, arrays, steps, batch, steps_out)
                 if not self.counted:
                     return
                 wanted = cupy.asnumpy(needed)
@@ -84,7 +90,7 @@ class CudaLauncher:
                     return
                 self.room = {n: int(wanted[n]) for n in self.counted}
 
-    def launch(self, kernel, arrays: list, steps: int, batch: int):
+    def launch(self, kernel, arrays: list, steps: int, batch: int, steps_out):
         threads = self.signature.threads
         caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
         size = 0
@@ -93,9 +99,16 @@ class CudaLauncher:
             caps[2 * n], caps[2 * n + 1] = size, cap
             size += cap * carry
         blocks = self.blocks(batch, threads, size)
+        if self.summed:  # each thread sums its samples, in order; then the threads are summed
+            one = self.step_rows * steps * threads * self.dtype.itemsize
+            blocks = min(blocks, 4096, max(PART_BYTES // max(one, 1), 1))
+            sums = cupy.zeros((self.step_rows, steps, blocks * threads), self.dtype)
+            arrays = [*arrays, sums]
         tape = cupy.empty(max(size * blocks * threads, 1), self.dtype)
         needed = cupy.zeros(len(self.low.bodies) + 1, np.int64)
         kernel((blocks,), (threads,), (*arrays, tape, np.int64(batch), np.int64(steps), cupy.asarray(caps), needed))
+        if self.summed:
+            steps_out[...] = sums.sum(axis=-1)
         return needed
 
     def blocks(self, batch: int, threads: int, size: int) -> int:

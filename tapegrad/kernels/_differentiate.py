@@ -5,7 +5,12 @@ directional derivative is n applications, and one reverse sweep over it gives it
 
 The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
 carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
-code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop."""
+code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop.
+
+Derivatives by the data, and of what each step hands out, always take a second loop: adjoints of the data are its step output, and
+cotangents of step outputs its step input."""
+
+from dataclasses import replace
 
 from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
@@ -13,12 +18,17 @@ from ._program import Loop, Outside, Program
 SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p"))
 
 
-def forward(p: Program, group: int) -> Program:
-    """The derivative of all outputs in a new direction, appended to the inputs; differentiated is input array `group`."""
-    g = p.g
-    thetas = p.thetas(group)
-    first = sum(p.inputs)
-    t = {x: g.input("th", 0, first + k) for k, x in enumerate(thetas)}
+def forward(p: Program, group: int | None) -> Program:
+    """The derivative of all outputs in a new direction, by input array `group` (the direction is appended to the inputs) or by
+    the data (None: it is appended to them)."""
+    g, inputs, ways = p.g, list(p.inputs), p.ways
+    if group is None:
+        ways += 1
+        t = dict(zip(p.data(), p.data(ways), strict=True))
+    else:
+        thetas, first = p.thetas(group), sum(p.inputs)
+        t = {x: g.input("th", 0, first + k) for k, x in enumerate(thetas)}
+        inputs.append(len(thetas))
     loops = []
     for old in p.loops:
         loop = old.copy()
@@ -28,7 +38,8 @@ def forward(p: Program, group: int) -> Program:
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]])
-        _tangents(g, loop.next[: len(old.carry)] + loop.inc, t)
+        _tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
             t[loop.final[k]] = loop.final[j]
@@ -39,7 +50,7 @@ def forward(p: Program, group: int) -> Program:
         loops.append(loop)
     _tangents(g, p.outputs, t)
     groups = [[t[o] for o in group] for group in p.groups]
-    return Program(g, p.inputs + [len(thetas)], p.rows, loops, groups)
+    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
 
 
 def _tangents(g: Graph, outs: list[int], t: dict) -> None:
@@ -97,16 +108,20 @@ class Adjoints(dict):
                     self.include(j, share)
 
 
-def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list[int]]:
-    """The gradient of sum(seeds * outputs) by the input nodes `wrt`: the program with the loops that compute it, and its nodes."""
-    g = p.g
+def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[Program, list[int]]:
+    """The gradient of sum(seeds * outputs) + sum(step input * step output) by the input nodes `wrt`: the program with the loops
+    that compute it, and its nodes.  `by_data`: the gradient by the data becomes the step output."""
+    g, data = p.g, p.data() if by_data else []
     loops = [loop.copy() for loop in p.loops]
-    active = _active(g, loops, p.outputs, set(wrt))
+    streams = p.step_rows
+    for loop in loops:
+        loop.each = []
+    active = _active(g, p.loops, p.outputs, {*wrt, *data})
     adj = Adjoints(g)
     for o, seed in zip(p.outputs, seeds, strict=True):
         if o in active:
             adj.include(o, seed)
-    program = Program(g, p.inputs, p.rows, loops, p.groups)
+    program = replace(p, loops=loops, by_data=by_data, streams=streams)
     stage = program.stages()
     back: list[Loop] = []
     for n in range(len(loops), -1, -1):
@@ -115,11 +130,11 @@ def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list
         if n == 0:
             break
         loop = loops[n - 1]
-        if loop.carry:
-            back.append(_swept_back(g, loop, adj, active))
+        if loop.carry or data or streams:
+            back.append(_swept_back(g, loop, adj, active, data, p.loops[n - 1].each))
         else:
             _more_sums(g, loop, adj, active)
-    program.loops = loops + [r for r in back if r is not None]
+    program.loops = loops + back
     return program, [adj.get(w, g.zero) for w in wrt]
 
 
@@ -140,7 +155,7 @@ def _active(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> se
         active |= dependents(g, loop.start, active)
         found = {k for k, s in enumerate(loop.start) if s in active}
         while True:
-            inside = dependents(g, loop.next + loop.inc, active | {loop.carry[k] for k in found})
+            inside = dependents(g, loop.next + loop.inc + loop.each, active | {loop.carry[k] for k in found})
             more = {k for k, n in enumerate(loop.next) if n in inside} - found
             if not more:
                 break
@@ -161,6 +176,14 @@ def _body_adjoints(g: Graph, seeds: list[tuple[int, int]], active: set[int]) -> 
     return bars
 
 
+def step_gradient(g: Graph, inc: int, wrt: list[int]) -> list[int]:
+    """The derivatives of one term by nodes outside the loop, within the step."""
+    adj = Adjoints(g)
+    adj.include(inc, g.one)
+    adj.sweep(g.reach([inc])[::-1], {*wrt, *dependents(g, [inc], set(wrt))})
+    return [adj.get(w, g.zero) for w in wrt]
+
+
 def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
     """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does not vary with t."""
     for s, inc in list(zip(loop.sums, loop.inc, strict=True)):
@@ -173,15 +196,17 @@ def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
                 adj.include(f, g.mul(bar, loop.add_sum(g, bars[f])))
 
 
-def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> Loop | None:
-    """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry."""
+def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int], data: list[int], each: list[int]) -> Loop:
+    """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry; and the same by the data, for each step."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     sweep = Loop(g.new_loop(), loop.steps, None, loop.cap, loop)
     b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero)) for k in on}
     seeds = [(loop.next[k], b[k]) for k in on]
     seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
+    seeds += [(e, g.input("e", loop.id, k)) for k, e in enumerate(each)]
     bars = _body_adjoints(g, seeds, active)
     sweep.next = [bars.get(loop.carry[k], g.zero) for k in on]
+    sweep.each = [bars.get(y, g.zero) for y in data]
     for f in sorted(bars):
         if g.mask[f] == 0:
             adj.include(f, sweep.add_sum(g, bars[f]))

@@ -1,8 +1,9 @@
 """A lowered program as CUDA C: one sample in each thread, blocks of threads striding over the samples.
 
-    kernel(inputs..., data, outputs..., tape, batch, T, caps, needed)
+    kernel(inputs..., data, [step input], outputs..., [step output], tape, batch, T, caps, needed)
 
-Arrays are (rows, batch); the tape is [loop][step][component][slot], slot being the number of the thread and not of the sample, so
+Arrays are (rows, batch), those of the steps (rows, T, batch), but a step output summed over samples is (rows, T, slots), to which
+each thread adds; the tape is [loop][step][component][slot], slot being the number of the thread and not of the sample, so
 that its size depends on the launch and not on the batch.  Indices are 64 bits wide everywhere.  The order of all arithmetic is
 that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with -fmad=false: then both give the same
 bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
@@ -174,7 +175,9 @@ class Kernel(Writer):
     def text(self, entry: str) -> tuple[str, Signature]:
         p = self.low.program
         parameters = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))] + [("data", "const real*", "data")]
-        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))] + [("tape", "real*", "workspace")]
+        parameters += [("each", "const real*", "step input")] * bool(p.streams)
+        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
+        parameters += [("steps", "real*", "step output")] * bool(p.step_rows) + [("tape", "real*", "workspace")]
         parameters += [("batch", "i64", "batch"), ("T", "i64", "steps"), ("caps", "const i64*", "caps"), ("needed", "i64*", "needed")]
         env: dict = {}
         self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
@@ -298,9 +301,13 @@ class Kernel(Writer):
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env:
                 kind, _, k = self.g.args[j]
-                at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample else "")
-                env[j] = self.let(f"data[{at}]" if kind == "y" else f"(real){t}")
+                at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
+                env[j] = self.let(f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}")
         self.straight(body.code, env)
+        summed = self.low.program.by_data and not self.per_sample
+        for k, e in enumerate(loop.each):
+            place = f"steps[({k}LL * T + {t}) * {'slots + slot' if summed else 'batch + s'}]"
+            self.line(f"{place} = {place + ' + ' if summed else ''}{self.value(e, env)};")
         following = [self.let(self.value(x, env)) for x in loop.next]
         for name, term in zip(sums, body.terms, strict=True):  # before the carry changes under its name
             x = [self.value(j, env) for j in term]

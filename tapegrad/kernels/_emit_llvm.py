@@ -1,8 +1,9 @@
 """A lowered program as LLVM text: one sample in each SIMD lane, samples in blocks of W lanes.
 
-    kernel(inputs..., data, outputs..., tape, stride, T, blocks, caps, needed)
+    kernel(inputs..., data, [step input], outputs..., [step output], tape, stride, T, blocks, caps, needed)
 
-Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; the tape holds the stored
+Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; step input and output are
+(rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the stored
 carries of one block, [loop][step][component][lane], and is used anew by each block.  caps[2 l], caps[2 l + 1]: where on the tape
 loop l begins, and how many steps have room there; needed[l]: how many it wanted.
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
@@ -171,7 +172,8 @@ class Kernel(Builder):
                 next(row)
                 self.store(self.value(o, env), self.column(f"%out{group}", k))
         self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
-        pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + [f"%out{k}" for k in range(len(p.groups))] + ["%tape"]
+        pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
+        pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
         declared = [f"declare {self.T} @llvm.{x}.{self.suffix}({', '.join([self.T] * (3 if x == 'fma' else 1))})" for x in names]
@@ -225,6 +227,25 @@ class Kernel(Builder):
             return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
         pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
         return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+
+    def in_step(self, base: str, k: int, t: str) -> str:
+        """The place of row k of a step's numbers of each sample."""
+        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+        at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+        return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
+
+    def hand_out(self, loop: Loop, t: str, env: dict) -> None:
+        """The step output of this step."""
+        summed = self.low.program.by_data and not self.per_sample
+        for k, e in enumerate(loop.each):
+            value = self.value(e, env)
+            if summed:
+                at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+                place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
+                value = self.add(self.read(place), value)
+            else:
+                place = self.in_step("%steps", k, t)
+            self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
         """The place of step t of loop number n."""
@@ -352,8 +373,12 @@ class Kernel(Builder):
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env:
                 kind, _, k = self.g.args[j]
-                env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
+                if kind == "e":
+                    env[j] = self.read(self.in_step("%each", k, t))
+                else:
+                    env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
         self.straight(body.code, env)
+        self.hand_out(loop, t, env)
         following = [self.value(x, env) for x in loop.next]
         for slot, value in zip(carry, following, strict=True):
             self.store(value, slot)

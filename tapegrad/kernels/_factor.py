@@ -5,6 +5,7 @@ value of a Gaussian in two dimensions and its derivatives by two means and two s
 fixed term, such as x - mu, is never torn apart under a factor: sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ._graph import Graph
 from ._program import Loop, Program
@@ -19,25 +20,25 @@ def factored(p: Program) -> Program:
     loops = []
     for old in p.loops:
         loop = old.copy()
-        lists = [loop.start, loop.next, loop.inc] + [[x] for x in (loop.active, loop.steps) if isinstance(x, int)]
+        lists = [loop.start, loop.next, loop.inc, loop.each] + [[x] for x in (loop.active, loop.steps) if isinstance(x, int)]
         g.substitute([i for x in lists for i in x], new)
-        loop.start, loop.next, loop.inc = [[new[i] for i in x] for x in lists[:3]]
+        loop.start, loop.next, loop.inc, loop.each = [[new[i] for i in x] for x in lists[:4]]
         if loop.active is not None:
             loop.active = new[loop.active]
         if isinstance(loop.steps, int):
             loop.steps = new[loop.steps]
         if loop.of is not None:
-            loop.of = next(made for made in loops if made.id == loop.of.id)
+            loop.of = next((made for made in loops if made.id == loop.of.id), loop.of)
         if loop.inc and loop.data:
             _factor(g, loop, new)
         loops.append(loop)
     outputs = p.outputs
     g.substitute(outputs, new)
-    return Program(g, p.inputs, p.rows, loops, [[new[o] for o in group] for group in p.groups])
+    return replace(p, loops=loops, groups=[[new[o] for o in group] for group in p.groups])
 
 
 def _factor(g: Graph, loop: Loop, new: dict) -> None:
-    parts = choose(g, loop.inc, loop.next)
+    parts = choose(g, loop.inc, loop.next + loop.each)
     bases = sorted({b for part in parts for b in part if b != ONE})
     count = g.input("N", 0, 0)
     sums = {b: g.input("s", loop.id, 10**6 + k) for k, b in enumerate(bases)}

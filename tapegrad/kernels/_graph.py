@@ -6,7 +6,7 @@ structural zeros removed (0 x is 0 only where the zero is known while tracing), 
 reciprocal made for each divisor.  `select(c, a, 0) * p` becomes `select(c, a * p, 0)`, so that the branch which is not taken
 contributes exact zeros to every derivative.
 
-Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "i" step counter, "c" carry of a loop at the
+Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" step input, "i" step counter, "c" carry of a loop at the
 beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps."""
 
 import math
@@ -25,7 +25,7 @@ FOLD2 = {
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
 }  # fmt: skip
-PER_STEP = frozenset(("y", "i", "c"))
+PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
 

@@ -3,13 +3,15 @@
 The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
 (`Program.stage`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
 
-    for t in steps:                     # backwards if `back`
+    for t in steps:                     # backwards where the loop sweeps back over another one
         carry, sums += next(carry, datum t), inc(carry, datum t)
+        step output t = each(carry, datum t)
 
 A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
 step was stored by the loop itself.  Read `Loop`, then `Program.forward` and `Program.reverse` in _differentiate.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ._graph import LEAVES, Graph
 
@@ -30,10 +32,11 @@ class Loop:
     final: list[int] = field(default_factory=list)  # in-nodes: the carry after the loop
     inc: list[int] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
+    each: list[int] = field(default_factory=list)  # what a step hands out, one row of the step output for each
     stored: bool = False  # a sweep back reads the carry of each step
 
     def copy(self) -> "Loop":
-        lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums")}
+        lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums", "each")}
         return Loop(self.id, self.steps, self.active, self.cap, self.of, stored=self.stored, **lists)
 
     @property
@@ -67,13 +70,22 @@ class Loop:
 @dataclass
 class Program:
     """`groups`: the outputs, one list of nodes for each output array; `inputs`: the number of rows of each input array;
-    `rows`: the number of components of a datum (0: a plain number)."""
+    `rows`: the number of components of a datum (0: a plain number).
+
+    One loop at most has a step output, (rows, steps, samples).  `by_data`: it is a derivative by the data, and is summed over the
+    samples where these share the data.  `streams`: rows of the step input, which holds numbers of each step and sample.  `ways`:
+    directions in data space, whose rows stand below those of the data themselves.  `layout`: the tree that the outputs make up,
+    of arrays of their numbers, where the user wants one back."""
 
     g: Graph
     inputs: list[int]
     rows: int
     loops: list[Loop]
     groups: list[list[int]]
+    by_data: bool = False
+    streams: int = 0
+    ways: int = 0
+    layout: Any = None
 
     @property
     def outputs(self) -> list[int]:
@@ -82,6 +94,17 @@ class Program:
     def thetas(self, group: int) -> list[int]:
         first = sum(self.inputs[:group])
         return [self.g.input("th", 0, first + k) for k in range(self.inputs[group])]
+
+    def data(self, way: int = 0) -> list[int]:
+        """The nodes of a datum, or of direction number `way` in its space."""
+        n = max(self.rows, 1)
+        over = [loop for loop in self.loops if loop.steps == "data" and loop.of is None]
+        return [self.g.input("y", loop.id, way * n + k) for loop in over for k in range(n)]
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of the step output."""
+        return sum([len(loop.each) for loop in self.loops])
 
     def stages(self, outs: list[int] | None = None) -> dict:
         """For every node: after how many loops it can be computed."""
@@ -99,7 +122,7 @@ class Program:
 
 def carried(loop: Loop) -> list[int]:
     """What a step must compute beside its sums."""
-    return loop.next + ([loop.active] if loop.active is not None else [])
+    return loop.next + loop.each + ([loop.active] if loop.active is not None else [])
 
 
 class Outside:
@@ -126,13 +149,13 @@ def pruned(p: Program) -> Program:
         keep = [k for k, s in enumerate(loop.sums) if s in needed]
         loop.inc, loop.sums = [loop.inc[k] for k in keep], [loop.sums[k] for k in keep]
         loop.stored = any(c in needed_by(g, r) for r in back for c in loop.carry)
-        if loop.carry or loop.sums:
+        if loop.carry or loop.sums or loop.each:
             kept.append(loop)
     by_id = {loop.id: loop for loop in kept}
     for loop in kept:
         if loop.of is not None:
             loop.of = by_id.get(loop.of.id, loop.of)
-    return Program(g, p.inputs, p.rows, kept, p.groups)
+    return replace(p, loops=kept)
 
 
 def needed_by(g: Graph, loop: Loop) -> set[int]:
@@ -142,14 +165,14 @@ def needed_by(g: Graph, loop: Loop) -> set[int]:
 def _needed(g: Graph, loops: list[Loop], outputs: list[int]) -> set[int]:
     """All nodes that the outputs need, through any loop."""
     needed: set[int] = set()
-    todo = list(outputs)
+    todo = outputs + [e for loop in loops for e in loop.each]
     seen_final: set = set()
     while todo:
         fresh = [i for i in g.reach(todo, stop=needed) if i not in needed]
         needed.update(fresh)
         todo = []
         for loop in loops:
-            alive = False
+            alive = bool(loop.each)
             for c, f, s, n in zip(loop.carry, loop.final, loop.start, loop.next, strict=True):
                 if c in needed or f in needed:
                     alive = True

@@ -6,12 +6,14 @@ the step is traced again with that assumption until it is proved: so a symmetric
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._tree import children, is_node, rebuilt
+from .._tree import children, is_node, rebuilt, tree_map
 from ..errors import KernelError, TapegradError
+from ._differentiate import step_gradient
 from ._graph import Graph
 from ._program import Loop, Program
 from ._rebuild import Rebuilder, line_of, origin
@@ -99,19 +101,31 @@ def gate(g: Graph, rows: int, loop: int) -> int:
     return missing
 
 
-def trace_likelihood(f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None) -> Program:
-    """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers."""
+def trace_likelihood(
+    f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None, what: str = "value", reject: bool = False
+) -> Program:
+    """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers.
+
+    `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
     t = Tracer()
     g = t.g
     loop = Loop(g.new_loop(), "data")
     t.inside = 1
-    theta = t.inputs("th", 0, 0, (p,))
-    theta = theta if build is None else build(theta)
+    numbers = t.inputs("th", 0, 0, (p,))
+    theta = numbers if build is None else build(numbers)
     inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
     if missing and not handles_missing(g):
         inc = g.select(gate(g, rows, loop.id), g.zero, inc)
-    value = loop.add_sum(g, inc)
-    return Program(g, [p], rows, [loop] if loop.sums else [], [[value]])
+    if what == "value":
+        value = loop.add_sum(g, inc)
+        return Program(g, [p], rows, [loop] if loop.sums else [], [[value]])
+    loop.each = [inc]
+    if what == "scores":
+        loop.each = step_gradient(g, inc, [int(i) for i in numbers.ids])
+        if reject:
+            finite = g.compare("lt", g.node("abs", inc), g.const(np.inf))
+            loop.each = [g.select(finite, d, g.zero) for d in loop.each]
+    return Program(g, [p], rows, [loop], [])
 
 
 def handles_missing(g: Graph) -> bool:
@@ -149,7 +163,8 @@ class Recursion:
             after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]
         return after, inc
 
-    def program(self) -> Program:
+    def program(self, what: str) -> Program:
+        """`what`: "value" (the sum of the contributions), "each" (the contributions) or "final" (the carry after the last step)."""
         g, loop, start = self.g, self.loop, self.start
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
@@ -171,16 +186,22 @@ class Recursion:
         loop.carry = [g.input("c", loop.id, k) for k in kept]
         loop.final = [g.input("co", loop.id, k) for k in kept]
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
-        value = loop.add_sum(g, inc)
-        keep = [loop] if loop.sums else []
-        return Program(g, [self.p], self.rows, keep, [[value]])
+        if what == "value":
+            value = loop.add_sum(g, inc)
+            return Program(g, [self.p], self.rows, [loop] if loop.sums else [], [[value]])
+        if what == "each":
+            loop.each = [inc]
+            return Program(g, [self.p], self.rows, [loop], [])
+        outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
+        layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))
+        return Program(g, [self.p], self.rows, [loop] if loop.carry else [], [outputs], layout=layout)
 
 
 def trace_recursion(
-    init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None
+    init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None, what="value"
 ) -> Program:
-    """The sum of the contributions of a recursion; `missing`: data with nan take `skip`, or leave the step out."""
-    return renumbered(Recursion(init, step, p, rows, missing, skip, build).program())
+    """What a recursion gives (see `Recursion.program`); `missing`: data with nan take `skip`, or leave the step out."""
+    return renumbered(Recursion(init, step, p, rows, missing, skip, build).program(what))
 
 
 def renumbered(p: Program) -> Program:
@@ -193,11 +214,12 @@ def renumbered(p: Program) -> Program:
     if all(a == b for a, b in new.items()):
         return p
     for loop in p.loops:
-        g.substitute(loop.next + loop.inc + loop.start, new)
+        g.substitute(loop.next + loop.inc + loop.start + loop.each, new)
         loop.carry, loop.final = [new[c] for c in loop.carry], [new[c] for c in loop.final]
-        loop.next, loop.inc, loop.start = [[new[i] for i in x] for x in (loop.next, loop.inc, loop.start)]
+        lists = loop.next, loop.inc, loop.start, loop.each
+        loop.next, loop.inc, loop.start, loop.each = [[new[i] for i in x] for x in lists]
     g.substitute(p.outputs, new)
-    return Program(g, p.inputs, p.rows, p.loops, [[new[o] for o in group] for group in p.groups])
+    return replace(p, groups=[[new[o] for o in group] for group in p.groups])
 
 
 def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
