@@ -558,6 +558,7 @@ def augmented_whole(p):
 @kind()
 def power_of_itself(p):
     u = p.writable(p.any())
+    p.line(f"np.sin({u}, out={u})")  # powers of powers would overflow
     p.line(f"{u} *= {u}")
     p.line(f"{u} += 0.6")
     p.line(f"{u} **= {p.pick(u, p.fit(p.shape(u)), '0.5')}")
@@ -605,7 +606,7 @@ def overlap_of_rows(p):
             f"{m}.T[...] = {m} * {p.element(p.any())}",
             f"{m}[1:] = {m}[:-1]",
             f"{m}[:, 1:] -= {m}[:, :-1]",
-            f"{m}[0], {m}[1] = {m}[1], {m}[0]",
+            f"{m}[0], {m}[-1] = {m}[-1], {m}[0]",
             f"{m} *= {m}[0]",
             f"{m} -= {m}[:, :1]",
         )
