@@ -56,7 +56,7 @@ class Verdict:
 
 
 def maker(program, xp):
-    """(make, exact): `make(np)` gives f and a function that shows the captured arrays, both new."""
+    """(make, exact): `make(np)` gives f, a function that shows the captured arrays and one that resets them, all new."""
     source = random_programs.source(program)
     code = compile(source.text, "<random program>", "exec")
 
@@ -119,7 +119,7 @@ class Expected:
 def expected_of(program, x, v, xp):
     """(Expected, jets' derivatives as a function of `precise`, or None), from plain runs."""
     make, exact = maker(program, xp)
-    f, show = make()
+    f, show, _ = make()
     before = show()
     overflows = []
     with np.errstate(over="call", call=lambda *_: overflows.append(True)):
@@ -203,7 +203,7 @@ def marked(program, f):
 def first_orders(verdict, program, make, x, v, known):
     left = known.left
     scale, start = 1 + np.abs(known.gradients[0][1]).max(), x.copy()
-    f, show = make()
+    f, show, reset = make()
     before = show()
     y, G = tg.value_and_grad(marked(program, f))(x)
     for check, value, tolerance in known.values:
@@ -215,10 +215,12 @@ def first_orders(verdict, program, make, x, v, known):
     if program.reset:
         verdict.same("second call", again, G)
     else:  # what one call leaves, the next one finds
-        h, _ = make()
+        h = make()[0]
         h(x.copy())
         verdict.same("second call", again, tg.grad(marked(program, h))(x))
-    f, show = make()
+        reset()  # from outside, between two calls
+        verdict.same("call after a reset", tg.grad(marked(program, f))(x), G)
+    f, show, _ = make()
     before = show()
     y, t = tg.jvp(marked(program, f), (x,), (v,))
     for check, value, tolerance in known.values:
@@ -226,7 +228,7 @@ def first_orders(verdict, program, make, x, v, known):
     for check, g, tolerance in known.gradients:
         verdict.compare(check.replace("gradient", "jvp"), t, g @ host(v), tolerance, scale * 10)
     compare_captured(verdict, "captured after jvp", before, show(), *left)
-    f, _ = make()
+    f = make()[0]
     z = x.copy()
     _, pullback = tg.vjp(marked(program, f), z)
     tg.grad(marked(program, f))(x * 0.9 + 0.05)
@@ -312,7 +314,7 @@ def report(program, xp=np, is_wrong=None):
             random_programs.source(program).text,
             f"x = np.array({x.tolist()})",
             f"v = np.array({v.tolist()})",
-            f"f, captured = setting(){'  # differentiated as tg.Const(f)' if program.bare else ''}",
+            f"f, captured, reset = setting(){'  # differentiated as tg.Const(f)' if program.bare else ''}",
             "",
             *lines,
         ]

@@ -39,7 +39,7 @@ CAPTURED = {
     "shared": ("shared = np.full((2, 3), 0.4)", "shared[...] = 0.4", (), "shared"),
     "log": ("log = []", "log.clear()", (), "*log"),
     "remember": (
-        "last = 0.5\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
+        "last = 0.25\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
         "remember(0.25, 0.0)",
         (),
         "last",
@@ -1217,7 +1217,7 @@ def source(program: Program) -> Source:
     p.use("weigh")
     names = [n for n in p.pool if n not in program.silent] or ["x"]
     result = " + ".join([f"weigh({n}, {0.3 + 0.1 * k:.1f})" for k, n in enumerate(names)])
-    resets = [CAPTURED[n][1] for n in p.captured if CAPTURED[n][1]] if program.reset else []
+    resets = [CAPTURED[n][1] for n in p.captured if CAPTURED[n][1]]
     made = [CAPTURED[n][0] for n in p.captured if n not in GLOBALS]
     defaults = "".join([f", {n}={n}" for n in DEFAULTS if n in p.captured])
     shown = ", ".join([CAPTURED[n][3] for n in sorted(p.captured, key="log".__eq__)])
@@ -1226,9 +1226,12 @@ def source(program: Program) -> Source:
         *[textwrap.dedent(HELPERS[n]).strip() + "\n" for n in p.helpers],
         "def setting():",
         *[textwrap.indent(m, "    ") for m in made],
+        "    def reset():",
+        *[f"        {line}" for line in resets or ["pass"]],
         f"    def f(x{defaults}):",
-        *[textwrap.indent(line, "        ") for line in resets + p.lines],
+        *[f"        {line}" for line in resets if program.reset],
+        *[textwrap.indent(line, "        ") for line in p.lines],
         f"        return {result}",
-        f"    return f, lambda: [{shown}]",
+        f"    return f, lambda: [{shown}], reset",
     ]
     return Source("\n".join(parts) + "\n", exact, names)

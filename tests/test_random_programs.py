@@ -72,9 +72,10 @@ def test_programs_without_a_shadow(seeds):
     run(seeds, bare=True)
 
 
+@pytest.mark.cupy_only
 @pytest.mark.parametrize("seeds", [range(20), range(20, 40), range(40, 60)], ids=named)
-def test_programs_on_cupy(cupy_like, seeds):
-    run(seeds, cupy_like, cupy=True)
+def test_programs_on_cupy(xp, seeds):
+    run(seeds, xp, cupy=True)
 
 
 @pytest.mark.long
@@ -90,15 +91,10 @@ def test_two_thousand_programs_without_a_shadow(seeds):
 
 
 @pytest.mark.long
+@pytest.mark.cupy_only
 @pytest.mark.parametrize("seeds", batches(30_000, 600), ids=named)
-def test_six_hundred_programs_on_cupy(cupy_like, seeds):
-    run(seeds, cupy_like, cupy=True)
-
-
-@pytest.fixture
-def cupy_like(xp):
-    """The fixture xp, but for NumPy, on which there are tests enough."""
-    return xp
+def test_six_hundred_programs_on_cupy(xp, seeds):
+    run(seeds, xp, cupy=True)
 
 
 # --- the judge ---
@@ -131,7 +127,7 @@ def setting():
     def f(x):
         y = x * 1e10 + 9.0 * x * x
         return (y - x * 1e10).sum()
-    return f, lambda: []
+    return f, lambda: [], None
 """
 
 
