@@ -89,10 +89,44 @@ def python_complex_times_element(x):
     return (z * z.conj()).real.sum()
 
 
+def broadcast_view_of_the_imaginary_part(x):
+    z = x + 1j * np.sin(x)
+    z.real[4] = x[0] * 0.5
+    imag = z.imag
+    wide = np.broadcast_to(imag, (2, 5))
+    s = (tg.grad(lambda y: (y * y * y).sum())(imag) ** 2).sum()
+    imag *= x[1]
+    return (wide * np.arange(10.0).reshape(2, 5)).sum() + s
+
+
+def value_of_an_inner_pullback_is_written(x):
+    work = np.full(4, 0.6)
+    part = work[1:]
+
+    def h(z):
+        part[1] = z[0] * z[1]
+        z[1:] += z[:-1]
+        return np.sin(z) * part[0]
+
+    y, back = tg.vjp(h, part)
+    y[0] = x[0] * 0.5
+    first = back(np.sin(x[:3]))
+    y[:2] *= first[:2]
+    return (y * x[2:]).sum() + (back(y) * first).sum() + work[2]
+
+
+def contiguous_copy_of_a_strided_view(x):
+    ends = x[:4].reshape(2, 2).reshape(-1)[::3]
+    kept = np.ascontiguousarray(ends)
+    np.sin(x, out=x)
+    return (kept * ends * np.array([1.0, 3.0])).sum() + (x**3).sum()
+
+
 PROGRAMS = [
     index_array_from_a_view, sum_whose_tangent_is_a_term, captured_parts_of_a_complex_array, fortran_copies,
     ravel_copies_what_is_not_contiguous, pullback_at_a_read_only_view, memory_order_of_what_was_broadcast,
-    real_tangent_of_a_complex_array, python_complex_times_element,
+    real_tangent_of_a_complex_array, python_complex_times_element, broadcast_view_of_the_imaginary_part,
+    value_of_an_inner_pullback_is_written, contiguous_copy_of_a_strided_view,
 ]  # fmt: skip
 
 

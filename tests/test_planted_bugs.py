@@ -184,6 +184,13 @@ BUGS = [
         "    if True or (",
     ),
     # captured arrays
+    Bug(
+        "the shadow of a captured array outlives the call",
+        "_shadow.py",
+        "        v = variable(x)\n        v._saved = True\n        v._version = 0\n",
+        "        v = variable(x) if self.borrowed else POOL.setdefault(id(x), (variable(x), x))[0]\n"
+        "        v._saved, v._version = True, getattr(v, '_version', 0)\n",
+    ),
     Bug("captured arrays not written back", "_shadow.py", "            array[...] = now", "            pass"),
     Bug(
         "captured arrays that overlap are apart",
