@@ -15,7 +15,7 @@ from dataclasses import replace
 from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
-SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p"))
+SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p", "lgamma", "digamma"))
 
 
 def forward(p: Program, group: int | None) -> Program:

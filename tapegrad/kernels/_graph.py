@@ -25,6 +25,7 @@ FOLD2 = {
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
 }  # fmt: skip
+PARTIALS: dict = {}  # operation -> its derivative as a function of (graph, node, argument); filled by _special.py
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
@@ -346,7 +347,7 @@ class Graph:
             return self.sign(a)
         if op == "floor":
             return self.zero
-        raise NotImplementedError(op)
+        return PARTIALS[op](self, i, a)
 
     def sign(self, a: int) -> int:
         z = self.zero

@@ -17,10 +17,13 @@ import scipy.special
 from .._shadow import is_foreign
 from .._tree import Const
 from ._graph import Graph
-from ._small_linalg import FOREIGN
+from ._special import FOREIGN
 from ._symbolic import Sym, graph_of, lift
 
-MATH = {"fabs": np.abs, "pow": np.power, "isnan": np.isnan, "isfinite": np.isfinite, "lgamma": scipy.special.gammaln, "erf": None}
+MATH = {
+    "fabs": np.abs, "pow": np.power, "isnan": np.isnan, "isfinite": np.isfinite, "lgamma": scipy.special.gammaln,
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+}  # fmt: skip
 
 
 class Rebuilder:

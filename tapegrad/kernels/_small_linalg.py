@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.special
 
 from ._functions import total
 from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, where
@@ -143,34 +142,13 @@ def cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
     return solve_triangular(c, first, trans=1 if lower else 0, lower=lower)
 
 
-# log Gamma(x) for x > 0: Stirling's series at x + 8, brought back by the recurrence.
-STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
-
-
-def gammaln(x: Any) -> Sym:
-    product = x
-    for k in range(1, 8):
-        product = product * (x + k)
-    large = x > 32.0  # there Stirling's series needs no help, and the product could overflow float32
-    product = where(large, 1.0, product)
-    z = where(large, x, x + 8.0)
-    r = 1.0 / z
-    r2, tail = r * r, 0.0
-    for c in reversed(STIRLING):
-        tail = tail * r2 + c
-    return (z - 0.5) * np.log(z) - z + 0.9189385332046727 + tail * r - np.log(product)
-
-
 FOREIGN = {
     scipy.linalg.cholesky: scipy_cholesky, scipy.linalg.solve_triangular: solve_triangular, scipy.linalg.cho_factor: cho_factor,
     scipy.linalg.cho_solve: cho_solve, scipy.linalg.solve: lambda a, b, **_: solve(a, b), scipy.linalg.inv: inv, scipy.linalg.det: det,
-    scipy.special.gammaln: gammaln, scipy.special.loggamma: gammaln,
-    scipy.special.expit: lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
-    scipy.special.xlogy: lambda a, b: where(a == 0.0, 0.0, a * np.log(b)),
 }  # fmt: skip
 
 
-def _for_traced(theirs: Any, ours: Any) -> Any:
+def for_traced(theirs: Any, ours: Any) -> Any:
     def run(*args, **kwargs):
         return ours(*args, **kwargs) if graph_of(*args) is not None else theirs(*args, **kwargs)
 
@@ -178,4 +156,4 @@ def _for_traced(theirs: Any, ours: Any) -> Any:
 
 
 COMPOSED.update({theirs: ours for theirs, ours in FOREIGN.items() if isinstance(theirs, np.ufunc)})
-FOREIGN = {theirs: _for_traced(theirs, ours) for theirs, ours in FOREIGN.items()}
+FOREIGN = {theirs: for_traced(theirs, ours) for theirs, ours in FOREIGN.items()}
