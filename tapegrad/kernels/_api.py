@@ -332,8 +332,8 @@ class Likelihood(Generated):
     def _run_scalar(self, theta: Any, data: Any) -> Any:
         """Plain-number data, one for each sample."""
         missing = self._is_missing(data)
-        launcher = self._family.launcher("R", 0, (theta.shape[0], 0, missing), theta.dtype, True)
-        out = np.empty((theta.shape[0], theta.shape[1]), theta.dtype)
+        launcher = self._family.launcher("R", 0, (theta.shape[0], 0, missing), theta.dtype, True, launcher_of(theta, data))
+        out = xp_of(theta).empty(theta.shape, theta.dtype)
         if out.size:
             launcher([contiguous(theta, theta.dtype)], contiguous(data, theta.dtype), 1, [out], theta.shape[1])
         return out
@@ -416,8 +416,10 @@ class Map:
         shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
         family, build = self._family(shapes, tuple(fixed))
         dtype = np.result_type(*[plain(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
-        theta = _rows([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype)
-        rest = _rows([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype)
+        xp = library(*[plain(a) for a in arrays])
+        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
+        theta = _rows([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
+        rest = _rows([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
         return build(family.F(self._launch(family), theta, rest, ()))
 
     def _family(self, shapes: tuple, fixed: tuple) -> tuple:
@@ -461,10 +463,10 @@ def _batch(name: str, arrays: list) -> int:
     return sizes.pop()
 
 
-def _rows(arrays: list, batch: int, dtype: np.dtype) -> Any:
-    """The arguments one below the other, (rows, B)."""
+def _rows(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
+    """The arguments one below the other, (rows, B); without any, rows of the library `xp`."""
     if not arrays:
-        return np.zeros((0, batch), dtype)
+        return xp.zeros((0, batch), dtype)
     parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
     return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
 

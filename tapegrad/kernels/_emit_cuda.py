@@ -1,11 +1,13 @@
 """A lowered program as CUDA C: one sample in each thread, blocks of threads striding over the samples.
 
-    kernel(inputs..., data, outputs..., tape, batch, T, caps, needed)
+    kernel(inputs..., data, outputs..., batch, T [, tape, start and room of each stored loop] [, needed])
 
 Arrays are (rows, batch); the tape is [loop][step][component][slot], slot being the number of the thread and not of the sample, so
-that its size depends on the launch and not on the batch.  Indices are 64 bits wide everywhere.  The order of all arithmetic is
-that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with -fmad=false: then both give the same
-bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
+that its size depends on the launch and not on the batch.  `start` is where a loop's part begins, `room` its number of steps; where
+only the run tells how many a sample takes, the most that any took goes to `needed`.  Indices are 64 bits wide everywhere.
+
+The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
+-fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
 
 import itertools
 import math
@@ -18,6 +20,7 @@ from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Lowered
 from ._program import Loop
 
+THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
 HEAD = """typedef {real} real;
 typedef {integer} whole;
 typedef long long i64;
@@ -30,11 +33,15 @@ static __device__ __forceinline__ whole shift_left(whole x, int n) {{ return (wh
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of an emitted kernel in order: (name, C type, role), and the threads that a block may have."""
+    """The parameters of an emitted kernel in order: (name, C type, role); the rows of its outputs; the threads that a block may
+    have."""
 
     parameters: tuple
     outputs: tuple
-    threads: int = 128
+    threads: int = THREADS
+
+    def roles(self) -> list[str]:
+        return [role for _, _, role in self.parameters]
 
 
 class Writer:
@@ -174,8 +181,14 @@ class Kernel(Writer):
     def text(self, entry: str) -> tuple[str, Signature]:
         p = self.low.program
         parameters = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))] + [("data", "const real*", "data")]
-        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))] + [("tape", "real*", "workspace")]
-        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps"), ("caps", "const i64*", "caps"), ("needed", "i64*", "needed")]
+        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
+        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps")]
+        stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
+        if stored:
+            parameters += [("tape", "real*", "tape")]
+            parameters += [(f"{role}{n}", "i64", role) for n in stored for role in ("start", "room")]
+        if self.low.counted:
+            parameters += [("needed", "i64*", "needed")]
         env: dict = {}
         self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
         self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
@@ -194,7 +207,7 @@ class Kernel(Writer):
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
         body = "\n".join(self.lines)
         source = head + "".join(function(f, self.bits) for f in functions)
-        source += f'extern "C" __global__ void __launch_bounds__(128) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        source += f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
         return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups))
 
     def load_inputs(self, env: dict) -> None:
@@ -239,9 +252,10 @@ class Kernel(Writer):
         name = f"trips{loop.id}"
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
+        if n in self.low.counted:
+            self.line(f"atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
         if loop.stored:
-            self.line(f"atomicMax((unsigned long long*)needed + {n}, (unsigned long long){name});")
-            self.line(f"if ({name} > caps[{2 * n + 1}]) {name} = caps[{2 * n + 1}];")
+            self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
 
     def loop(self, n: int, env: dict) -> None:
@@ -278,7 +292,7 @@ class Kernel(Writer):
         env.update(zip(loop.sums, totals, strict=True))
 
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"tape[(caps[{2 * n}] + {t} * {len(loop.carry)} + {k}) * slots + slot]"
+        return f"tape[(start{n} + {t} * {len(loop.carry)} + {k}) * slots + slot]"
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
         body, env = self.low.bodies[n], dict(outer)
@@ -320,7 +334,7 @@ def emit_cuda(
     >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
     >>> source, entry, signature = tg.kernels.emit_cuda(k.lowered(1, 0))
     >>> [name for name, _, _ in signature.parameters]
-    ['in0', 'data', 'out0', 'out1', 'tape', 'batch', 'T', 'caps', 'needed']
+    ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
     source, signature = Kernel(program, 8 * np.dtype(dtype).itemsize, per_sample).text(entry)
     return source, entry, signature
