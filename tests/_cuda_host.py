@@ -110,7 +110,8 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     dtype = np.dtype(dtype)
     rooms = {n: steps if b.loop.data else b.loop.cap or 1000 for n, b in enumerate(low.bodies) if b.loop.stored}
     sizes = {n: room * len(low.bodies[n].loop.carry) for n, room in rooms.items()}
-    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    size = signature.totals + sum(sizes.values())
+    starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
     left = {"input": list(inputs), "output": list(outs)}
     found = []
@@ -124,7 +125,8 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
                 "data": lambda: inputs[0] if data is None else data,
                 "batch": lambda: np.int64(batch),
                 "steps": lambda: np.int64(steps),
-                "tape": lambda: np.full(max(sum(sizes.values()) * slots, 1), np.nan, dtype),
+                "tape": lambda: np.full(max(size * slots, 1), np.nan, dtype),
+                "size": lambda: np.int64(size),
                 "needed": lambda: np.zeros(len(low.counted), np.int64),
             }[role]())  # fmt: skip
     return found, outs

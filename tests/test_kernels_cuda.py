@@ -78,7 +78,7 @@ def test_parameters_are_what_the_compiler_sees(dtype):
     [
         ("i64 batch", "int batch", "number of int64"),
         ("i64 T", "unsigned short T", "number of int64"),
-        ("real* __restrict__ tape", "float* __restrict__ tape", "array of float64"),
+        ("const real* __restrict__ data", "const float* __restrict__ data", "array of float64"),
     ],
 )
 def test_a_parameter_of_the_wrong_size_is_found(right, planted, message):

@@ -234,7 +234,8 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     monkeypatch.setattr(_cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype))
     monkeypatch.setattr(_cuda, "limits", lambda device: (2, 2048, 65536))
     long = cupy.asarray(np.tile(data, 40))
-    step = 5 * 8  # five numbers of the carry
+    step = 5 * 8  # five numbers of the carry; the totals of the sums would be eight
+    assert len(k.lowered(7, 0).bodies[1].loop.sums) < 8
     k.value_and_grad(cupy.asarray(np.tile(theta, 3000)), long)
     assert made[-1] <= 2 * 2048 * step * long.size
     monkeypatch.setattr(_cuda, "SMALL", 0)

@@ -140,14 +140,14 @@ class CudaLauncher:
 
     def launch(self, kernel: Any, arrays: list, steps: int, batch: int, room: dict) -> Any:
         """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
-        starts, rooms, size = {}, {}, 0
+        starts, rooms, size = {}, {}, self.signature.totals
         for n, carry, loop in self.taped:
             starts[n], rooms[n] = size, steps if loop.data else loop.cap if loop.cap is not None else room[n]
             size += rooms[n] * carry
         blocks, threads = self.shape(batch, kernel.registers, size)
         tail: list = [np.int64(batch), np.int64(steps)]
-        if self.taped:
-            tail.append(cupy.empty(max(size * blocks * threads, 1), self.dtype))
+        if self.taped or self.signature.totals:
+            tail += [cupy.empty(max(size * blocks * threads, 1), self.dtype), np.int64(size)]
             tail += [np.int64(x) for n, _, _ in self.taped for x in (starts[n], rooms[n])]
         needed = cupy.zeros(len(room), np.int64) if room else None
         if needed is not None:
