@@ -30,7 +30,8 @@ ATTRIBUTES = {
     10: 32,
     16: 132,
     39: 2048,
-} | CAPABILITY  # block size, shared memory, warp, SMs, ..
+    82: 65536,
+} | CAPABILITY  # block size, shared memory, warp, SMs, threads and registers of each
 
 _C_TYPES = {
     "int": ctypes.c_int,

@@ -1,10 +1,8 @@
 """Generated kernels: derivatives by the data, contributions and final carries, scores, second order, special functions, inner loops."""
 
-import ctypes
 import math
 import os
 import re
-import shutil
 import tempfile
 import tracemalloc
 
@@ -13,9 +11,10 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from _cuda_host import HostKernel, arguments, needs_compiler
+from _kernel_cases import case
 from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels
-from test_kernels_recursion import KNOWN, MODELS, NILE, POINTS, summed
-from test_kernels_text import CASES, host_kernel
+from test_kernels_recursion import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 
 import tapegrad as tg
 from tapegrad._tree import leaves
@@ -420,43 +419,33 @@ def test_bad_arguments(method):
 
 
 def on_host(low, dtype, inputs, data, each, batch, per_sample, grid=2, block=4):
-    """As run_on_host of test_kernels_text.py, with step input and step output."""
-    source, _, signature = emit_cuda(low, dtype, per_sample)
-    p, steps, slots = low.program, data.shape[0 if data.ndim == 1 else 1], grid * block
-    caps, size = np.zeros(2 * len(low.bodies) + 2, np.int64), 0
-    for n, body in enumerate(low.bodies):
-        if body.loop.stored:
-            caps[2 * n], caps[2 * n + 1] = size, steps
-            size += steps * len(body.loop.carry)
+    """The outputs of the CUDA C, those of the steps last."""
+    source, entry, signature = emit_cuda(low, dtype, per_sample)
+    p, slots = low.program, grid * block
     summed = p.by_data and not per_sample
-    given = {
-        "input": list(inputs), "data": [data], "step input": [each], "steps": [ctypes.c_longlong(steps)], "caps": [caps],
-        "output": [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs], "batch": [ctypes.c_longlong(batch)],
-        "step output": [np.zeros((p.step_rows, steps, slots if summed else batch), dtype)], "needed": [np.zeros(8, np.int64)],
-        "workspace": [np.full(max(size * slots, 1), np.nan, dtype)],
-    }  # fmt: skip
-    outs = given["output"] + given["step output"] * bool(p.step_rows)
-    taken = {role: iter(arrays) for role, arrays in given.items()}
-    call = [next(taken[role]) for _, _, role in signature.parameters]
-    host_kernel(source, signature)(grid, block, *[ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in call])
-    if summed and p.step_rows:
-        outs[-1] = outs[-1].sum(axis=-1)
+    steps = data.shape[0 if data.ndim == 1 else 1]
+    stepped = {"step input": each, "step output": np.zeros((p.step_rows, steps, slots if summed else batch), dtype)}
+    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, 32, stepped)
+    HostKernel(source, entry)((grid,), (block,), given)
+    if p.step_rows:
+        outs = [*outs, stepped["step output"].sum(axis=-1) if summed else stepped["step output"]]
     return outs
 
 
+HOLES = np.where(np.isin(np.arange(len(NILE) - 1), (3, 70)), np.nan, NILE[1:])
 KINDS = [
     ("value", "D", (0, 0)), ("value", "D", (1, 0)), ("value", "D", (0, 1)), ("value", "F", (0, 1)), ("value", "R", (0, 1)),
     ("each", "F", (1, 0)), ("each", "R", (0, 0)), ("each", "D", (0, 0)),
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
+@needs_compiler
 @pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("name", ["gaussian", "holes", "garch"])
 @pytest.mark.parametrize("what, kind, order", KINDS)
 def test_cuda_source_gives_the_bits_of_the_cpu_kernel(name, what, kind, order, per_sample, monkeypatch):
     monkeypatch.setattr(_cpu, "PARTS", 1)
-    k, theta, data = CASES[name]
+    k, theta, data = (DIFFUSE, POINTS, HOLES) if name == "holes" else case(name)
     rng = np.random.default_rng(1)
     theta, dtype = np.ascontiguousarray(theta[:, np.arange(16) % theta.shape[1]]), np.dtype(float)
     directions = [rng.normal(size=theta.shape) for _ in range(order[0])]
@@ -625,7 +614,7 @@ def test_probit_regression_with_censored_data():
     np.testing.assert_allclose(k.hvp(theta, v, data), d, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
+@needs_compiler
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_special_functions_have_the_same_bits_in_cuda_source(dtype):
     names = [n for n in SPECIAL if n != "logit"]

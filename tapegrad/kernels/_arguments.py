@@ -65,10 +65,10 @@ def batch_of(name: str, arrays: list) -> int:
     return sizes.pop()
 
 
-def rows_of(arrays: list, batch: int, dtype: np.dtype) -> Any:
-    """The arguments one below the other, (rows, B)."""
+def rows_of(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
+    """The arguments one below the other, (rows, B); without any, rows of the library `xp`."""
     if not arrays:
-        return np.zeros((0, batch), dtype)
+        return xp.zeros((0, batch), dtype)
     parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
     return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
 

@@ -1,12 +1,15 @@
 """A lowered program as CUDA C: one sample in each thread, blocks of threads striding over the samples.
 
-    kernel(inputs..., data, [step input], outputs..., [step output], tape, batch, T, caps, needed)
+    kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of each stored loop] [, needed])
 
 Arrays are (rows, batch), those of the steps (rows, T, batch), but a step output summed over samples is (rows, T, slots), to which
-each thread adds; the tape is [loop][step][component][slot], slot being the number of the thread and not of the sample, so
-that its size depends on the launch and not on the batch.  Indices are 64 bits wide everywhere.  The order of all arithmetic is
-that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with -fmad=false: then both give the same
-bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
+each thread adds.  The tape is [warp][row][lane] with `size` rows: first the totals of sums, if they are many, then for each
+loop [step][component], from row `start` on, for `room` steps.  A warp is one of threads and not of samples, so the tape's size
+depends on the launch and not on the batch; components lie a constant apart, so that one register addresses them all.  Where only
+the run tells how many steps a sample takes, the most that any took goes to `needed`.  Indices are 64 bits wide everywhere.
+
+The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
+-fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
 
 import itertools
 import math
@@ -17,8 +20,13 @@ import numpy as np
 from . import _math
 from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Lowered
-from ._program import Loop
+from ._program import Loop, carried
+from ._schedule import ordered
 
+THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
+WARP = 32
+ROOM = 160  # registers that the values of a step may take, before it is put in another order
+MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
 HEAD = """typedef {real} real;
 typedef {integer} whole;
 typedef long long i64;
@@ -31,11 +39,16 @@ static __device__ __forceinline__ whole shift_left(whole x, int n) {{ return (wh
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of an emitted kernel in order: (name, C type, role), and the threads that a block may have."""
+    """The parameters of an emitted kernel in order: (name, C type, role); the rows of its outputs; the rows of totals in the
+    tape; the threads that a block may have."""
 
     parameters: tuple
     outputs: tuple
-    threads: int = 128
+    totals: int = 0
+    threads: int = THREADS
+
+    def roles(self) -> list[str]:
+        return [role for _, _, role in self.parameters]
 
 
 class Writer:
@@ -171,17 +184,29 @@ class Kernel(Writer):
         super().__init__(bits)
         self.low, self.per_sample = low, per_sample
         self.g: Graph = low.program.g
+        self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
 
     def text(self, entry: str) -> tuple[str, Signature]:
+        """The launch bounds of a recursion ask for two blocks on a processor: without that the compiler spills small kernels of
+        64 registers; with it it gives a plain sum twice the registers that it needs."""
         p = self.low.program
+        self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
+        self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
         parameters = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))] + [("data", "const real*", "data")]
         parameters += [("each", "const real*", "step input")] * bool(p.streams)
         parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
-        parameters += [("steps", "real*", "step output")] * bool(p.step_rows) + [("tape", "real*", "workspace")]
-        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps"), ("caps", "const i64*", "caps"), ("needed", "i64*", "needed")]
+        parameters += [("steps", "real*", "step output")] * bool(p.step_rows)
+        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps")]
+        totals, stored = self.totals, [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
+        if totals or stored:
+            parameters += [("tape", "real*", "tape"), ("size", "i64", "size")]
+            parameters += [(f"{role}{n}", "i64", role) for n in stored for role in ("start", "room")]
+            self.line(f"real* const mine = tape + slot / {WARP} * size * {WARP} + slot % {WARP};")
+        if totals:  # volatile, or the compiler would keep them in registers after all
+            self.line("volatile real* const kept = mine;")
+        if self.low.counted:
+            parameters += [("needed", "i64*", "needed")]
         env: dict = {}
-        self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
-        self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
         self.line("for (i64 s = slot; s < batch; s += slots) {")
         self.indent = "    "
         self.load_inputs(env)
@@ -197,8 +222,9 @@ class Kernel(Writer):
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
         body = "\n".join(self.lines)
         source = head + "".join(function(f, self.bits) for f in functions)
-        source += f'extern "C" __global__ void __launch_bounds__(128) {entry}({types}) {{\n{body}\n  }}\n}}\n'
-        return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups))
+        bounds = f"{THREADS}, 2" if any(loop.carry for loop in p.loops) else str(THREADS)
+        source += f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups), sum(totals.values()))
 
     def load_inputs(self, env: dict) -> None:
         g, p, first = self.g, self.low.program, 0
@@ -242,9 +268,10 @@ class Kernel(Writer):
         name = f"trips{loop.id}"
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
+        if n in self.low.counted:
+            self.line(f"atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
         if loop.stored:
-            self.line(f"atomicMax((unsigned long long*)needed + {n}, (unsigned long long){name});")
-            self.line(f"if ({name} > caps[{2 * n + 1}]) {name} = caps[{2 * n + 1}];")
+            self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
 
     def loop(self, n: int, env: dict) -> None:
@@ -253,11 +280,16 @@ class Kernel(Writer):
         carry = [f"c{loop.id}_{k}" for k in range(len(loop.carry))]
         sums = [f"s{loop.id}_{k}" for k in range(len(loop.sums))]
         chunked = loop.data and bool(sums)
-        totals = [f"t{loop.id}_{k}" for k in range(len(sums))] if chunked else sums
+        totals = sums
+        if n in self.totals:
+            first = sum(rows for m, rows in self.totals.items() if m < n)
+            totals = [f"kept[{(first + k) * WARP}]" for k in range(len(sums))]
+        elif chunked:
+            totals = [f"t{loop.id}_{k}" for k in range(len(sums))]
         for name, start in zip(carry, loop.start, strict=True):
             self.line(f"real {name} = {self.value(start, env)};")
         for name in totals:
-            self.line(f"real {name} = 0;")
+            self.line(f"{name} = 0;" if n in self.totals else f"real {name} = 0;")
         trips = self.trips(n, loop, env)
         outer, u = f"o{loop.id}", f"u{loop.id}"
         if chunked:
@@ -278,10 +310,10 @@ class Kernel(Writer):
                 self.line(f"{total} = {total} + {name};")
             self.line("}")
         env.update(zip(loop.final, carry, strict=True))
-        env.update(zip(loop.sums, totals, strict=True))
+        env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
 
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"tape[(caps[{2 * n}] + {t} * {len(loop.carry)} + {k}) * slots + slot]"
+        return f"mine[(start{n} + {t} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
         body, env = self.low.bodies[n], dict(outer)
@@ -291,31 +323,50 @@ class Kernel(Writer):
         if loop.stored:
             for k, name in enumerate(carry):
                 self.line(f"{self.place(n, loop, t, k)} = {name};")
-        used = body.used()
-        source = loop.of or loop
-        if loop.of is not None:
-            m = self.low.loops.index(source) if source in self.low.loops else 0
-            for k, c in enumerate(source.carry):
-                if c in used:
-                    env[c] = self.let(self.place(m, source, t, k))
-        for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env:
-                kind, _, k = self.g.args[j]
-                at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
-                env[j] = self.let(f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}")
-        self.straight(body.code, env)
-        summed = self.low.program.by_data and not self.per_sample
-        for k, e in enumerate(loop.each):
-            place = f"steps[({k}LL * T + {t}) * {'slots + slot' if summed else 'batch + s'}]"
-            self.line(f"{place} = {place + ' + ' if summed else ''}{self.value(e, env)};")
-        following = [self.let(self.value(x, env)) for x in loop.next]
-        for name, term in zip(sums, body.terms, strict=True):  # before the carry changes under its name
-            x = [self.value(j, env) for j in term]
-            self.line(f"{name} = fma{self.f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
+        work = self.loads(n, t, env)
+        work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
+        work += [(("each", k), (e,), lambda k=k, e=e: self.put(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
+        for name, term in zip(sums, body.terms, strict=True):
+            work.append((name, term, lambda name=name, term=term: self.take_up(name, [self.value(j, env) for j in term])))
+        varying = {name for name, _, _ in work} | set(loop.carry)
+        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, _ in work]
+        fixed = len(sums) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
+        for k in ordered(items, carried(loop), ROOM * 32 // self.bits - fixed):
+            work[k][2]()
+        following = [self.let(self.value(x, env)) for x in loop.next]  # all, before the carry changes under its names
         for name, value in zip(carry, following, strict=True):
             self.line(f"{name} = {value};")
         if loop.active is not None:
             self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
+
+    def loads(self, n: int, t: str, env: dict) -> list[tuple]:
+        """What a step reads from memory: (node, (), the function that writes it)."""
+        body = self.low.bodies[n]
+        used, source = body.used(), body.loop.of or body.loop
+        places = {}
+        if body.loop.of is not None:
+            m = self.low.loops.index(source) if source in self.low.loops else 0
+            places = {c: self.place(m, source, t, k) for k, c in enumerate(source.carry) if c in used}
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env and j not in places:
+                kind, _, k = self.g.args[j]
+                at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
+                places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"
+
+        def load(j):
+            env[j] = self.let(places[j])
+
+        return [(j, (), lambda j=j: load(j)) for j in places]
+
+    def put(self, k: int, t: str, value: str) -> None:
+        """A step's output: each sample has its own place, or each thread, which sums."""
+        summed = self.low.program.by_data and not self.per_sample
+        place = f"steps[({k}LL * T + {t}) * {'slots + slot' if summed else 'batch + s'}]"
+        self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
+
+    def take_up(self, name: str, x: list[str]) -> None:
+        """One more term of a sum, a number or a product."""
+        self.line(f"{name} = fma{self.f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
 
 
 def emit_cuda(
@@ -327,7 +378,7 @@ def emit_cuda(
     >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
     >>> source, entry, signature = tg.kernels.emit_cuda(k.lowered(1, 0))
     >>> [name for name, _, _ in signature.parameters]
-    ['in0', 'data', 'out0', 'out1', 'tape', 'batch', 'T', 'caps', 'needed']
+    ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
     source, signature = Kernel(program, 8 * np.dtype(dtype).itemsize, per_sample).text(entry)
     return source, entry, signature

@@ -89,7 +89,9 @@ class Family:
             with self.lock:
                 found = self.launchers.get(key)
                 if found is None:
-                    found = self.launchers[key] = make(lowered(self.derived(kind, n, signature)), dtype, per_sample)
+                    low = lowered(self.derived(kind, n, signature))
+                    low.name = f"{self.name}.{kind}{sum(orders(n))}"
+                    found = self.launchers[key] = make(low, dtype, per_sample)
         return found
 
     # --- operations of the tape ---

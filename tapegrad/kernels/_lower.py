@@ -29,15 +29,22 @@ class Body:
 
 @dataclass
 class Lowered:
-    """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths."""
+    """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
+    `name`: what an error calls it."""
 
     program: Program
     sections: list[list[Instruction]]
     bodies: list[Body]
+    name: str = "kernel"
 
     @property
     def loops(self) -> list[Loop]:
         return [b.loop for b in self.bodies]
+
+    @property
+    def counted(self) -> list[int]:
+        """The loops whose stored steps can only be counted in the run."""
+        return [n for n, b in enumerate(self.bodies) if b.loop.stored and not b.loop.data and b.loop.cap is None]
 
     @property
     def operations(self) -> int:

@@ -32,8 +32,10 @@ class Map:
         shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
         family, build = self._family(shapes, tuple(fixed))
         dtype = np.result_type(*[plain(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
-        theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype)
-        rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype)
+        xp = library(*[plain(a) for a in arrays])
+        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
+        theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
+        rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
         return build(family.F(self._launch(family), theta, rest, ()))
 
     def _family(self, shapes: tuple, fixed: tuple) -> tuple:

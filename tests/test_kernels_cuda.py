@@ -1,0 +1,152 @@
+"""The CUDA C of generated kernels without a GPU: the order of the threads, the bounds of arrays, the parameters, large indices."""
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _cuda_host import BACKWARDS, CONST, FLOAT, POINTER, SHUFFLED, HostKernel, arguments, needs_compiler
+from _kernel_cases import CASES, MAPS, WAYS, case, lowered
+
+import tapegrad as tg
+from tapegrad.kernels import emit_cuda
+from tapegrad.kernels._cpu import Launcher
+
+kernels = tg.kernels
+TESTS = Path(__file__).parent
+NO_RESERVE = 0x4000  # mmap.MAP_NORESERVE from Python 3.13 on
+KINDS = {"real*": POINTER | FLOAT, "i64": 8, "i64*": POINTER | 8}
+
+
+def prepared(name, kind="VG", order=0, dtype=np.float64, batch=45, slots=64):
+    """Program, source, entry, signature, arguments and outputs of a kernel of the list."""
+    low = lowered(name, kind, order)
+    source, entry, signature = emit_cuda(low, dtype)
+    rng = np.random.default_rng(0)
+    if name in MAPS:
+        data, steps = None, 0
+        theta = [rng.uniform(-0.8, 0.3, (2, batch))] if name == "escape" else [rng.uniform(0.9, 1.1, (1, batch))]
+        rest = [np.zeros((0, batch))] if name == "escape" else [np.arange(batch) % 9 * 1.0 + np.zeros((1, batch))]
+        inputs = theta + rest + [rng.normal(size=(rows, batch)) for rows in low.program.inputs[2:]]
+    else:
+        _, theta, data = case(name)
+        steps = data.shape[-1]
+        inputs = [np.tile(theta, 5)[:, :batch], *[rng.normal(size=theta.shape[:1] + (batch,)) for _ in low.program.inputs[1:]]]
+        data = np.ascontiguousarray(data, dtype)
+    inputs = [np.ascontiguousarray(x, dtype) for x in inputs]
+    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, slots)
+    return low, source, entry, signature, given, outs
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", [*CASES, *MAPS])
+def test_threads_in_any_order_give_the_same_bits(name):
+    """64 threads on 45 samples, and 8 on them."""
+    *_, source, entry, _, given, outs = prepared(name)
+    kernel = HostKernel(source, entry)
+    kernel((2,), (32,), given)
+    expected = [x.copy() for x in outs]
+    assert all(np.isfinite(x).all() for x in expected)
+    for order in (BACKWARDS, SHUFFLED, SHUFFLED + 1):
+        for grid, block in [((2,), (32,)), ((2,), (4,)), ((1,), (1,))]:
+            for x in outs:
+                x.fill(7.0)
+            kernel.order = order
+            kernel(grid, block, given)
+            assert all(np.array_equal(a, b) for a, b in zip(outs, expected, strict=True))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_parameters_are_what_the_compiler_sees(dtype):
+    for name in ("gaussian", "local level", "power sum"):
+        for kind, order in WAYS:
+            _, source, entry, signature, _, _ = prepared(name, kind, order, dtype)
+            size = np.dtype(dtype).itemsize
+            kinds = [KINDS[c.removeprefix("const ")] | (CONST if c.startswith("const") else 0) for _, c, _ in signature.parameters]
+            expected = [k | size if k & FLOAT else k for k in kinds]
+            assert HostKernel(source, entry).signature == expected
+            assert all(c.startswith("const") == (role in ("input", "data")) for _, c, role in signature.parameters if "*" in c)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "right, planted, message",
+    [
+        ("i64 batch", "int batch", "number of int64"),
+        ("i64 T", "unsigned short T", "number of int64"),
+        ("const real* __restrict__ data", "const float* __restrict__ data", "array of float64"),
+    ],
+)
+def test_a_parameter_of_the_wrong_size_is_found(right, planted, message):
+    _, source, entry, _, given, _ = prepared("local level")
+    assert source.count(right) == 1
+    with pytest.raises(TypeError, match=message):
+        HostKernel(source.replace(right, planted), entry)((1,), (32,), given)
+
+
+@needs_compiler
+def test_arguments_that_a_device_would_take_silently():
+    _, source, entry, _, given, _ = prepared("gaussian")
+    kernel = HostKernel(source, entry)
+    place = [x.dtype for x in given].index(np.dtype(np.int64))
+    for wrong, message in [
+        (given[:-1], "parameters and got"),
+        ([*given[:place], np.int32(4), *given[place + 1 :]], "number of int32"),
+        ([*given[:place], 4, *given[place + 1 :]], "Python number"),
+        ([given[0].astype(np.float32), *given[1:]], "array of float32"),
+        ([given[0][:, ::2], *given[1:]], "not contiguous"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            kernel((1,), (32,), wrong)
+    with pytest.raises(RuntimeError, match="1024"):
+        kernel((1,), (2048,), given)
+
+
+def sanitized(*planted):
+    """The output of _sanitized.py and how it ended."""
+    runtime = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "NUMBA_DISABLE_JIT": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(tg.__file__).parents[1]), str(TESTS)])
+    command = [sys.executable, str(TESTS / "_sanitized.py"), *planted]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@needs_compiler
+def test_address_sanitizer_finds_nothing():
+    code, text = sanitized()
+    assert code == 0 and "all sizes ran" in text, text[-2000:]
+
+
+@needs_compiler
+def test_address_sanitizer_finds_a_planted_write():
+    code, text = sanitized("plant")
+    assert code != 0 and "heap-buffer-overflow" in text and "all sizes ran" not in text
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="NOT RUN: index arithmetic beyond 2^31 needs memory that is only reserved")
+def test_more_than_two_to_the_31_elements():
+    """The last samples of a batch of 2^29 + 32 with 5 parameters, in memory of which only these columns exist: on the CPU, and
+    in CUDA C by the last threads of a launch."""
+    stride, rows = 2**29 + 32, 5
+    size = 4 * stride * rows
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    theta = np.frombuffer(memory, np.float32).reshape(rows, stride)
+    theta[:, -64:] = np.arange(5.0)[:, None] + np.arange(64.0)
+    low = kernels.likelihood(lambda theta, x: x * theta[0] + theta[4]).lowered(5, 0, "F")
+    launcher = Launcher(low, np.dtype(np.float32), False)
+    out = np.empty((1, stride), np.float32)
+    launcher.run(launcher.width, [theta], np.ones(3, np.float32), 3, [out], stride, 64 // launcher.width, stride - 64)
+    assert np.array_equal(out[0, -64:], 12 + 6 * np.arange(64.0))
+
+    source, entry, _ = emit_cuda(low, np.float32)
+    kernel, out = HostKernel(source, entry), np.empty((1, stride), np.float32)
+    kernel.last = 64
+    kernel((stride // 32,), (32,), (theta, np.ones(3, np.float32), out, np.int64(stride), np.int64(3)))
+    assert np.array_equal(out[0, -64:], 12 + 6 * np.arange(64.0))
+    assert "int " not in source.partition("__global__")[2]
