@@ -4,6 +4,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   one argument            (rule, slot, None,     None,     out, x,      None)
   one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
   two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
+  two, and a joint rule   (rule, slot, JOINT,    slot,     out, x,      y)          either slot may be None; real arrays
   any number              (prim, slots, MANY,    None,     out, inputs, params)
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
@@ -19,7 +20,7 @@ from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
-MANY, SETTINGS, REGION, PART = object(), object(), object(), object()
+MANY, SETTINGS, REGION, PART, JOINT = object(), object(), object(), object(), object()
 LEAF = (None, None, None, None, None, None, None)
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
@@ -252,6 +253,9 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
         elif second is MANY:
             G[k] = None
             many(G, owned, g, rule, i, out, x, y)
+        elif second is JOINT:
+            G[k] = None
+            joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is PART:
             G[k] = None
             if G[i] is None:
@@ -306,6 +310,21 @@ def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: 
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
             G[s] = c if h is None else summed(h, c, s, owned)
+
+
+def joint(G: list, owned: set, terms: tuple, i: Any, j: Any, x: Any, y: Any) -> None:
+    """Hand on the cotangents of two real inputs, summed over what was broadcast."""
+    c, e = terms
+    if i is not None:
+        if bottom(c).shape != x.shape:
+            c = late.fit(c, x.shape, None)
+        h = G[i]
+        G[i] = c if h is None else summed(h, c, i, owned)
+    if j is not None:
+        if bottom(e).shape != y.shape:
+            e = late.fit(e, y.shape, None)
+        h = G[j]
+        G[j] = e if h is None else summed(h, e, j, owned)
 
 
 # --- cotangents of buffers, which the sweep owns, adds into, masks and hands on ---

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from scipy.linalg import blas
-from scipy.linalg.lapack import dgesv
+from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
+from .._primitive import plain
 from .._variable import Variable
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -26,6 +27,7 @@ from .products import H, T, backwards, column, diagonals, flat, matmul, row, two
 from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
+SMALL = 32  # up to this order LAPACK itself is called where NumPy's checks would take longer than the work
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -187,6 +189,11 @@ def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
     library = xp_of(x)
     if library is np:
+        if x.dtype is F8 and x.ndim == 2 and 0 < x.shape[0] == x.shape[1] <= SMALL:
+            L, failed = dpotrf(x, 1)
+            if failed:
+                raise not_positive_definite(x)
+            return L.copy()
         try:
             return np.linalg.cholesky(x)
         except np.linalg.LinAlgError:
@@ -234,11 +241,6 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
-@functools.cache
-def half_of(n):
-    return 0.5 * np.eye(n)
-
-
 def hermitian(x: Any) -> Any:
     return (x + H(x)) * 0.5
 
@@ -251,10 +253,10 @@ def sandwich(L: Any, m: Any) -> Any:
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
     if type(g) is type(out) is np.ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
-        m = out.T @ g
         u, trsm = out.T, TRSM[out.dtype]
-        m = np.where(mask_of(*m.shape, True, True), m, 0) + m * half_of(m.shape[0])
-        return trsm(0.5, u, trsm(1.0, u, (m + m.T).astype(out.dtype, copy=False), 0, False, 0), 1, False, 1).T
+        m = u.dot(g)
+        s = np.where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
+        return trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T
     s = hermitian(halved(matmul(H(out), g)))
     return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
 
@@ -312,6 +314,11 @@ def solve_matrix(a, b):
             return solve_matrix.prim.run(a, b[:, None])[..., 0]
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return library.linalg.solve(library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:]))
+    if type(a) is type(b) is np.ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < a.shape[0] <= SMALL and b.size:
+        *_, x, failed = dgesv(a, b)
+        if failed:
+            raise named(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+        return x if b.ndim == 1 else x.copy()
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError as error:
@@ -331,7 +338,9 @@ def _solve_vjp(g, out, need, a, b):
     if type(g) is type(a) is np.ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
         # the forward call has shown that a is regular; LAPACK itself takes a third of np.linalg.solve's time on small systems
         c = dgesv(a.T, g)[2] if a.dtype is g.dtype is F8 else np.linalg.solve(a.T, g)
-        return -(c.dot(out.T) if g.ndim == 2 else c[:, None] * out) if need[0] else None, c
+        if not need[0]:
+            return None, c
+        return np.negative(c).dot(out.T) if g.ndim == 2 else np.negative(c)[:, None].dot(out[None]), c
     if ndim(b) > 1:
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
@@ -356,7 +365,7 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p, q = shape(a), shape(b)
+    p, q = np.shape(plain(a)), np.shape(plain(b))
     if len(p) == 2 and p[0] == p[1] and 0 < len(q) < 3 and q[0] == p[0]:  # nothing to arrange
         return solve_matrix(a, b)
     a, b = two(a, b)
