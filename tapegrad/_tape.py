@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
@@ -186,8 +187,8 @@ class Tape(Trace):
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
-    if type(h) is np.ndarray and h.size < 64 and slot not in owned:
-        return h + c  # so small that a new one costs no more
+    if type(h) is type(c) is ndarray and h.size < 64:
+        return h + c  # so small that a new one costs no more; it is owned if h was
     if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h

@@ -190,6 +190,22 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
+def pull_turned(g, out, x):
+    """The rule of a matrix read transposed."""
+    return g.T if type(g) is np.ndarray else transpose(g, axes=(1, 0))
+
+
+def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
+    """The rule of a square or other matrix of which the diagonal was read."""
+    buffer = buffer_of(G, owned, i, layout)
+    if type(buffer) is np.ndarray and not isinstance(g, Variable):
+        d = buffer.diagonal()
+        d.flags.writeable = True
+        d += g
+    else:
+        G[i] = add_region(buffer, g, (("diagonal", (0, 0, 1)),), Ellipsis)
+
+
 def _record_write(pull):
     def record(tape, prim, inputs, slots, params):
         x, y = inputs

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from scipy.linalg import blas
+from scipy.linalg.blas import dger, dtrsm
 from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
@@ -253,7 +254,7 @@ def sandwich(L: Any, m: Any) -> Any:
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
     if type(g) is type(out) is np.ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
-        u, trsm = out.T, TRSM[out.dtype]
+        u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
         m = u.dot(g)
         s = np.where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
         return trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T
@@ -340,7 +341,9 @@ def _solve_vjp(g, out, need, a, b):
         c = dgesv(a.T, g)[2] if a.dtype is g.dtype is F8 else np.linalg.solve(a.T, g)
         if not need[0]:
             return None, c
-        return np.negative(c).dot(out.T) if g.ndim == 2 else np.negative(c)[:, None].dot(out[None]), c
+        if g.ndim == 2:
+            return np.negative(c).dot(out.T), c
+        return dger(-1.0, out, c).T if a.dtype is g.dtype is F8 else np.negative(c)[:, None].dot(out[None]), c
     if ndim(b) > 1:
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
@@ -365,9 +368,9 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p, q = np.shape(plain(a)), np.shape(plain(b))
-    if len(p) == 2 and p[0] == p[1] and 0 < len(q) < 3 and q[0] == p[0]:  # nothing to arrange
-        return solve_matrix(a, b)
+    p, q = plain(a), plain(b)
+    if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
+        return solve_matrix(a, b)  # nothing to arrange
     a, b = two(a, b)
     s = square("solve", a)
     vector = ndim(b) == 1

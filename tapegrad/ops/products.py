@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from .._array import xp_of
 from .._primitive import plain
@@ -44,11 +45,13 @@ def row(x: Any) -> Any:
 
 
 def _matmul_left(g, out, x, y):
-    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 and y.ndim < 3:
+    if type(g) is type(y) is ndarray and x.ndim == 2 and y.ndim < 3:
         return g.dot(y.T) if y.ndim == 2 else g[:, None].dot(y[None])
     n, m = ndim(x), ndim(y)
     if m == 1:
-        c = g * y if n == 1 else matmul(column(g), row(y))
+        if n == 1:
+            return g * y
+        c = matmul(column(g), row(y))
     elif n == 1:
         c = matmul(y, g) if m == 2 else reshape(matmul(y, column(g)), to=shape(y)[:-1])
     else:
@@ -57,11 +60,13 @@ def _matmul_left(g, out, x, y):
 
 
 def _matmul_right(g, out, x, y):
-    if type(g) is type(x) is type(y) is np.ndarray and x.ndim == 2 and y.ndim < 3:
+    if type(g) is type(x) is ndarray and x.ndim == 2 and y.ndim < 3:
         return x.T.dot(g)
     n, m = ndim(x), ndim(y)
     if n == 1:
-        c = g * x if m == 1 else matmul(column(x), row(g))
+        if m == 1:
+            return g * x
+        c = matmul(column(x), row(g))
     elif m == 1:
         c = matmul(flat_rows(g, 0), flat_rows(x, 1))
     elif m == 2 < n:

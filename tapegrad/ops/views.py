@@ -2,17 +2,20 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array, shares_memory
-from .._primitive import READ, Ended, bind, handle, plain, view
+from .._primitive import READ, Ended, bind, handle, plain, refresh, view
+from .._tape import REGION, Tape
 from .._variable import Variable, View, variable
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
 from ._define import dtype, implements, shape, xp
+from .indexing import layout_of
 from .shaping import arrays_of
 
 
@@ -139,16 +142,35 @@ def permuted(x: Any, axes: tuple) -> Any:
 
 
 TRANSPOSED = ("transpose", (1, 0))
+DIAGONAL = ("diagonal", (0, 0, 1))
 
 
 def turned(x: Variable) -> Any:
     """x.T, by the short way for a matrix."""
+    if type(x) is View and x._seen != x._base._version:
+        refresh(x)
     v = x._value
+    if type(v) is np.ndarray and v.ndim == 2:
+        return read_now(x, v.T, TRANSPOSED, ix.pull_turned, None)
     while isinstance(v, Variable):
         v = v._value
-    if getattr(v, "ndim", 0) == 2 and type(x) is Variable:
-        return view(x, TRANSPOSED)
-    return transpose(x)
+    return view(x, TRANSPOSED) if getattr(v, "ndim", 0) == 2 else transpose(x)
+
+
+def read_now(x: Variable, part: np.ndarray, step: tuple, pull: Callable, kind: Any) -> View:
+    """The view of x by one step, read at once where that is sure to be right: by alias, for its base was never written, with one
+    tape open at most.  `part`: what is read; if x is itself a view, it has been read, and the record goes on from there."""
+    y = view(x, step)
+    trace = x._trace
+    if y._base._version or not (trace is None or type(trace) is Tape):
+        return y
+    y._base._saved = True
+    y._value, y._trace, y._seen = part, trace, 0
+    if trace is not None:
+        records = trace.records
+        y._slot = len(records)
+        records.append((pull, x._slot, kind, None, None if kind is None else layout_of(x._value), None, None))
+    return y
 
 
 @implements(np.transpose)
@@ -293,6 +315,9 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     a = array_like(a)
     if not isinstance(a, Variable):
         return xp(a).diagonal(a, offset, axis1, axis2)
+    here = a._value
+    if type(a) is Variable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
+        return read_now(a, here.diagonal(), DIAGONAL, ix.pull_diagonal, REGION)
     shown(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
 
