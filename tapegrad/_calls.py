@@ -224,9 +224,19 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
 class Recorded:
     """f recorded once: its value, and the tape to pull on."""
 
-    def __init__(self, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False, lift: Any = None):
+    def __init__(
+        self,
+        call: str,
+        f: Callable,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        has_aux: bool = False,
+        lift: Callable | None = None,
+        swept: bool = True,
+    ):
         self.inputs = Inputs(call, argnums, args)
-        self.tape = tape = reverse.Tape()
+        self.tape = tape = reverse.Tape(swept)
         self.slots: dict = {}
         self.aux = None
 
@@ -248,12 +258,12 @@ class Recorded:
         try:
             self.shadow = run_once(f, tape, entered, kwargs, read, lift)
         except BaseException:
-            tape.release()
+            reverse.release(tape)
             raise
 
     def finish(self) -> None:
         """No sweep follows."""
-        self.tape.release()
+        reverse.release(self.tape)
         self.shadow.finish()
 
     def value(self) -> Any:

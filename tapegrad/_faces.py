@@ -114,7 +114,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
-        if has_variable(args) or (kwargs and has_variable(kwargs.values())):
+        c = type(args[0]) if args else None
+        if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
             if adapter is not None and not kwargs and len(args) <= adapter.plain:
                 return adapter.ours(*args)

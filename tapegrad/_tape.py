@@ -21,7 +21,14 @@ from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
-MANY, SETTINGS, REGION, PART, JOINT = object(), object(), object(), object(), object()
+
+class Form:
+    """Marks what a record is."""
+
+    __slots__ = ()
+
+
+MANY, SETTINGS, REGION, PART, JOINT = Form(), Form(), Form(), Form(), Form()
 LEAF = (None, None, None, None, None, None, None)
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
@@ -32,6 +39,9 @@ class Like:
     __slots__ = ("shape", "dtype")
 
     def __init__(self, x):
+        if type(x) is ndarray:
+            self.shape, self.dtype = x.shape, x.dtype
+            return
         x = bottom(x)
         if type(x) in NUMBERS:
             self.shape, self.dtype = (), None
@@ -95,10 +105,11 @@ LONG = 8192
 class Tape(Trace):
     __slots__ = ()
 
-    def __init__(self):
+    def __init__(self, swept: bool = False):
+        """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
         super().__init__()
         self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
-        self.layouts = {}
+        self.layouts, self.swept = {}, swept
 
     def watch(self, value: Any) -> Variable:
         """A new leaf.  `value` is the caller's: it is copied at the first write."""
@@ -114,7 +125,7 @@ class Tape(Trace):
             COLLECTOR.pause()
 
     def close(self) -> None:
-        if self.paused:
+        if self.paused and not self.swept:
             self.paused = False
             COLLECTOR.resume()
         super().close()
@@ -138,6 +149,13 @@ class Tape(Trace):
         records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
         if not k & 1023:
             self.grown()
+        return k
+
+    def short(self, rule: Any, slot: int) -> int:
+        """Record an operation of one argument of which the rule reads nothing."""
+        records = self.records
+        k = len(records)
+        records.append((rule, slot, None, None, None, None, None))
         return k
 
     def apply(self, prim, args, params):
@@ -182,6 +200,14 @@ class Tape(Trace):
             ys.append(y)
             records.append((None, k, PART, n, len(out), None, None))
         return tuple(ys)
+
+
+def release(trace: Trace) -> None:
+    """Let go of a tape that is closed."""
+    trace.release()
+    if trace.paused:
+        trace.paused = False
+        COLLECTOR.resume()
 
 
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
@@ -234,7 +260,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
         rule, i, second, j, out, x, y = records[k]
         if last:
             records[k] = None
-        if second is None:
+        if second is None:  # one argument
             if rule is None:
                 continue  # a leaf
             G[k] = None
@@ -243,6 +269,20 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
                 c = again(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
+        elif type(second) is not Form:  # two
+            G[k] = None
+            if rule is not None:
+                c = rule(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, rule, g, out, x, y)
+                h = G[i]
+                G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
+            if j is not None:
+                c = second(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, second, g, out, x, y)
+                h = G[j]
+                G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
         elif second is SETTINGS:
             G[k] = None
             c = rule(g, out, x, *j)
@@ -251,31 +291,17 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
         elif second is REGION:
             G[k] = None
             rule(G, owned, k, g, i, j, out, x, y)
-        elif second is MANY:
-            G[k] = None
-            many(G, owned, g, rule, i, out, x, y)
         elif second is JOINT:
             G[k] = None
             joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
-        elif second is PART:
+        elif second is MANY:
+            G[k] = None
+            many(G, owned, g, rule, i, out, x, y)
+        else:  # one of several outputs
             G[k] = None
             if G[i] is None:
                 G[i] = [None] * out
             G[i][j] = g
-        else:
-            G[k] = None
-            if rule is not None:
-                c = rule(g, out, x, y)
-                if invalid:
-                    c = again(invalid, c, rule, g, out, x, y)
-                h = G[i]
-                G[i] = c if h is None else summed(h, c, i, owned)
-            if j is not None:
-                c = second(g, out, x, y)
-                if invalid:
-                    c = again(invalid, c, second, g, out, x, y)
-                h = G[j]
-                G[j] = c if h is None else summed(h, c, j, owned)
     return G
 
 

@@ -204,7 +204,9 @@ def {name}(a, b):
         j = b._slot
         if trace is None:
             trace = other
-    if type(trace) is not Tape or (other is not None and other is not trace) or not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
+    if type(trace) is not Tape or (other is not None and other is not trace):
+        return bind(prim, (a, b), NOTHING)
+    if not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
         return bind(prim, (a, b), NOTHING)
     out = run(v, w)
     y = new(Variable)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy import ndarray, negative, where
 from scipy.linalg import blas
 from scipy.linalg.blas import dger, dtrsm
 from scipy.linalg.lapack import dgesv, dpotrf
@@ -188,13 +189,13 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 @primitive(holomorphic=False)
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
+    if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL:
+        L, failed = dpotrf(x, 1)
+        if failed:
+            raise not_positive_definite(x)
+        return L.copy()
     library = xp_of(x)
     if library is np:
-        if x.dtype is F8 and x.ndim == 2 and 0 < x.shape[0] == x.shape[1] <= SMALL:
-            L, failed = dpotrf(x, 1)
-            if failed:
-                raise not_positive_definite(x)
-            return L.copy()
         try:
             return np.linalg.cholesky(x)
         except np.linalg.LinAlgError:
@@ -253,10 +254,10 @@ def sandwich(L: Any, m: Any) -> Any:
 
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
-    if type(g) is type(out) is np.ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
+    if type(g) is type(out) is ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
         u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
         m = u.dot(g)
-        s = np.where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
+        s = where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
         return trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T
     s = hermitian(halved(matmul(H(out), g)))
     return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
@@ -309,17 +310,17 @@ def right_solve(p: Any, s: Any) -> Any:
 @primitive()
 def solve_matrix(a, b):
     """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
+    if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
+        _, _, x, failed = dgesv(a, b)
+        if failed:
+            raise named(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+        return x if b.ndim == 1 else x.copy()
     library = xp_of(a)
     if library is not np:
         if b.ndim == 1:
             return solve_matrix.prim.run(a, b[:, None])[..., 0]
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return library.linalg.solve(library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:]))
-    if type(a) is type(b) is np.ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < a.shape[0] <= SMALL and b.size:
-        *_, x, failed = dgesv(a, b)
-        if failed:
-            raise named(np.linalg.LinAlgError("Singular matrix"), "solve", a)
-        return x if b.ndim == 1 else x.copy()
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError as error:
@@ -336,14 +337,15 @@ def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
 
 
 def _solve_vjp(g, out, need, a, b):
-    if type(g) is type(a) is np.ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
+    if type(g) is type(a) is ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
         # the forward call has shown that a is regular; LAPACK itself takes a third of np.linalg.solve's time on small systems
-        c = dgesv(a.T, g)[2] if a.dtype is g.dtype is F8 else np.linalg.solve(a.T, g)
+        double = a.dtype is g.dtype is F8
+        c = dgesv(a.T, g)[2] if double else np.linalg.solve(a.T, g)
         if not need[0]:
             return None, c
         if g.ndim == 2:
-            return np.negative(c).dot(out.T), c
-        return dger(-1.0, out, c).T if a.dtype is g.dtype is F8 else np.negative(c)[:, None].dot(out[None]), c
+            return negative(c).dot(out.T), c
+        return dger(-1.0, out, c).T if double else negative(c)[:, None].dot(out[None]), c
     if ndim(b) > 1:
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
@@ -368,7 +370,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p, q = plain(a), plain(b)
+    p = a._value if type(a) is Variable else plain(a)
+    q = b._value if type(b) is Variable else plain(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange
     a, b = two(a, b)

@@ -68,9 +68,12 @@ def zeros_like(x: Any) -> Any:
 # --- sum and broadcast_to; reshape; transpose ---
 
 
+add_up = np.add.reduce
+
+
 @primitive(shapes=(0,))
 def sum(x, axis=None, keepdims=False):
-    return np.add.reduce(x, axis, None, None, keepdims) if type(x) is np.ndarray else x.sum(axis=axis, keepdims=keepdims)
+    return add_up(x, axis, None, None, keepdims) if type(x) is np.ndarray else x.sum(axis=axis, keepdims=keepdims)
 
 
 @primitive(shapes=(0,))

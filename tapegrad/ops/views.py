@@ -2,13 +2,13 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array, shares_memory
 from .._primitive import READ, Ended, bind, handle, plain, refresh, view
+from .._primitive import turned as matrix_turned
 from .._tape import REGION, Tape
 from .._variable import Variable, View, variable
 from ..errors import ArgumentError
@@ -141,7 +141,6 @@ def permuted(x: Any, axes: tuple) -> Any:
     return view(x, ("transpose", axes)) if axes and is_array(shown(x)) else x
 
 
-TRANSPOSED = ("transpose", (1, 0))
 DIAGONAL = ("diagonal", (0, 0, 1))
 
 
@@ -150,26 +149,24 @@ def turned(x: Variable) -> Any:
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     v = x._value
-    if type(v) is np.ndarray and v.ndim == 2:
-        return read_now(x, v.T, TRANSPOSED, ix.pull_turned, None)
     while isinstance(v, Variable):
         v = v._value
-    return view(x, TRANSPOSED) if getattr(v, "ndim", 0) == 2 else transpose(x)
+    return matrix_turned(x) if getattr(v, "ndim", 0) == 2 else transpose(x)
 
 
-def read_now(x: Variable, part: np.ndarray, step: tuple, pull: Callable, kind: Any) -> View:
-    """The view of x by one step, read at once where that is sure to be right: by alias, for its base was never written, with one
-    tape open at most.  `part`: what is read; if x is itself a view, it has been read, and the record goes on from there."""
-    y = view(x, step)
+def read_diagonal(x: Variable) -> View:
+    """The diagonal of a matrix, read at once where that is sure to be right: by alias, for it was never written, with one tape
+    open at most."""
+    y = view(x, DIAGONAL)
     trace = x._trace
-    if y._base._version or not (trace is None or type(trace) is Tape):
+    if x._version or not (trace is None or type(trace) is Tape):
         return y
-    y._base._saved = True
-    y._value, y._trace, y._seen = part, trace, 0
+    x._saved = True
+    y._value, y._trace, y._seen = x._value.diagonal(), trace, 0
     if trace is not None:
         records = trace.records
         y._slot = len(records)
-        records.append((pull, x._slot, kind, None, None if kind is None else layout_of(x._value), None, None))
+        records.append((ix.pull_diagonal, x._slot, REGION, None, layout_of(x._value), None, None))
     return y
 
 
@@ -317,7 +314,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
         return xp(a).diagonal(a, offset, axis1, axis2)
     here = a._value
     if type(a) is Variable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
-        return read_now(a, here.diagonal(), DIAGONAL, ix.pull_diagonal, REGION)
+        return read_diagonal(a)
     shown(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
 
