@@ -19,6 +19,7 @@ from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
+from .ops.spectral import free_of_gauge
 
 # --- arguments and results ---
 
@@ -379,6 +380,7 @@ def value_and_tangent(tree: Any, pairs: list) -> tuple:
 
     def tangent(_):
         y, t = next(slopes)
+        t = t if t is None else free_of_gauge(y, t)
         return derivative_out(t, number(y)) if is_differentiable(plain(y)) else None
 
     return value, tree_map(tangent, tree)

@@ -317,6 +317,8 @@ def xp(x: Any) -> Any:
     return xp_of(plain(x))
 
 
+LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
+
 # What the generated texts name.
 SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
@@ -487,6 +489,8 @@ def _unary_text(prim: Primitive, jvp: Any, signature: Signature) -> str:
     """One array, or one and settings.  The array is called x here, whatever the body calls it."""
     used = reads(prim.vjp[0])
     out, x = used[1], used[2]
+    if LOCALS & set(signature.settings):
+        raise TypeError(f"{prim.name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
     kept = x and 0 not in prim.shapes and prim.shapes != "*"
     pieces = signature.text(["x"])
     p, q = pieces["p"], pieces["q"]
