@@ -19,6 +19,7 @@ from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
+from .ops.spectral import free_of_gauge
 
 # --- arguments and results ---
 
@@ -224,9 +225,19 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
 class Recorded:
     """f recorded once: its value, and the tape to pull on."""
 
-    def __init__(self, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False, lift: Any = None):
+    def __init__(
+        self,
+        call: str,
+        f: Callable,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        has_aux: bool = False,
+        lift: Callable | None = None,
+        swept: bool = True,
+    ):
         self.inputs = Inputs(call, argnums, args)
-        self.tape = tape = reverse.Tape()
+        self.tape = tape = reverse.Tape(swept)
         self.slots: dict = {}
         self.aux = None
 
@@ -248,12 +259,12 @@ class Recorded:
         try:
             self.shadow = run_once(f, tape, entered, kwargs, read, lift)
         except BaseException:
-            tape.release()
+            reverse.release(tape)
             raise
 
     def finish(self) -> None:
         """No sweep follows."""
-        self.tape.release()
+        reverse.release(self.tape)
         self.shadow.finish()
 
     def value(self) -> Any:
@@ -369,6 +380,7 @@ def value_and_tangent(tree: Any, pairs: list) -> tuple:
 
     def tangent(_):
         y, t = next(slopes)
+        t = t if t is None else free_of_gauge(y, t)
         return derivative_out(t, number(y)) if is_differentiable(plain(y)) else None
 
     return value, tree_map(tangent, tree)

@@ -19,7 +19,7 @@ from ._array import is_array, xp_of
 from ._primitive import plain
 from ._variable import Variable, View
 from .errors import ArgumentError
-from .ops._protocols import call, function_for, ufunc_call
+from .ops._protocols import ADAPTERS, call, function_for, ufunc_call
 from .ops.creation import CREATORS, made
 
 
@@ -114,7 +114,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
-        if has_variable(args) or (kwargs and has_variable(kwargs.values())):
+        c = type(args[0]) if args else None
+        if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
+            adapter = ADAPTERS.get(key)
+            if adapter is not None and not kwargs and len(args) <= adapter.plain:
+                return adapter.ours(*args)
             return call(f, args, kwargs, key)
         if makes:
             return made(f(*args, **kwargs))

@@ -63,8 +63,9 @@ class Trace:
 
     All fields of all traces stand here, for a trace that ends changes its class to `Ended`."""
 
-    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "layouts")
+    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts")
     levels = itertools.count(1)
+    short = None  # a tape's method
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
@@ -198,9 +199,37 @@ def view(x: Variable, step: tuple) -> View:
     return y
 
 
+TRANSPOSED = ("transpose", (1, 0))
+
+
+def turned(x: Variable) -> View:
+    """The transpose of a matrix.  Until it is read, the place of its value holds x, from which it may be read."""
+    y = view(x, TRANSPOSED)
+    y._value = x
+    return y
+
+
+def unread_transpose(y: View) -> Variable | None:
+    """The matrix of which y, made by `turned` and not yet read, is the transpose, if it may be read from that by alias: nothing
+    was written, and one tape is open at most."""
+    source = y._value
+    if y._base._version:
+        return None
+    if type(source) is View and source._seen:
+        refresh(source)
+    trace = source._trace
+    return source if type(source._value) is np.ndarray and (trace is None or trace.short is not None) else None
+
+
 def refresh(y: View) -> None:
     """Read the base again: by alias while it was never written (then it must not be written where it lies), else by copy."""
     base = y._base
+    source = unread_transpose(y) if y._seen == -1 and y._value is not None else None
+    if source is not None:
+        base._saved = True
+        y._value, y._trace, y._seen = source._value.T, source._trace, 0
+        y._slot = None if y._trace is None else y._trace.short(READ.vjp[1], source._slot)
+        return
     hot = base._version > 0
     if not hot:
         base._saved = True

@@ -4,6 +4,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   one argument            (rule, slot, None,     None,     out, x,      None)
   one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
   two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
+  two, and a joint rule   (rule, slot, JOINT,    slot,     out, x,      y)          either slot may be None; real arrays
   any number              (prim, slots, MANY,    None,     out, inputs, params)
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
@@ -14,12 +15,20 @@ import threading
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
-MANY, SETTINGS, REGION, PART = object(), object(), object(), object()
+
+class Form:
+    """Marks what a record is."""
+
+    __slots__ = ()
+
+
+MANY, SETTINGS, REGION, PART, JOINT = Form(), Form(), Form(), Form(), Form()
 LEAF = (None, None, None, None, None, None, None)
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
@@ -30,6 +39,9 @@ class Like:
     __slots__ = ("shape", "dtype")
 
     def __init__(self, x):
+        if type(x) is ndarray:
+            self.shape, self.dtype = x.shape, x.dtype
+            return
         x = bottom(x)
         if type(x) in NUMBERS:
             self.shape, self.dtype = (), None
@@ -93,10 +105,11 @@ LONG = 8192
 class Tape(Trace):
     __slots__ = ()
 
-    def __init__(self):
+    def __init__(self, swept: bool = False):
+        """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
         super().__init__()
         self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
-        self.layouts = {}
+        self.layouts, self.swept = {}, swept
 
     def watch(self, value: Any) -> Variable:
         """A new leaf.  `value` is the caller's: it is copied at the first write."""
@@ -112,7 +125,7 @@ class Tape(Trace):
             COLLECTOR.pause()
 
     def close(self) -> None:
-        if self.paused:
+        if self.paused and not self.swept:
             self.paused = False
             COLLECTOR.resume()
         super().close()
@@ -136,6 +149,13 @@ class Tape(Trace):
         records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
         if not k & 1023:
             self.grown()
+        return k
+
+    def short(self, rule: Any, slot: int) -> int:
+        """Record an operation of one argument of which the rule reads nothing."""
+        records = self.records
+        k = len(records)
+        records.append((rule, slot, None, None, None, None, None))
         return k
 
     def apply(self, prim, args, params):
@@ -182,11 +202,19 @@ class Tape(Trace):
         return tuple(ys)
 
 
+def release(trace: Trace) -> None:
+    """Let go of a tape that is closed."""
+    trace.release()
+    if trace.paused:
+        trace.paused = False
+        COLLECTOR.resume()
+
+
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
-    if type(h) is np.ndarray and h.size < 64 and slot not in owned:
-        return h + c  # so small that a new one costs no more
+    if type(h) is type(c) is ndarray and h.size < 64:
+        return h + c  # so small that a new one costs no more; it is owned if h was
     if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h
@@ -232,7 +260,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
         rule, i, second, j, out, x, y = records[k]
         if last:
             records[k] = None
-        if second is None:
+        if second is None:  # one argument
             if rule is None:
                 continue  # a leaf
             G[k] = None
@@ -241,6 +269,20 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
                 c = again(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
+        elif type(second) is not Form:  # two
+            G[k] = None
+            if rule is not None:
+                c = rule(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, rule, g, out, x, y)
+                h = G[i]
+                G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
+            if j is not None:
+                c = second(g, out, x, y)
+                if invalid:
+                    c = again(invalid, c, second, g, out, x, y)
+                h = G[j]
+                G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
         elif second is SETTINGS:
             G[k] = None
             c = rule(g, out, x, *j)
@@ -249,28 +291,17 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
         elif second is REGION:
             G[k] = None
             rule(G, owned, k, g, i, j, out, x, y)
+        elif second is JOINT:
+            G[k] = None
+            joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is MANY:
             G[k] = None
             many(G, owned, g, rule, i, out, x, y)
-        elif second is PART:
+        else:  # one of several outputs
             G[k] = None
             if G[i] is None:
                 G[i] = [None] * out
             G[i][j] = g
-        else:
-            G[k] = None
-            if rule is not None:
-                c = rule(g, out, x, y)
-                if invalid:
-                    c = again(invalid, c, rule, g, out, x, y)
-                h = G[i]
-                G[i] = c if h is None else summed(h, c, i, owned)
-            if j is not None:
-                c = second(g, out, x, y)
-                if invalid:
-                    c = again(invalid, c, second, g, out, x, y)
-                h = G[j]
-                G[j] = c if h is None else summed(h, c, j, owned)
     return G
 
 
@@ -306,6 +337,21 @@ def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: 
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
             G[s] = c if h is None else summed(h, c, s, owned)
+
+
+def joint(G: list, owned: set, terms: tuple, i: Any, j: Any, x: Any, y: Any) -> None:
+    """Hand on the cotangents of two real inputs, summed over what was broadcast."""
+    c, e = terms
+    if i is not None:
+        if bottom(c).shape != x.shape:
+            c = late.fit(c, x.shape, None)
+        h = G[i]
+        G[i] = c if h is None else summed(h, c, i, owned)
+    if j is not None:
+        if bottom(e).shape != y.shape:
+            e = late.fit(e, y.shape, None)
+        h = G[j]
+        G[j] = e if h is None else summed(h, e, j, owned)
 
 
 # --- cotangents of buffers, which the sweep owns, adds into, masks and hands on ---

@@ -105,7 +105,7 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
-    r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {})
+    r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
     value = r.value()
     r.shadow.release(r.tape.records)
     r.shadow.finish()

@@ -89,6 +89,101 @@ def test_what_has_no_derivative_is_nan_and_warns(of):
     assert any(issubclass(c.category, RuntimeWarning) and "equal" in str(c.message) for c in caught)
 
 
+GAUGE = {
+    "an element of a vector": lambda w, V: V[0, 0],
+    "the square of one": lambda w, V: V[0, 1] ** 2,
+    "a sum of fourth powers": lambda w, V: (V**4).sum(),
+    "the projector on one of them": lambda w, V: (V[:, 0] @ np.arange(4.0)) ** 2,
+    "weights that differ": lambda w, V: ((V * np.array([1.0, 2.0, 5.0, 7.0])) @ V.T * np.arange(16.0).reshape(4, 4)).sum(),
+    "an element that is zero in every choice": lambda w, V: V[2, 0],
+}
+SMOOTH = {
+    "a function of the matrix": (lambda w, V: ((V * np.sin(w)) @ V.T * np.arange(16.0).reshape(4, 4)).sum(), None),
+    "the projector on the eigenspace": (lambda w, V: (V[:, :2] @ V[:, :2].T * np.arange(16.0).reshape(4, 4)).sum(), None),
+    "the norm of one vector": (lambda w, V: (V[:, 0] ** 2).sum(), 0.0),
+    "the trace": (lambda w, V: w.sum(), None),
+    "the logarithm of the determinant": (lambda w, V: np.log(w).sum(), None),
+    "a simple eigenvector": (lambda w, V: V[0, 3] * V[3, 3] + V[1, 3] ** 2, None),
+}
+
+
+def loud(call):
+    """What a call gives, and whether it warned of equal eigenvalues."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        y = call()
+    return y, any(issubclass(c.category, RuntimeWarning) and "equal" in str(c.message) for c in caught)
+
+
+@pytest.mark.parametrize("basis", ["unit vectors", "in general position"])
+@pytest.mark.parametrize("name", GAUGE)
+def test_the_choice_of_vectors_of_equal_eigenvalues_is_loud(name, basis):
+    """In reverse mode for each; in forward mode unless the tangent itself makes the choice, and the derivative is that of its path."""
+    A = D if basis == "unit vectors" else Q @ D @ Q.T
+    f = lambda a: GAUGE[name](*np.linalg.eigh(a))
+    g, warned = loud(lambda: tg.grad(f)(A))
+    assert warned
+    assert np.isnan(g).any()
+    if name != "an element that is zero in every choice":
+        d, warned = loud(lambda: tg.jvp(f, (A,), (symmetric(5),))[1])
+        assert warned
+        assert np.isnan(d)
+        alike = np.diag([1.0, 1.0, 0.0, 0.0]) if basis == "unit vectors" else Q @ np.diag([1.0, 1.0, 0.0, 0.0]) @ Q.T
+        d, warned = loud(lambda: tg.jvp(f, (A,), (alike,))[1])  # a tangent that leaves them equal
+        assert warned
+        assert np.isnan(d)
+
+
+@pytest.mark.parametrize("basis", ["unit vectors", "in general position"])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_functions_of_degenerate_matrices_stay_right(name, basis):
+    """Against central differences along random directions."""
+    A, T = (D if basis == "unit vectors" else Q @ D @ Q.T), symmetric(6)
+    f = lambda a: SMOOTH[name][0](*np.linalg.eigh(a))
+    h = 1e-5
+    expected = (f(A + h * T) - f(A - h * T)) / (2 * h)
+    g, warned = loud(lambda: tg.grad(f)(A))
+    d, also = loud(lambda: tg.jvp(f, (A,), (T,))[1])
+    assert not warned
+    assert not also
+    close(np.sum(g * T), expected, 1e-7, 1e-9)
+    close(d, expected, 1e-7, 1e-9)
+
+
+def test_a_path_that_parts_equal_eigenvalues_has_the_derivative_of_the_path():
+    """V[2, 0] is zero at D in every choice; along D + t T it is the vector that T selects."""
+    T, h = symmetric(5), 1e-6
+    path = np.linalg.eigh(D + h * T)[1][2, 0] / h
+    d, warned = loud(lambda: tg.jvp(lambda a: np.linalg.eigh(a)[1][2, 0], (D,), (T,))[1])
+    assert not warned
+    close(abs(d), abs(path), 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 4), (4, 6)])
+def test_the_choice_of_singular_vectors_is_loud_and_smooth_functions_are_right(shape):
+    rng = np.random.default_rng(8)
+    n, m = shape
+    P, R = np.linalg.qr(rng.standard_normal((n, n)))[0], np.linalg.qr(rng.standard_normal((m, m)))[0]
+    A, T, W = P[:, :4] @ D @ R[:4], rng.standard_normal(shape), rng.standard_normal(shape)
+
+    def of(h):
+        return lambda a: h(*np.linalg.svd(a, full_matrices=False))
+
+    polar, h = of(lambda u, s, vh: (u @ vh * W).sum()), 1e-5
+    expected = (polar(A + h * T) - polar(A - h * T)) / (2 * h)
+    g, warned = loud(lambda: tg.grad(polar)(A))
+    d, also = loud(lambda: tg.jvp(polar, (A,), (T,))[1])
+    assert not warned
+    assert not also
+    close(np.sum(g * T), expected, 1e-7)
+    close(d, expected, 1e-7)
+    for f in (lambda u, s, vh: u[0, 3], lambda u, s, vh: vh[2, 1] ** 2, lambda u, s, vh: u[:, 2] ** 2 @ np.arange(n)):
+        for call in (lambda f=f: tg.grad(of(f))(A), lambda f=f: tg.jvp(of(f), (A,), (T,))[1]):
+            y, warned = loud(call)
+            assert warned
+            assert np.isnan(y).any()
+
+
 def test_norm_of_a_product_of_singular_factors(xp):
     def f(A):
         U, S, Vh = xp.linalg.svd(A)

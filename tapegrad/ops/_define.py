@@ -26,7 +26,7 @@ import numpy as np
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._dual import Dual
 from .._primitive import Primitive, bind, handle, plain, refresh, settled
-from .._tape import SETTINGS, Like, Tape, keep, late
+from .._tape import JOINT, SETTINGS, Like, Tape, keep, late
 from .._variable import Variable, View, bottom, frozen, new
 from ..errors import DeviceError
 
@@ -182,6 +182,45 @@ def {name}(a, b):
     return y
 """
 
+# Two arrays and a joint rule, as solve has: real matrices on one tape.
+JOINT_BINARY = """
+def {name}(a, b):
+    ca = type(a)
+    cb = type(b)
+    v = a
+    w = b
+    i = j = trace = other = None
+    if ca is Variable or ca is View:
+        if ca is View and a._seen != a._base._version:
+            refresh(a)
+        v = a._value
+        trace = other = a._trace
+        i = a._slot
+    if cb is Variable or cb is View:
+        if cb is View and b._seen != b._base._version:
+            refresh(b)
+        w = b._value
+        other = b._trace
+        j = b._slot
+        if trace is None:
+            trace = other
+    if type(trace) is not Tape or (other is not None and other is not trace):
+        return bind(prim, (a, b), NOTHING)
+    if not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
+        return bind(prim, (a, b), NOTHING)
+    out = run(v, w)
+    y = new(Variable)
+    y._value = out
+    y._trace = trace
+    {mark_y}
+    {mark_a}
+    {mark_b}
+    records = trace.records
+    y._slot = len(records)
+    records.append((vjp0, i, JOINT, j, {out}, {x}, {y}))
+    return y
+"""
+
 DUAL_SAME = """if j is None:
         t = vjp0(i if v.shape == out.shape else late.widened(i, out), out, v, w)
     elif i is None:
@@ -278,11 +317,13 @@ def xp(x: Any) -> Any:
     return xp_of(plain(x))
 
 
+LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
+
 # What the generated texts name.
 SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
-    SETTINGS=SETTINGS, constant=constant, coerced=coerced, keep=keep, ndarray=np.ndarray,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
 )  # fmt: skip
 
@@ -361,7 +402,8 @@ def primitive(
     prim: Any = None,
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
-    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the same.  `holomorphic`:
+    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
+    same, or an expression of v and w.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves."""
 
     def declare(run):
@@ -397,10 +439,13 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
     prim.joint, prim.vjp = joint is not None, vjp if joint is None else (joint,)
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
     prim.jvp = _applied(entry) if jvp is linear else _pushed(vjp) if jvp is same else jvp
-    if prim.joint or signature.varying or prim.multi or prim.writes:
-        return
     n = len(signature.arrays)
-    entry.__globals__.update(vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp)
+    if signature.varying or prim.multi or prim.writes or (prim.joint and (n != 2 or signature.settings)):
+        return
+    entry.__globals__.update(vjp0=prim.vjp[0], vjp1=prim.vjp[-1], jvp=prim.jvp)
+    if prim.joint:
+        _prepare(entry, lambda: _joint_text(prim), signature)
+        return
     if n == 1:
         _prepare(entry, lambda: _unary_text(prim, jvp, signature), signature)
     elif n == 2 and not signature.settings:
@@ -444,6 +489,8 @@ def _unary_text(prim: Primitive, jvp: Any, signature: Signature) -> str:
     """One array, or one and settings.  The array is called x here, whatever the body calls it."""
     used = reads(prim.vjp[0])
     out, x = used[1], used[2]
+    if LOCALS & set(signature.settings):
+        raise TypeError(f"{prim.name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
     kept = x and 0 not in prim.shapes and prim.shapes != "*"
     pieces = signature.text(["x"])
     p, q = pieces["p"], pieces["q"]
@@ -457,6 +504,19 @@ def _unary_text(prim: Primitive, jvp: Any, signature: Signature) -> str:
     return UNARY.format(
         name=prim.name, jvp=forward, rule=rule,
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
+    )  # fmt: skip
+
+
+def _joint_text(prim: Primitive) -> str:
+    _, out, _, x, y = reads(prim.vjp[0])
+
+    def mark(wanted, name, c, value):
+        return f"if {c} is not ndarray: {name}._saved = True\n    else: {value} = keep(trace, {value})" if wanted else ""
+
+    return JOINT_BINARY.format(
+        name=prim.name, out="out" if out else None, mark_y="y._saved = True" if out else "",
+        x="v" if x else "Like(v)", mark_a=mark(x, "a", "ca", "v"),
+        y="w" if y else "Like(w)", mark_b=mark(y, "b", "cb", "w"),
     )  # fmt: skip
 
 
@@ -491,7 +551,8 @@ def _binary_text(prim: Primitive, jvp: Any) -> str:
         real = " and d is not C16 and d is not C8" if holomorphic else ""
         alike = f"v.shape == w.shape and v.dtype is w.dtype{real}"
         both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
-    body = f"v {prim.infix} w" if prim.infix else f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    body = prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    body = f"v {body} w" if len(body) == 1 else body
     return BINARY.format(
         name=prim.name, body_ab="run(a, b)", body=body,
         mark_y="y._saved = True" if o0 or o1 else "",

@@ -79,6 +79,7 @@ class Adapter:
                 break
             if q.name == "out":
                 self.out = n
+        self.plain = min(self.places, self.out)  # so many arguments need no arranging
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if self.varying or (len(args) <= self.places and kwargs.keys() <= self.names):
@@ -119,7 +120,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     key = f if key is None else key
     if not kwargs:
         adapter = ADAPTERS.get(key)
-        if adapter is not None and len(args) <= adapter.places and len(args) <= adapter.out:
+        if adapter is not None and len(args) <= adapter.plain:
             return adapter.ours(*args)
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import F8, is_array, xp_of
 from .._tape import SAFE
 from ._define import dtype, implements, primitive, rules, same
 from .shaping import astype, conj, real, zeros_like
@@ -68,7 +68,7 @@ def over0(g, d):
 def finite(r) -> bool:
     """Is every element of r known to be finite?  (Never asked on a device: that would synchronise.)"""
     if type(r) is np.ndarray:
-        s = np.vdot(r, r)
+        s = r.dot(r) if r.ndim == 1 and r.dtype is F8 else np.vdot(r, r)
         return s - s == 0
     return isinstance(r, (np.generic, float)) and not isinstance(r, np.complexfloating) and math.isfinite(r)
 

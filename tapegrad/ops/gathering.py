@@ -294,6 +294,8 @@ def triangle_of(m: Any) -> Any:
 
 @implements(np.diag)
 def diag(v, k=0):
+    if k == 0 and type(v) is Variable and type(v._value) is np.ndarray and v._value.ndim == 2:
+        return views.diagonal(v)
     v, k = array_like(v), integer(k)
     if ndim(v) == 1:
         n = shape(v)[0] + abs(k)

@@ -190,6 +190,28 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
+def pull_turned(g, out, x):
+    """The rule of a matrix read transposed."""
+    return g.T if type(g) is np.ndarray else transpose(g, axes=(1, 0))
+
+
+def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
+    """The rule of a square or other matrix of which the diagonal was read."""
+    if G[i] is None and type(g) is np.ndarray and layout[2][0] >= layout[2][1] > 0:  # the first cotangent of a matrix in C order
+        n, m = layout[1]
+        G[i] = buffer = np.zeros((n, m), layout[3])
+        owned.add(i)
+        buffer.reshape(-1)[: (m + 1) * len(g) : m + 1] = g
+        return
+    buffer = buffer_of(G, owned, i, layout)
+    if type(buffer) is type(g) is np.ndarray:
+        d = buffer.diagonal()
+        d.flags.writeable = True
+        d += g
+    else:
+        G[i] = add_region(buffer, g, (("diagonal", (0, 0, 1)),), Ellipsis)
+
+
 def _record_write(pull):
     def record(tape, prim, inputs, slots, params):
         x, y = inputs
@@ -280,7 +302,7 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read,), _record_read
+READ.vjp, READ.pull = (_pull_read, pull_turned), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp

@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy import ndarray, negative, where
 from scipy.linalg import blas
-from scipy.linalg.lapack import dgesv
+from scipy.linalg.blas import dger, dtrsm
+from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
+from .._primitive import plain
 from .._variable import Variable
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -26,6 +29,7 @@ from .products import H, T, backwards, column, diagonals, flat, matmul, row, two
 from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
+SMALL = 32  # up to this order LAPACK itself is called where NumPy's checks would take longer than the work
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -185,6 +189,11 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 @primitive(holomorphic=False)
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
+    if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL:
+        L, failed = dpotrf(x, 1)
+        if failed:
+            raise not_positive_definite(x)
+        return L.copy()
     library = xp_of(x)
     if library is np:
         try:
@@ -234,11 +243,6 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
-@functools.cache
-def half_of(n):
-    return 0.5 * np.eye(n)
-
-
 def hermitian(x: Any) -> Any:
     return (x + H(x)) * 0.5
 
@@ -250,11 +254,11 @@ def sandwich(L: Any, m: Any) -> Any:
 
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
-    if type(g) is type(out) is np.ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
-        m = out.T @ g
-        u, trsm = out.T, TRSM[out.dtype]
-        m = np.where(mask_of(*m.shape, True, True), m, 0) + m * half_of(m.shape[0])
-        return trsm(0.5, u, trsm(1.0, u, (m + m.T).astype(out.dtype, copy=False), 0, False, 0), 1, False, 1).T
+    if type(g) is type(out) is ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
+        u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
+        m = u.dot(g)
+        s = where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
+        return trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T
     s = hermitian(halved(matmul(H(out), g)))
     return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
 
@@ -306,6 +310,11 @@ def right_solve(p: Any, s: Any) -> Any:
 @primitive()
 def solve_matrix(a, b):
     """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
+    if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
+        _, _, x, failed = dgesv(a, b)
+        if failed:
+            raise named(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+        return x if b.ndim == 1 else x.copy()
     library = xp_of(a)
     if library is not np:
         if b.ndim == 1:
@@ -328,10 +337,15 @@ def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
 
 
 def _solve_vjp(g, out, need, a, b):
-    if type(g) is type(a) is np.ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
+    if type(g) is type(a) is ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
         # the forward call has shown that a is regular; LAPACK itself takes a third of np.linalg.solve's time on small systems
-        c = dgesv(a.T, g)[2] if a.dtype is g.dtype is F8 else np.linalg.solve(a.T, g)
-        return -(c.dot(out.T) if g.ndim == 2 else c[:, None] * out) if need[0] else None, c
+        double = a.dtype is g.dtype is F8
+        c = dgesv(a.T, g)[2] if double else np.linalg.solve(a.T, g)
+        if not need[0]:
+            return None, c
+        if g.ndim == 2:
+            return negative(c).dot(out.T), c
+        return dger(-1.0, out, c).T if double else negative(c)[:, None].dot(out[None]), c
     if ndim(b) > 1:
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
@@ -356,9 +370,10 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p, q = shape(a), shape(b)
-    if len(p) == 2 and p[0] == p[1] and 0 < len(q) < 3 and q[0] == p[0]:  # nothing to arrange
-        return solve_matrix(a, b)
+    p = a._value if type(a) is Variable else plain(a)
+    q = b._value if type(b) is Variable else plain(b)
+    if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
+        return solve_matrix(a, b)  # nothing to arrange
     a, b = two(a, b)
     s = square("solve", a)
     vector = ndim(b) == 1

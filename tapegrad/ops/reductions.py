@@ -12,6 +12,7 @@ import scipy.special
 
 from .._array import is_array, xp_of
 from .._primitive import plain
+from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -77,6 +78,8 @@ def cast(a: Any, to: Any) -> Any:
 
 @implements(np.sum)
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+    if dtype is None is initial and where is True and type(a) is Variable:
+        return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
     return r if initial is None else add(r, initial)

@@ -9,8 +9,14 @@ its first order in eta along.  The rule then finds K = eta K1 and divides by eta
 eigenvectors are instead turned within the eigenspace until the tangent is diagonal there.  If K does not vanish, or a further
 derivative is asked for, there is no answer: nan and a RuntimeWarning.
 
+Nor is there one where a function depends on the choice of vectors within an eigenspace.  So the vectors that are handed out are
+V (1 + eps R): eps is a second infinitesimal, R is anti-Hermitian and mixes equal eigenvalues only.  A function that is free of
+the choice has a cotangent V' that turns along with V, so that V' (1 + eps R)^H is free of eps; in forward mode, its value and
+tangent are.
+
 Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
 
+import functools
 import warnings
 from collections import namedtuple
 from typing import Any
@@ -20,9 +26,9 @@ import scipy.linalg
 
 from .._array import xp_of
 from .._dual import Dual
-from .._primitive import Ended, plain
+from .._primitive import Ended, live, plain
 from .._tape import Tape
-from .._variable import Variable, variable
+from .._variable import Variable, View, variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
 from .elementwise import absolute, over0
@@ -51,11 +57,36 @@ class Infinitesimal(Dual, Ended):
             return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
         if prim is without_eta.prim:
             return args[0]._value
+        if prim is steady.prim:  # the first order in eta turns with the vectors in any case
+            return variable(steady(args[0]._value, **params), self, at_rest(args[0]._slot))
         return Dual.apply(self, prim, args, params)
 
 
-ETA = Infinitesimal()
+class Gauge(Dual, Ended):
+    """Forward mode in eps, a turn of the vectors of equal eigenvalues, below every transform and below eta."""
+
+    __slots__ = ()
+
+    def apply(self, prim, args, params):
+        if prim is steady.prim:
+            x, e, part = args[0]._value, args[0]._slot, params["part"]
+            if part == "none" or (part == "tangent" and self is TURN) or not x.size:
+                return x
+            return x * spoilt(largest(x), largest(anti(e) if part == "anti" else e))
+        return Dual.apply(self, prim, args, params)
+
+
+ETA, TURN, REST = Infinitesimal(), Gauge(), Gauge()
 ETA.level, ETA.risen = 0.5, Nowhere()
+TURN.level, TURN.risen = 0.25, Nowhere()
+REST.level, REST.risen = 0.125, Nowhere()
+
+
+@primitive(holomorphic=False)
+def steady(x, *, part="all"):
+    """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
+    turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
+    return x
 
 
 @primitive(holomorphic=False)
@@ -74,6 +105,70 @@ def over_gaps(k, w):
     """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
     n = w.shape[-1]
     return divided(k * (1 - xp_of(k).eye(n, dtype=w.dtype)), abs(k), w)
+
+
+def largest(x: Any) -> Any:
+    """The largest modulus in each matrix."""
+    return abs(x).max((-2, -1), keepdims=True)
+
+
+def spoilt(size: Any, e: Any) -> Any:
+    """1, or nan where the derivative e in eps does not vanish beside `size`."""
+    library, rounding = xp_of(e), np.finfo(e.dtype).eps
+    lost = abs(e) > 64 * rounding + rounding**0.5 * size
+    if library is np and lost.any():
+        warn()
+    return library.where(lost, np.nan, 1.0).astype(abs(e).dtype)
+
+
+def at_rest(x: Any) -> Any:
+    """x without eps."""
+    while isinstance(x, Variable) and isinstance(x._trace, Gauge):
+        x = x._value
+    return x
+
+
+def parts(x: Any) -> tuple:
+    """The plain value of x, and its derivatives in the two eps, or None."""
+    x, found = live(x) if type(x) is View else x, {}
+    x = x._value if type(x) is View else x
+    while isinstance(x, Variable):
+        found[x._trace] = x._slot
+        x = x._value
+    return x, found.get(TURN), found.get(REST)
+
+
+def free_of_gauge(value: Any, tangent: Any) -> Any:
+    """A tangent found in forward mode; nan where it depends on the choice of vectors of equal eigenvalues, or would be infinite
+    because the value does."""
+    (v, *dv), (t, _, dt) = parts(value), parts(tangent)
+    for e in (*dv, dt):
+        e = plain(at_rest(e))
+        if e is not None and e.size:
+            tangent = tangent * spoilt(abs(v).max() + abs(t).max(), e)
+    return tangent
+
+
+@functools.cache
+def random_matrix(n: int) -> np.ndarray:
+    return np.random.default_rng(n).standard_normal((n, n))
+
+
+def turning(same: Any, eps: Gauge, d: Any) -> Any:
+    """1 + eps R for vectors of dtype d: R mixes those that are the same."""
+    library, n = xp_of(same), same.shape[-1]
+    r = random_matrix(n) - random_matrix(n).T
+    if d.kind == "c":
+        r = r + 0.5j * (random_matrix(n) + random_matrix(n).T)
+    one = library.eye(n, dtype=d) + library.zeros(same.shape, d)
+    off = same & ~library.eye(n, dtype=bool)
+    return variable(one, eps, library.where(off, library.asarray(r, d), library.zeros((), d)))
+
+
+def turns(w: Any, alike: Any, d: Any) -> Any:
+    """The turns of vectors of equal eigenvalues: all of them, and those among which the tangent makes no difference."""
+    turn = turning(met(w), TURN, d)
+    return turn if alike is None else matmul(turn, turning(alike, REST, d))
 
 
 def anti(m: Any) -> Any:
@@ -96,9 +191,13 @@ def divided(k, size, w, k1=None, w1=None):
     return library.where(lost, np.nan, q).astype(k.dtype, copy=False)
 
 
+def closeness(w: Any) -> float:
+    return 2e-8 if w.dtype.itemsize == 8 else 1e-3
+
+
 def met(w):
     """Which pairs of eigenvalues count as equal: in float64 those within 2e-8 of the largest."""
-    bound = (2e-8 if w.dtype.itemsize == 8 else 1e-3) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
+    bound = closeness(w) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
     return abs(w[..., None, :] - w[..., :, None]) <= bound[..., None, None]
 
 
@@ -126,6 +225,7 @@ def over_gaps_of(t: tuple, out: Any, w: Any) -> Any:
 
 
 rules(without_eta, lambda g, out, x: without_eta(g), jvp=lambda t, out, x: without_eta(t[0]))
+rules(steady, lambda g, out, x, part: steady(g, part="none"), jvp=lambda t, out, x, part: steady(t[0], part="tangent"))
 rules(
     over_gaps,
     lambda g, out, k, w: over_gaps(without_eta(g), without_eta(w)),
@@ -175,14 +275,25 @@ def levels(a: Any) -> tuple:
     return taped, None if tangent is None else plain(tangent)
 
 
-def turned(e: Any, w: Any) -> Any:
-    """A unitary matrix that mixes equal eigenvalues only and makes the Hermitian tangent e diagonal among them: the blocks of e,
-    each moved away from the others by a multiple of the identity, are diagonalised together."""
+def turned(e: Any, w: Any) -> tuple:
+    """A unitary matrix that mixes equal eigenvalues only and makes the Hermitian tangent e diagonal among them; and which of them
+    e leaves equal.  Those are turned at random: no choice of vectors is better than another there."""
     library, same = xp_of(e), met(w)
+    r = diagonalising(e, same)
+    slopes = library.diagonal(H(r) @ e @ r, 0, -2, -1).real
+    alike = same & (abs(slopes[..., None, :] - slopes[..., :, None]) <= closeness(w) * largest(e))
+    random = library.asarray(random_matrix(w.shape[-1]) + random_matrix(w.shape[-1]).T, e.dtype)
+    return r @ diagonalising(random, alike), alike
+
+
+def diagonalising(e: Any, same: Any) -> Any:
+    """A unitary matrix that mixes only neighbours that are the `same` and makes the Hermitian e diagonal among them: the blocks of
+    e, each moved away from the others by a multiple of the identity, are diagonalised together."""
+    library = xp_of(e)
     e = library.where(same, e, 0)
     block = library.cumsum(~library.concatenate([library.ones_like(same[..., :1, 0]), library.diagonal(same, 1, -2, -1)], -1), -1)
     shift = block * (4 * library.sqrt((abs(e) ** 2).sum((-2, -1))))[..., None]
-    r = library.linalg.eigh(e + library.eye(w.shape[-1], dtype=w.dtype) * shift[..., None, :])[1]
+    r = library.linalg.eigh(e + library.eye(e.shape[-1], dtype=shift.dtype) * shift[..., None, :])[1]
     d = library.diagonal(r, 0, -2, -1)
     phase = library.where(abs(d) > 0, d, 1) / library.where(abs(d) > 0, abs(d), 1)
     return library.where(same, r, 0) * phase.conj()[..., None, :]
@@ -215,7 +326,7 @@ def eigh_of(x, *, given, split):
 
 def _eigh_vjp(g, out, need, x, given, split):
     w, v = out
-    m = None if g[1] is None else quotient(matmul(H(v), g[1]), shifted(w, split))
+    m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
     if g[0] is not None:
         d = with_diagonals(g[0], to=shape(x)[-2:])
         m = d if m is None else m + d
@@ -237,13 +348,18 @@ def eigh(a, UPLO="L"):
     square("eigh", a)
     w, v = xp(a).linalg.eigh(plain(a), UPLO.upper())
     if isinstance(a, Variable):
+        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
-        split = None
+        split = turn = alike = None
         if (taped or tangent is not None) and meets(w):
             split = splitting(w) if taped else None
-            v = v if tangent is None else v @ turned(hermitian(H(v) @ hermitian(tangent) @ v), w)
+            if tangent is not None:
+                r, alike = turned(hermitian(H(v) @ hermitian(tangent) @ v), w)
+                v = v @ r
+            turn = turns(w, alike, v.dtype)
         w, v = eigh_of(a, given=(w, v), split=split)
         w = shifted(w, split)
+        v = v if turn is None else matmul(v, turn)
     return EighResult(w, v)
 
 
@@ -291,12 +407,13 @@ def _svd_vjp(g, out, need, x, given, split):
         return (matmul(u, matmul(m, vh)),)
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
-    core = quotient(mu + mv, shifted(s, split)) + over0(anti(mu - mv), column(s) + row(s))
+    plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
+    core = quotient(plus, shifted(s, split)) + over0(anti(minus), column(s) + row(s))
     left = matmul(core if m is None else core + m, vh)
     if gu is not None and n > k:
-        a = matmul(u, left) + matmul(over0(gu - matmul(u, mu), row(s)), vh)
+        a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row(s)), vh)
     elif gvh is not None and k > n:
-        a = matmul(u, left + over0(gvh - matmul(H(mv), vh), column(s)))
+        a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
     else:
         a = matmul(u, left)
     return (a,)
@@ -326,16 +443,20 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
     u, s, vh = xp(a).linalg.svd(plain(a), full_matrices=False)
     if isinstance(a, Variable):
+        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
-        split = None
+        split = turn = alike = None
         if (taped or tangent is not None) and meets(s):
             split = splitting(s) if taped else None
             if tangent is not None:
                 e = H(u) @ tangent @ H(vh)
-                turn = turned((e + H(e)) * 0.5, s)
-                u, vh = u @ turn, H(turn) @ vh
+                r, alike = turned((e + H(e)) * 0.5, s)
+                u, vh = u @ r, H(r) @ vh
+            turn = turns(s, alike, u.dtype)
         u, s, vh = svd_of(a, given=(u, s, vh), split=split)
         s = shifted(s, split)
+        if turn is not None:
+            u, vh = matmul(u, turn), matmul(H(turn), vh)
     return SVDResult(u, s, vh) if compute_uv else s
 
 
