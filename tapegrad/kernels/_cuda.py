@@ -41,16 +41,17 @@ def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "k
         nvrtc.destroyProgram(program)
 
 
-def loaded(source: str, entry: str):
+def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu"):
     """The kernel on the current device; compiled once for each architecture, and kept on disk."""
     device = cupy.cuda.Device()
-    key = _cache.key(source, entry, device.compute_capability, str(nvrtc.getVersion()), *OPTIONS)
+    options = (*OPTIONS, *options)
+    key = _cache.key(source, entry, device.compute_capability, str(nvrtc.getVersion()), *options)
     with LOCK:
         found = MODULES.get((key, device.id))
         if found is None:
             code = _cache.load(key)
             if code is None:
-                code, _ = cubin(source, device.compute_capability)
+                code, _ = cubin(source, device.compute_capability, options, name)
                 _cache.save(key, code)
             module = Module()
             module.load(code)

@@ -1,0 +1,441 @@
+"""raw: the user's own CUDA C, with its own adjoint, as an operation of the array tape.
+
+Reading order: `raw`, which says what is declared; `RawKernel.run`, one call on plain arrays; the rules.
+
+With kernels as rules all is matched by name.  An adjoint takes inputs and outputs of its primal by their names, the cotangent of
+the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forward rule takes `x_dot` and gives `y_dot`.  Each may
+have rules of its own, and so on: an order of derivative exists where its kernel does."""
+
+import importlib
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._byhand import _terms, _transposed_jvp, _transposed_vjp
+from .._calls import full_like, name_of
+from .._primitive import Primitive, bind, is_tracked, plain
+from .._tree import Const
+from .._variable import Variable
+from ..errors import ArgumentError, DeviceError, KernelError, NoRuleError, ShapeError
+from ._cpu import THREADS
+from ._declare import SLOTS, Arg, bind_dimensions, c_parameters, compare, derivable, dimension, parse
+from ._family import added
+from ._host import host_kernel
+
+REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
+BLOCK = 128
+PROBES = 256  # a transpose by unit vectors takes one launch for each; above, a rule must be given
+
+
+class RawKernel:
+    """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
+
+    def __init__(self, source: str, entry: str, args: list, options: dict):
+        self.__name__, self.source, self.entry = entry, source, entry
+        self.__dict__.update(options)
+        self.args: list[Arg] = [parse(entry, a) for a in args]
+        names = [a.name for a in self.args]
+        for n in names:
+            if names.count(n) > 1:
+                raise KernelError(f"{entry}: the name {n} is declared twice")
+        self.given = [a for a in self.args if a.given]
+        self.outs = [a for a in self.args if a.role == "out"]
+        if not self.outs:
+            raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
+        compare(entry, self.args, c_parameters(entry, source, entry))
+        self.lock = threading.Lock()
+        self.independent: set = set()
+        self.prim = self._primitive()
+        for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
+            if isinstance(rule, RawKernel):
+                self._check_rule(rule, prefix)
+
+    def __repr__(self) -> str:
+        return f"<raw kernel {self.__name__}>"
+
+    # --- calls ---
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The outputs for the `in` and `const` arguments, in their order or by name."""
+        if len(args) > len(self.given) or named:
+            args = self._ordered(args, named)
+        if len(args) != len(self.given):
+            raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+        values = [self._entered(a, v) for a, v in zip(self.given, args, strict=True)]
+        return bind(self.prim, values, {"known": {}})
+
+    def _ordered(self, args: tuple, named: dict) -> list:
+        values = dict(zip([a.name for a in self.given], args, strict=False))
+        for name, v in named.items():
+            if name in values or name not in [a.name for a in self.given]:
+                raise ArgumentError(f"{self.__name__}: the argument {name} is {'given twice' if name in values else 'unknown'}")
+            values[name] = v
+        if len(args) > len(self.given):
+            raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments, {len(args)} were given")
+        return [values[a.name] for a in self.given if a.name in values]
+
+    def _entered(self, a: Arg, v: Any) -> Any:
+        if isinstance(v, Const):
+            v = plain(v.value)
+        if isinstance(v, Variable) and not a.active:
+            if is_tracked(v):
+                raise ArgumentError(
+                    f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
+                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.value({a.name})'
+                )
+            v = plain(v)
+        return v
+
+    # --- one call on plain arrays ---
+
+    def run(self, *values: Any, known: dict) -> Any:
+        xp, device = self._place(values)
+        real = self._real(values)
+        values = [self._checked(a, v, real, xp) for a, v in zip(self.given, values, strict=True)]
+        known = bind_dimensions(self.__name__, self.args, values, known)
+        if xp is np:
+            outs = self._run_numpy(values, known, real)
+        else:
+            launcher = importlib.import_module("tapegrad.kernels._raw_cuda")
+            with device:
+                outs = launcher.launch(self, values, known, real)
+        outs = [o[()] if o.ndim == 0 and xp is np else o for o in outs]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _place(self, values: tuple) -> tuple:
+        """The library and the device of all arrays."""
+        found: dict = {}
+        for a, v in zip(self.given, values, strict=True):
+            if is_array(v):
+                xp = xp_of(v)
+                found.setdefault((xp, None if xp is np else v.device.id), (a.name, v))
+        if len(found) > 1:
+            told = [f"{name} is on {'the host' if xp is np else f'device {n}'}" for (xp, n), (name, _) in found.items()]
+            raise DeviceError(f"{self.__name__}: {', '.join(told)}; move all to one with cupy.asarray(x)")
+        for (xp, _), (_, v) in found.items():
+            return xp, None if xp is np else v.device
+        return np, None
+
+    def _real(self, values: tuple) -> np.dtype:
+        """What `real` is in this call: the dtype of the active arguments; without any, of the others."""
+        for role in ("in", "const"):
+            for a, v in zip(self.given, values, strict=True):
+                if a.kind == "real" and a.role == role and (a.dims is not None or isinstance(v, np.generic)):
+                    d = getattr(v, "dtype", None)
+                    if d not in REALS:
+                        raise ArgumentError(
+                            f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted float64 or float32"
+                        )
+                    return d
+        return np.dtype(np.float64)
+
+    def _checked(self, a: Arg, v: Any, real: np.dtype, xp: Any) -> Any:
+        want = a.dtype(real)
+        if a.dims is None:
+            return self._scalar(a, v, want)
+        if isinstance(v, (np.generic, float)) and a.dims == ():
+            v = np.asarray(v)
+        if not is_array(v):
+            raise ArgumentError(f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted an array of {want}")
+        if v.dtype != want:
+            raise ArgumentError(
+                f"{self.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted {want}: "
+                f"{a.name}.astype(numpy.{want})"
+            )
+        if xp is not np and xp_of(v) is np:
+            v = xp.asarray(v)
+        return _packed(v) if xp is np else xp.ascontiguousarray(v)
+
+    def _scalar(self, a: Arg, v: Any, want: np.dtype) -> Any:
+        if is_array(v) and v.ndim == 0 and xp_of(v) is np:
+            v = v[()]
+        whole = isinstance(v, (int, np.integer)) and not isinstance(v, bool)
+        if want.kind == "i":
+            if not whole:
+                raise ArgumentError(f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted a whole number")
+            limits = np.iinfo(want)
+            if not limits.min <= v <= limits.max:
+                raise ArgumentError(f"{self.__name__}: argument {a.name} is {v}, which {a.kind} cannot hold; declare it long long")
+        elif not whole and not isinstance(v, (float, np.floating)):
+            raise ArgumentError(
+                f'{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted a number (for an array: "{a.text}[]")'
+            )
+        return want.type(v)
+
+    def _run_numpy(self, values: list, known: dict, real: np.dtype) -> list:
+        if self.cpu is not None:
+            grid, block, slots = None, None, self._workers()
+        else:
+            block = self.threads_of(self.block or BLOCK)
+            grid = self.blocks(known, block, None if self.samples is None else self._host_blocks(block))
+            slots = math.prod(grid) * math.prod(block)
+        parameters, outs = self.parameters(values, known, real, slots, np)
+        if all([o.size == 0 for o in outs]):
+            return outs
+        if self.cpu is not None:
+            self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+        else:
+            kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+            kernel(grid, block, parameters, self.shared_bytes(known, block, real))
+        return outs
+
+    def _workers(self) -> int:
+        """How many workers the function for the CPU has, each with a slot of its own."""
+        if self.workers is not None:
+            return self.workers() if callable(self.workers) else self.workers
+        if getattr(self.cpu, "targetoptions", {}).get("parallel"):
+            return importlib.import_module("numba").get_num_threads()
+        return 1
+
+    def _host_blocks(self, block: tuple) -> int:
+        return THREADS
+
+    def parameters(self, values: list, known: dict, real: np.dtype, slots: int, xp: Any) -> tuple:
+        """What the C function gets, in its order; and the new outputs among them."""
+        given, made, outs = iter(values), [], []
+        known = {**known, SLOTS: slots}
+        for a in self.args:
+            if a.given:
+                made.append(next(given))
+            elif a.role == "size":
+                made.append(np.int64(known[a.name]))
+            else:
+                made.append(xp.empty(a.shape(known), a.dtype(real)))
+                if a.role == "out":
+                    outs.append(made[-1])
+        return made, outs
+
+    # --- the launch ---
+
+    def threads_of(self, block: Any) -> tuple:
+        block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
+        return block + (1,) * (3 - len(block))
+
+    def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
+        """The grid: as declared, or as many blocks as cover the samples, of which `most` go at once."""
+        size = math.prod(block)
+        if self.grid is not None:
+            grid = [max(d.value(known), 1) for d in self.grid]
+        else:
+            wanted = max(-(-(self.threads or self.samples).value(known) // size), 1)
+            grid = [wanted if most is None else min(wanted, most)]
+        grid = tuple(grid) + (1,) * (3 - len(grid))
+        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+            raise KernelError(f"{self.__name__}: a grid of {grid} blocks is above the limit (2147483647, 65535, 65535)")
+        return grid
+
+    def shared_bytes(self, known: dict, block: tuple, real: np.dtype) -> int:
+        return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
+
+    # --- rules ---
+
+    def _primitive(self) -> Primitive:
+        prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
+        prim.holomorphic, prim.joint = False, True
+        if isinstance(self.vjp, RawKernel):
+            used = {a.name for a in self.vjp.given}
+        else:
+            used = {a.name for a in self.args if a.saved}
+        if self.vjp is None:
+            used = {a.name for a in self.args}
+        # scalars cost nothing and may serve in dimensions
+        reads = tuple([n for n, a in enumerate(self.given) if a.name in used or a.dims is None])
+        reads_out = any([a.name in used for a in self.outs])
+        prim.keep_spec = lambda active: (reads, reads_out)
+        prim.vjp, prim.jvp = (self._pull,), self._push
+        return prim
+
+    def _check_rule(self, rule: "RawKernel", prefix: str) -> None:
+        """Can the rule's arguments be told, and does it give what is needed?"""
+        mine = {a.name: a for a in self.args if a.given or a.role == "out"}
+        starts, ends = (self.outs, self.given) if prefix == "bar" else (self.given, self.outs)
+        starts = {f"{a.name}_{prefix}": a for a in starts if a.active}
+        ends = {f"{a.name}_{prefix}": a for a in ends if a.active}
+        title = f"{self.__name__}: its {'vjp' if prefix == 'bar' else 'jvp'}, the kernel {rule.__name__},"
+        for a in rule.given:
+            if a.name in mine and a.name in starts:
+                raise KernelError(f"{title} takes {a.name}, which is both an argument of {self.__name__} and a derivative: rename one")
+            if a.name not in mine and a.name not in starts:
+                raise KernelError(
+                    f"{title} takes {a.name}, which is neither an input or output of {self.__name__} ({', '.join(mine)}) "
+                    f"nor one of {', '.join(starts) or 'no derivatives'}"
+                )
+        outs = {a.name for a in rule.outs}
+        for name in ends:
+            if name not in outs:
+                raise KernelError(f"{title} does not give {name}: declare it among its outputs, or the argument const")
+        for name in outs:
+            if name not in ends:
+                raise KernelError(f"{title} gives {name}, which is none of {', '.join(ends)}")
+        told = derivable(self.__name__, self.args, set())
+        derivable(rule.__name__, rule.args, told)
+
+    def _shapes(self, args: tuple, known: dict) -> dict:
+        """The dimensions of a recorded call."""
+        return bind_dimensions(self.__name__, self.args, [plain(v) for v in args], known)
+
+    def _outputs(self, out: Any) -> tuple:
+        return out if isinstance(out, tuple) else (out,) * len(self.outs) if out is None else (out,)
+
+    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, known: dict) -> Any:
+        if self.vjp is None:
+            self._need(self.jvp, "vjp")
+            return self._transposed_push(g, out, need, args, known)
+        if isinstance(self.vjp, RawKernel):
+            gs = g if isinstance(g, list) else [g]
+            terms = self._cotangents(gs, out, args, known)
+            return [None if c is None else self._reduced(a, c, v) for a, c, v in zip(self.given, terms, args, strict=True)]
+        if isinstance(g, list):
+            g = self._filled(g, out, args, known)
+        return self._own_terms(self.vjp(g, out, *args), args)
+
+    def _need(self, rule: Any, which: str) -> None:
+        if rule is None:
+            raise NoRuleError(
+                f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to tapegrad.kernels.raw "
+                "(another raw kernel, or a function)"
+            )
+
+    def _filled(self, g: list, out: Any, args: tuple, known: dict) -> tuple:
+        known, real = self._shapes(args, known), self._real_of(args)
+        xp = self._xp(args, g)
+        return tuple([xp.zeros(a.shape(known), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
+
+    def _real_of(self, args: tuple) -> np.dtype:
+        return self._real(tuple([plain(v) for v in args]))
+
+    def _xp(self, *groups: Any) -> Any:
+        for v in [v for group in groups for v in group]:
+            if xp_of(plain(v)) is not np:
+                return xp_of(plain(v))
+        return np
+
+    def _own_terms(self, terms: Any, args: tuple) -> Any:
+        """What the user's function gave, one for each argument or for each active one."""
+        active = [a.role == "in" and a.active for a in self.given]
+        terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
+        if len(terms) == sum(active) < len(args):
+            short = iter(terms)
+            terms = tuple([next(short) if a else None for a in active])
+        return _terms(self.__name__, terms, args)
+
+    def _cotangents(self, gs: list, out: Any, args: tuple, known: dict) -> list:
+        """By the adjoint kernel; shared inputs as the partial sums that it gives."""
+        names = dict(zip([a.name for a in self.given], args, strict=True))
+        names |= dict(zip([a.name for a in self.outs], self._outputs(out), strict=True))
+        gs = self._filled(list(gs), out, args, known)
+        names |= {f"{a.name}_bar": c for a, c in zip(self.outs, gs, strict=True)}
+        bars = self._launched(self.vjp, names, self._shapes(args, known))
+        return [bars.get(f"{a.name}_bar") for a in self.given]
+
+    def _launched(self, rule: "RawKernel", names: dict, known: dict) -> dict:
+        told = bind(rule.prim, [names[a.name] for a in rule.given], {"known": known})
+        return dict(zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True))
+
+    def _reduced(self, a: Arg, c: Any, v: Any) -> Any:
+        """Partial sums along further axes at the end, added in their order."""
+        extra = plain(c).ndim - len(a.dims or ())
+        return c.sum(axis=tuple(range(-extra, 0))) if extra else c
+
+    def _push(self, t: list, out: Any, *args: Any, known: dict) -> Any:
+        if self.jvp is None:
+            self._need(self.vjp, "jvp")
+            return self._transposed_pull(t, out, args, known)
+        if not isinstance(self.jvp, RawKernel):
+            return self.jvp(tuple(t), out, *args)
+        names = dict(zip([a.name for a in self.given], args, strict=True))
+        names |= dict(zip([a.name for a in self.outs], self._outputs(out), strict=True))
+        for a, v, d in zip(self.given, args, t, strict=True):
+            if a.active:
+                names[f"{a.name}_dot"] = full_like(v, 0) if d is None else d
+        dots = self._launched(self.jvp, names, self._shapes(args, known))
+        tangents = tuple([dots.get(f"{a.name}_dot") for a in self.outs])
+        return tangents if isinstance(out, tuple) else tangents[0]
+
+    def _transposed_pull(self, t: list, out: Any, args: tuple, known: dict) -> Any:
+        """J t from J^T."""
+        if not isinstance(self.vjp, RawKernel):
+            return _transposed_vjp(lambda g, out, *args: self._own_terms(self.vjp(g, out, *args), args), self.__name__, t, out, args, {})
+        return _by_rows(self, t, out, args, known)
+
+    def _transposed_push(self, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> Any:
+        if not isinstance(self.jvp, RawKernel):
+            g = self._filled(g, out, args, known) if isinstance(g, list) else g
+            return _transposed_jvp(self.jvp, g, out, need, args, {})
+        raise NoRuleError(f"the raw kernel {self.__name__} has only a jvp kernel; reverse mode needs vjp=")
+
+
+def _by_rows(k: RawKernel, t: list, out: Any, args: tuple, known: dict) -> Any:
+    """J t where the samples are independent: sample b of row r of an output has its derivatives in sample b of J^T e_r."""
+    outs = k._outputs(out)
+    shapes = k._shapes(args, known)
+    real, xp = k._real_of(args), k._xp(args)
+    tangents = []
+    for n, a in enumerate(k.outs):
+        if not a.active:
+            tangents.append(None)
+            continue
+        axis = [d.text for d in a.dims].index(k.samples.text)
+        shape = a.shape(shapes)
+        rows = []
+        for r in np.ndindex(shape[:axis] + shape[axis + 1 :]):
+            seed = xp.zeros(shape, a.dtype(real))
+            seed[r[:axis] + (slice(None),) + r[axis:]] = 1
+            gs = [seed if m == n else None for m in range(len(outs))]
+            bars = k._cotangents(gs, out, args, known)
+            terms = []
+            for b, c, d in zip(k.given, bars, t, strict=True):
+                if c is not None and d is not None:
+                    shared = plain(c).ndim - plain(d).ndim
+                    d = d.reshape(d.shape + (1,)) if shared else d
+                    terms.append((c * d).sum(axis=tuple(range(plain(c).ndim - 1))))
+            rows.append(added(terms))
+        tangents.append(rows[0] if len(shape) == 1 else None)
+    return tuple(tangents) if isinstance(out, tuple) else tangents[0]
+
+
+def _what(v: Any) -> str:
+    return f"an array of {v.dtype}" if is_array(v) else f"{v!r} ({type(v).__name__})"
+
+
+def _packed(v: np.ndarray) -> np.ndarray:
+    return np.require(v, requirements=["C", "A"])
+
+
+def raw(
+    source: str | Path,
+    entry: str,
+    args: list[str],
+    *,
+    vjp: RawKernel | Callable | None = None,
+    jvp: RawKernel | Callable | None = None,
+    cpu: Callable | None = None,
+    samples: str | None = None,
+    threads: str | None = None,
+    grid: Any = None,
+    block: int | tuple | None = None,
+    shared: int | str | None = None,
+    workers: int | Callable | None = None,
+    options: tuple = (),
+    test: tuple | None = None,
+) -> RawKernel:
+    """Your own CUDA C as an operation that is differentiated like any other."""
+    file = f"{entry}.cu"
+    if isinstance(source, Path):
+        source, file = source.read_text(), source.name
+    if samples is None and threads is None and grid is None:
+        raise KernelError(f"{entry}: say how many threads to start: samples=, threads= or grid=")
+
+    def of(x):
+        return None if x is None else dimension(str(x))
+
+    whole = None if grid is None else [of(g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    given = {"vjp": vjp, "jvp": jvp, "cpu": cpu, "samples": of(samples), "threads": of(threads), "grid": whole, "block": block,
+             "shared": of(shared), "workers": workers, "options": options, "file": file}  # fmt: skip
+    kernel = RawKernel(source, entry, args, given)
+    return kernel
