@@ -2,7 +2,8 @@
 
     role [unsaved] type name[dimensions]
 
-role       in (has a derivative), const (has none), out (allocated for the call), work (scratch), size (a dimension's length)
+role       in (has a derivative), const (has none), out (allocated for the call), inout (a copy
+           that the kernel changes), work (scratch), size (a dimension's length)
 unsaved    the adjoint does not read the value: it is not kept for it
 type       real (float or double, as the arguments are), float, double, int, long long
 dimensions names, numbers and whole-number expressions of names; no bracket: a scalar passed by value; []: a pointer to one value
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..errors import KernelError, ShapeError
 
-ROLES = ("in", "const", "out", "work", "size")
+ROLES = ("in", "const", "out", "inout", "work", "size")
 KINDS = {"real": None, "float": np.float32, "double": np.float64, "int": np.int32, "long long": np.int64}
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\[|\]|\S)")
@@ -55,12 +56,16 @@ class Arg:
     @property
     def given(self) -> bool:
         """Does the caller pass it?"""
-        return self.role in ("in", "const")
+        return self.role in ("in", "const", "inout")
+
+    @property
+    def returned(self) -> bool:
+        return self.role in ("out", "inout")
 
     @property
     def active(self) -> bool:
         """Can it have a derivative?"""
-        return self.role in ("in", "out") and self.kind in ("real", "float", "double")
+        return self.role in ("in", "out", "inout") and self.kind in ("real", "float", "double")
 
     def dtype(self, real: np.dtype) -> np.dtype:
         return real if self.kind == "real" else np.dtype(KINDS[self.kind])
@@ -130,7 +135,7 @@ def parse(kernel: str, text: str) -> Arg:
     if len(words) > 1:
         fail(kernel, text, words[1][1], "wanted are the dimensions in [ ], or the end")
     dims = None if head == text else _dimensions(kernel, text, len(head), role)
-    if dims is None and role in ("out", "work"):
+    if dims is None and role in ("out", "inout", "work"):
         fail(kernel, text, len(text.rstrip()), f"an array of role {role} needs its dimensions in [ ]")
     return Arg(role, kind, words[0][0], dims, saved, text)
 
@@ -161,7 +166,7 @@ def _dimensions(kernel: str, text: str, start: int, role: str) -> tuple:
 def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
     """The dimensions of a call: `values` are the given arguments in order.  Raises ShapeError naming the argument."""
     known, given = dict(known), [a for a in args if a.given]
-    source = {name: "the kernel that it is the derivative of" for name in known}
+    source = dict.fromkeys(known, "the kernel that it is a rule of")
     for a, v in zip(given, values, strict=True):
         if a.dims is None:
             if a.kind in ("int", "long long") and a.name not in known and not isinstance(v, np.ndarray):
@@ -203,8 +208,16 @@ def derivable(kernel: str, args: list, known: set) -> set:
 # --- the C text ---
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-PLAIN = {"real": "real", "float": "float", "double": "double", "int": "int", "long long": "long long", "long long int": "long long",
-         "signed int": "int", "int64_t": "long", "long": "long", "unsigned": "unsigned int", "int32_t": "int", "size_t": "unsigned long"}  # fmt: skip
+PLAIN = dict(zip(KINDS, KINDS, strict=True)) | {
+    "long long int": "long long",
+    "signed int": "int",
+    "int32_t": "int",
+    "int64_t": "long",
+    "long": "long",
+    "unsigned": "unsigned int",
+    "unsigned int": "unsigned int",
+    "size_t": "unsigned long",
+}
 
 
 def c_parameters(kernel: str, source: str, entry: str) -> list:

@@ -16,15 +16,21 @@ import numpy as np
 
 from ..errors import KernelError
 from . import _cache
-from ._cpu import THREADS, machine, pool
+from ._cpu import machine, pool
 
 HEADER = Path(__file__).with_name("_cuda_on_host.h")
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
 DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)\s+(\w+)\s*\[\s*\]\s*;")
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
+BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
 LOCK = threading.RLock()
 LIBRARIES: dict = {}
 COMPILER: dict = {}
+
+
+def uses_block(source: str) -> bool:
+    """Do the threads of a block work together?"""
+    return BLOCK.search(source) is not None
 
 
 def compiler() -> str:
@@ -91,13 +97,14 @@ class HostKernel:
                 raise compile_error(self.kernel, source, run.stderr, name)
             return made.read_bytes()
 
-    def __call__(self, grid: tuple, block: tuple, values: list, shared: int = 0, order: int = 0) -> None:
-        """Run all threads.  `values`: NumPy arrays, and scalars of the right NumPy type."""
+    def __call__(self, grid: tuple, block: tuple, values: list, shared: int = 0, order: int = 0, workers: int = 1) -> None:
+        """Run all threads.  `values`: NumPy arrays, and scalars of the right NumPy type.  `order`: 0 forwards, 1 backwards, more:
+        shuffled.  `workers`: threads of this machine that share the blocks."""
         holds = [np.array(v.ctypes.data if isinstance(v, np.ndarray) else v) for v in values]
         pointers = (ctypes.c_void_p * max(len(holds), 1))(*[h.ctypes.data for h in holds])
         shape = (ctypes.c_uint * 6)(*grid, *block)
         blocks = int(np.prod([int(g) for g in grid], dtype=object))
-        parts = 1 if order or self.atomics or blocks == 1 else min(THREADS, blocks)
+        parts = 1 if order or self.atomics else min(workers, blocks)
         cuts = [blocks * k // parts for k in range(parts + 1)]
 
         def run(k):

@@ -9,7 +9,7 @@ have rules of its own, and so on: an order of derivative exists where its kernel
 import importlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,26 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._byhand import _terms, _transposed_jvp, _transposed_vjp
-from .._calls import full_like, name_of
+from .._calls import full_like
 from .._primitive import Primitive, bind, is_tracked, plain
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DeviceError, KernelError, NoRuleError, ShapeError
 from ._cpu import THREADS
 from ._declare import SLOTS, Arg, bind_dimensions, c_parameters, compare, derivable, dimension, parse
-from ._family import added
-from ._host import host_kernel
+from ._host import host_kernel, uses_block
+from ._transpose import pulled, pushed, transposes_in_one
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 BLOCK = 128
-PROBES = 256  # a transpose by unit vectors takes one launch for each; above, a rule must be given
+WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
+LOCAL = threading.local()  # `source`: run the CUDA C even where there is a function for the CPU
 
 
 class RawKernel:
     """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
 
-    def __init__(self, source: str, entry: str, args: list, options: dict):
+    def __init__(self, source: str, entry: str, args: Sequence, options: dict):
         self.__name__, self.source, self.entry = entry, source, entry
         self.__dict__.update(options)
         self.args: list[Arg] = [parse(entry, a) for a in args]
@@ -44,11 +45,12 @@ class RawKernel:
             if names.count(n) > 1:
                 raise KernelError(f"{entry}: the name {n} is declared twice")
         self.given = [a for a in self.args if a.given]
-        self.outs = [a for a in self.args if a.role == "out"]
+        self.outs = [a for a in self.args if a.returned]
         if not self.outs:
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
         compare(entry, self.args, c_parameters(entry, source, entry))
-        self.lock = threading.Lock()
+        if self.grid is None:
+            self._check_samples()
         self.independent: set = set()
         self.prim = self._primitive()
         for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
@@ -57,6 +59,15 @@ class RawKernel:
 
     def __repr__(self) -> str:
         return f"<raw kernel {self.__name__}>"
+
+    def _check_samples(self) -> None:
+        over, word = (self.threads, "threads") if self.threads is not None else (self.samples, "samples")
+        told = set().union(*[a.names for a in self.given], {a.name for a in self.given if a.dims is None})
+        if not over.names <= told:
+            raise KernelError(
+                f"{self.__name__}: {word}={over.text!r} is to say how many threads start, and no `in` or `const` argument tells that "
+                "dimension; pass samples=, threads= or grid="
+            )
 
     # --- calls ---
 
@@ -168,21 +179,30 @@ class RawKernel:
         return want.type(v)
 
     def _run_numpy(self, values: list, known: dict, real: np.dtype) -> list:
-        if self.cpu is not None:
-            grid, block, slots = None, None, self._workers()
-        else:
-            block = self.threads_of(self.block or BLOCK)
-            grid = self.blocks(known, block, None if self.samples is None else self._host_blocks(block))
-            slots = math.prod(grid) * math.prod(block)
-        parameters, outs = self.parameters(values, known, real, slots, np)
-        if all([o.size == 0 for o in outs]):
+        if self.cpu is not None and not getattr(LOCAL, "source", False):
+            parameters, outs = self.parameters(values, known, real, self._workers(), np)
+            if any([o.size for o in outs]):
+                self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
             return outs
-        if self.cpu is not None:
-            self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
-        else:
-            kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
-            kernel(grid, block, parameters, self.shared_bytes(known, block, real))
+        kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+        alone = self.block is None and self.samples is not None and not uses_block(self.source)
+        block = self.threads_of(1 if alone else self.block or BLOCK)  # neighbours in one thread: in order through the memory
+        workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
+        grid = self.blocks(known, block, None if self.samples is None else workers)
+        parameters, outs = self.parameters(values, known, real, math.prod(grid) * math.prod(block), np)
+        if any([o.size for o in outs]):
+            kernel(grid, block, parameters, self.shared_bytes(known, block, real), workers=workers)
         return outs
+
+    def _work(self, values: list, known: dict) -> int:
+        """About how many numbers are met: by each sample its own and all shared ones."""
+        each = 1 if self.samples is None else self.samples.value(known)
+        own = each if self.samples is None else 0
+        total = 0
+        for a, v in zip(self.given, values, strict=True):
+            if a.dims is not None:
+                total += v.size if self.samples is not None and self.samples.names & a.names else v.size * max(each, own)
+        return total
 
     def _workers(self) -> int:
         """How many workers the function for the CPU has, each with a slot of its own."""
@@ -192,15 +212,15 @@ class RawKernel:
             return importlib.import_module("numba").get_num_threads()
         return 1
 
-    def _host_blocks(self, block: tuple) -> int:
-        return THREADS
-
     def parameters(self, values: list, known: dict, real: np.dtype, slots: int, xp: Any) -> tuple:
         """What the C function gets, in its order; and the new outputs among them."""
         given, made, outs = iter(values), [], []
         known = {**known, SLOTS: slots}
         for a in self.args:
-            if a.given:
+            if a.role == "inout":
+                made.append(next(given).copy())
+                outs.append(made[-1])
+            elif a.given:
                 made.append(next(given))
             elif a.role == "size":
                 made.append(np.int64(known[a.name]))
@@ -237,15 +257,15 @@ class RawKernel:
     def _primitive(self) -> Primitive:
         prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
         prim.holomorphic, prim.joint = False, True
-        if isinstance(self.vjp, RawKernel):
+        if self.vjp is None:
+            used = {a.name for a in self.args}
+        elif isinstance(self.vjp, RawKernel):
             used = {a.name for a in self.vjp.given}
         else:
             used = {a.name for a in self.args if a.saved}
-        if self.vjp is None:
-            used = {a.name for a in self.args}
         # scalars cost nothing and may serve in dimensions
         reads = tuple([n for n, a in enumerate(self.given) if a.name in used or a.dims is None])
-        reads_out = any([a.name in used for a in self.outs])
+        reads_out = any([a.name in used for a in self.outs if a.role == "out"])
         prim.keep_spec = lambda active: (reads, reads_out)
         prim.vjp, prim.jvp = (self._pull,), self._push
         return prim
@@ -265,34 +285,30 @@ class RawKernel:
                     f"{title} takes {a.name}, which is neither an input or output of {self.__name__} ({', '.join(mine)}) "
                     f"nor one of {', '.join(starts) or 'no derivatives'}"
                 )
-        outs = {a.name for a in rule.outs}
-        for name in ends:
+        outs = {a.name: a for a in rule.outs}
+        for name, a in ends.items():
             if name not in outs:
-                raise KernelError(f"{title} does not give {name}: declare it among its outputs, or the argument const")
+                raise KernelError(f"{title} does not give {name}: declare it among its outputs, or {a.name} as const")
+            short = len(outs[name].dims) < len(a.dims or ())
+            if short or (prefix == "dot" and len(outs[name].dims) > len(a.dims or ())):
+                raise KernelError(f"{title} gives {outs[name].text!r}, which does not fit {a.text!r}")
         for name in outs:
             if name not in ends:
                 raise KernelError(f"{title} gives {name}, which is none of {', '.join(ends)}")
-        told = derivable(self.__name__, self.args, set())
-        derivable(rule.__name__, rule.args, told)
+        derivable(rule.__name__, rule.args, derivable(self.__name__, self.args, set()))
 
-    def _shapes(self, args: tuple, known: dict) -> dict:
-        """The dimensions of a recorded call."""
+    def dimensions(self, args: tuple, known: dict) -> dict:
+        """Those of a recorded call."""
         return bind_dimensions(self.__name__, self.args, [plain(v) for v in args], known)
 
-    def _outputs(self, out: Any) -> tuple:
-        return out if isinstance(out, tuple) else (out,) * len(self.outs) if out is None else (out,)
+    def real_of(self, args: tuple) -> np.dtype:
+        return self._real(tuple([plain(v) for v in args]))
 
-    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, known: dict) -> Any:
-        if self.vjp is None:
-            self._need(self.jvp, "vjp")
-            return self._transposed_push(g, out, need, args, known)
-        if isinstance(self.vjp, RawKernel):
-            gs = g if isinstance(g, list) else [g]
-            terms = self._cotangents(gs, out, args, known)
-            return [None if c is None else self._reduced(a, c, v) for a, c, v in zip(self.given, terms, args, strict=True)]
-        if isinstance(g, list):
-            g = self._filled(g, out, args, known)
-        return self._own_terms(self.vjp(g, out, *args), args)
+    def library_of(self, *groups: Any) -> Any:
+        for v in [v for group in groups for v in group]:
+            if xp_of(plain(v)) is not np:
+                return xp_of(plain(v))
+        return np
 
     def _need(self, rule: Any, which: str) -> None:
         if rule is None:
@@ -301,102 +317,91 @@ class RawKernel:
                 "(another raw kernel, or a function)"
             )
 
-    def _filled(self, g: list, out: Any, args: tuple, known: dict) -> tuple:
-        known, real = self._shapes(args, known), self._real_of(args)
-        xp = self._xp(args, g)
-        return tuple([xp.zeros(a.shape(known), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
+    def _refuse(self, tracked: list) -> None:
+        for a, yes in zip(self.given, tracked, strict=True):
+            if yes and not a.active:
+                raise ArgumentError(
+                    f"{self.__name__}: a derivative by {a.name} is needed, which is declared {a.text!r}; "
+                    'declare it "in", and let the rules give its derivative'
+                )
 
-    def _real_of(self, args: tuple) -> np.dtype:
-        return self._real(tuple([plain(v) for v in args]))
+    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, known: dict) -> Any:
+        self._refuse(need)
+        if self.vjp is None:
+            self._need(self.jvp, "vjp")
+            if isinstance(self.jvp, RawKernel):
+                return pulled(self, g, out, need, args, known)
+            return _transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
+        return self._terms(self.filled(g, out, args, known), out, args, known)
 
-    def _xp(self, *groups: Any) -> Any:
-        for v in [v for group in groups for v in group]:
-            if xp_of(plain(v)) is not np:
-                return xp_of(plain(v))
-        return np
-
-    def _own_terms(self, terms: Any, args: tuple) -> Any:
-        """What the user's function gave, one for each argument or for each active one."""
-        active = [a.role == "in" and a.active for a in self.given]
+    def _terms(self, g: Any, out: Any, args: tuple, known: dict) -> tuple:
+        """The cotangent of each argument."""
+        if isinstance(self.vjp, RawKernel):
+            bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
+            terms = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
+            for a, c, v in zip(self.given, terms, args, strict=True):
+                if c is not None and plain(c).shape != np.shape(plain(v)):
+                    raise ShapeError(
+                        f"{self.vjp.__name__}: {a.name}_bar came with shape {plain(c).shape}, {a.name} has shape {np.shape(plain(v))}"
+                    )
+            return tuple(terms)
+        terms = self.vjp(g, out, *args)
+        active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):
             short = iter(terms)
             terms = tuple([next(short) if a else None for a in active])
         return _terms(self.__name__, terms, args)
 
-    def _cotangents(self, gs: list, out: Any, args: tuple, known: dict) -> list:
-        """By the adjoint kernel; shared inputs as the partial sums that it gives."""
-        names = dict(zip([a.name for a in self.given], args, strict=True))
-        names |= dict(zip([a.name for a in self.outs], self._outputs(out), strict=True))
-        gs = self._filled(list(gs), out, args, known)
+    def filled(self, g: Any, out: Any, args: tuple, known: dict) -> Any:
+        """Cotangents with zeros in place of None."""
+        if not isinstance(g, (list, tuple)):
+            return g
+        dims, real, xp = self.dimensions(args, known), self.real_of(args), self.library_of(args, g)
+        return tuple([xp.zeros(a.shape(dims), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
+
+    def cotangents(self, gs: Any, out: Any, args: tuple, known: dict) -> list:
+        """By the adjoint kernel; of inputs that samples share, maybe as partial sums along further axes."""
+        names = self._names(out, args)
+        gs = self.filled(tuple(gs), out, args, known)
         names |= {f"{a.name}_bar": c for a, c in zip(self.outs, gs, strict=True)}
-        bars = self._launched(self.vjp, names, self._shapes(args, known))
+        bars = self._launched(self.vjp, names, args, known)
         return [bars.get(f"{a.name}_bar") for a in self.given]
 
-    def _launched(self, rule: "RawKernel", names: dict, known: dict) -> dict:
-        told = bind(rule.prim, [names[a.name] for a in rule.given], {"known": known})
+    def tangents_of(self, t: Any, out: Any, args: tuple, known: dict) -> list:
+        """By the kernel of the forward rule."""
+        names = self._names(out, args)
+        for a, v, d in zip(self.given, args, t, strict=True):
+            if a.active:
+                names[f"{a.name}_dot"] = full_like(v, 0) if d is None else d
+        dots = self._launched(self.jvp, names, args, known)
+        return [dots.get(f"{a.name}_dot") for a in self.outs]
+
+    def _names(self, out: Any, args: tuple) -> dict:
+        outs = out if isinstance(out, tuple) else (out,) * len(self.outs)
+        names = {a.name: o for a, o in zip(self.outs, outs, strict=True) if a.role == "out"}
+        return names | dict(zip([a.name for a in self.given], args, strict=True))
+
+    def _launched(self, rule: "RawKernel", names: dict, args: tuple, known: dict) -> dict:
+        told = bind(rule.prim, [names[a.name] for a in rule.given], {"known": self.dimensions(args, known)})
         return dict(zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True))
 
-    def _reduced(self, a: Arg, c: Any, v: Any) -> Any:
+    def reduced(self, a: Arg, c: Any) -> Any:
         """Partial sums along further axes at the end, added in their order."""
         extra = plain(c).ndim - len(a.dims or ())
         return c.sum(axis=tuple(range(-extra, 0))) if extra else c
 
     def _push(self, t: list, out: Any, *args: Any, known: dict) -> Any:
-        if self.jvp is None:
-            self._need(self.vjp, "jvp")
-            return self._transposed_pull(t, out, args, known)
-        if not isinstance(self.jvp, RawKernel):
+        self._refuse([d is not None for d in t])
+        if isinstance(self.jvp, RawKernel):
+            tangents = self.tangents_of(t, out, args, known)
+            return tuple(tangents) if isinstance(out, tuple) else tangents[0]
+        if self.jvp is not None:
             return self.jvp(tuple(t), out, *args)
-        names = dict(zip([a.name for a in self.given], args, strict=True))
-        names |= dict(zip([a.name for a in self.outs], self._outputs(out), strict=True))
-        for a, v, d in zip(self.given, args, t, strict=True):
-            if a.active:
-                names[f"{a.name}_dot"] = full_like(v, 0) if d is None else d
-        dots = self._launched(self.jvp, names, self._shapes(args, known))
-        tangents = tuple([dots.get(f"{a.name}_dot") for a in self.outs])
-        return tangents if isinstance(out, tuple) else tangents[0]
-
-    def _transposed_pull(self, t: list, out: Any, args: tuple, known: dict) -> Any:
-        """J t from J^T."""
-        if not isinstance(self.vjp, RawKernel):
-            return _transposed_vjp(lambda g, out, *args: self._own_terms(self.vjp(g, out, *args), args), self.__name__, t, out, args, {})
-        return _by_rows(self, t, out, args, known)
-
-    def _transposed_push(self, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> Any:
-        if not isinstance(self.jvp, RawKernel):
-            g = self._filled(g, out, args, known) if isinstance(g, list) else g
-            return _transposed_jvp(self.jvp, g, out, need, args, {})
-        raise NoRuleError(f"the raw kernel {self.__name__} has only a jvp kernel; reverse mode needs vjp=")
-
-
-def _by_rows(k: RawKernel, t: list, out: Any, args: tuple, known: dict) -> Any:
-    """J t where the samples are independent: sample b of row r of an output has its derivatives in sample b of J^T e_r."""
-    outs = k._outputs(out)
-    shapes = k._shapes(args, known)
-    real, xp = k._real_of(args), k._xp(args)
-    tangents = []
-    for n, a in enumerate(k.outs):
-        if not a.active:
-            tangents.append(None)
-            continue
-        axis = [d.text for d in a.dims].index(k.samples.text)
-        shape = a.shape(shapes)
-        rows = []
-        for r in np.ndindex(shape[:axis] + shape[axis + 1 :]):
-            seed = xp.zeros(shape, a.dtype(real))
-            seed[r[:axis] + (slice(None),) + r[axis:]] = 1
-            gs = [seed if m == n else None for m in range(len(outs))]
-            bars = k._cotangents(gs, out, args, known)
-            terms = []
-            for b, c, d in zip(k.given, bars, t, strict=True):
-                if c is not None and d is not None:
-                    shared = plain(c).ndim - plain(d).ndim
-                    d = d.reshape(d.shape + (1,)) if shared else d
-                    terms.append((c * d).sum(axis=tuple(range(plain(c).ndim - 1))))
-            rows.append(added(terms))
-        tangents.append(rows[0] if len(shape) == 1 else None)
-    return tuple(tangents) if isinstance(out, tuple) else tangents[0]
+        self._need(self.vjp, "jvp")
+        if isinstance(self.vjp, RawKernel) and (self.vjp.vjp is None or transposes_in_one(self, t, args, known)):
+            return pushed(self, t, out, args, known)
+        return _transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
 
 
 def _what(v: Any) -> str:
@@ -410,32 +415,80 @@ def _packed(v: np.ndarray) -> np.ndarray:
 def raw(
     source: str | Path,
     entry: str,
-    args: list[str],
+    args: Sequence[str],
     *,
     vjp: RawKernel | Callable | None = None,
     jvp: RawKernel | Callable | None = None,
     cpu: Callable | None = None,
-    samples: str | None = None,
+    samples: str = "B",
     threads: str | None = None,
     grid: Any = None,
     block: int | tuple | None = None,
     shared: int | str | None = None,
     workers: int | Callable | None = None,
-    options: tuple = (),
+    options: Sequence[str] = (),
     test: tuple | None = None,
 ) -> RawKernel:
-    """Your own CUDA C as an operation that is differentiated like any other."""
+    """Your own CUDA C as an operation that is differentiated like any other; docs/raw-kernels.md shows a whole example.
+
+    `source`: the text, or the Path of a file; `real` is defined in front of it, as double or float.  `args`: one declaration for each
+    parameter of the C function `entry`, in its order:
+
+        "in real theta[p, B]"     an argument with a derivative        "out real value[B]"            allocated for each call
+        "const real x[N]"         one without                          "work real tape[T, p, slots]"  scratch; slots: threads
+        "const int n"             a number passed by value             "inout real state[3, B]"       copied, then changed
+        "size B"                  the length of a dimension            "in unsaved real x[N]"         the rules do not read it
+
+    `vjp`: another raw kernel, that takes arguments and outputs of this one by name, the cotangent `value_bar` of the output `value`,
+    and gives `theta_bar`; or a function `vjp(g, out, *args)` as for `tg.rule`.  `jvp`: with `theta_dot` and `value_dot`; or a function
+    `jvp(t, out, *args)`.  With one of the two the other mode is its transpose.  `cpu`: a function of the same parameters that fills
+    the outputs, for NumPy arrays; without it the source is compiled by g++.
+
+    `samples`: the dimension over which the kernel loops in steps of all threads (a grid-stride loop), samples being independent;
+    or `threads`: start at least so many; or `grid`: so many blocks.  `block`: threads in a block.  `shared`: bytes of dynamic shared
+    memory, an expression in dimensions, `threads` (of a block) and `real` (its size).  `workers`: slots of work arrays for `cpu`.
+    `options`: further options of NVRTC.  `test`: arguments with which to `check` the kernel now.
+
+    Raises KernelError where declarations, source and rules do not fit together, and, in calls, where the source does not compile.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> source = '''
+    ... extern "C" __global__ void cube(const real* x, real* y, long long B) {
+    ...   for (long long b = blockIdx.x * blockDim.x + threadIdx.x; b < B; b += gridDim.x * blockDim.x) y[b] = x[b] * x[b] * x[b];
+    ... }'''
+    >>> def fill(x, y, B):
+    ...     y[:] = x**3
+    >>> cube = tg.kernels.raw(source, "cube", ["in real x[B]", "out real y[B]", "size B"], vjp=lambda g, y, x: 3 * g * x**2, cpu=fill)
+    >>> tg.grad(lambda x: cube(x).sum())(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    """
     file = f"{entry}.cu"
     if isinstance(source, Path):
         source, file = source.read_text(), source.name
-    if samples is None and threads is None and grid is None:
-        raise KernelError(f"{entry}: say how many threads to start: samples=, threads= or grid=")
-
-    def of(x):
-        return None if x is None else dimension(str(x))
-
-    whole = None if grid is None else [of(g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
-    given = {"vjp": vjp, "jvp": jvp, "cpu": cpu, "samples": of(samples), "threads": of(threads), "grid": whole, "block": block,
-             "shared": of(shared), "workers": workers, "options": options, "file": file}  # fmt: skip
+    whole = None if grid is None else [_whole(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    given = {
+        "vjp": vjp,
+        "jvp": jvp,
+        "cpu": cpu,
+        "samples": _whole(entry, "samples", samples) if threads is None and grid is None else None,
+        "threads": _whole(entry, "threads", threads),
+        "grid": whole,
+        "block": block,
+        "shared": _whole(entry, "shared", shared),
+        "workers": workers,
+        "options": tuple(options),
+        "file": file,
+    }
     kernel = RawKernel(source, entry, args, given)
+    if test is not None:
+        kernel.check(*test)
     return kernel
+
+
+def _whole(entry: str, word: str, x: Any) -> Any:
+    if x is None:
+        return None
+    try:
+        return dimension(str(x))
+    except ValueError:
+        raise KernelError(f"{entry}: {word}={x!r}; wanted is a dimension, or whole-number arithmetic with dimensions") from None
