@@ -249,6 +249,21 @@ def compare(kernel: str, args: list, parameters: list) -> None:
             raise KernelError(
                 f"{kernel}: parameter {n} is declared {a.text!r}, {'a pointer' if want else 'a value'}; the C text is `{text}`"
             )
+        if a.returned and re.search(r"\bconst\b", text.partition("*")[0]):
+            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}, to be written; the C text is `{text}`")
         same = kind is None or kind == a.kind or (kind == "long" and a.kind == "long long")
         if not same:
             raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}, which is {a.kind}; the C text is `{text}`")
+
+
+def compare_compiled(kernel: str, args: list, signature: list, real: np.dtype) -> None:
+    """The same with the types as the compiler sees them: (is a pointer, to const, bytes, floating, signed) of each parameter."""
+    if len(args) != len(signature):
+        raise KernelError(f"{kernel}: {len(args)} parameters are declared, the C function has {len(signature)}")
+    for n, (a, (pointer, constant, size, floating, signed)) in enumerate(zip(args, signature, strict=True)):
+        want = a.dtype(real)
+        have = f"{'a pointer to ' if pointer else ''}{'const ' if constant else ''}"
+        have += f"{size}-byte {'floating-point' if floating else 'signed whole' if signed else 'unsigned whole'} numbers"
+        fits = bool(pointer) == (a.dims is not None) and size == want.itemsize and bool(floating) == (want.kind == "f") and signed
+        if not fits or (constant and a.returned):
+            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r} ({want}); the C function takes {have}")

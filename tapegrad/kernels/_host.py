@@ -127,3 +127,54 @@ def host_kernel(kernel: str, source: str, entry: str, real: str, name: str, flag
             if found is None:
                 found = LIBRARIES[key] = HostKernel(kernel, source, entry, real, name, flags)
     return found
+
+
+MAIN = r"""
+#include <stdio.h>
+int main(int, char** argv) {
+  FILE* f = fopen(argv[1], "rb");
+  long long head[11], part[2];
+  if (!f || fread(head, sizeof head, 1, f) != 1) return 3;
+  void** values = (void**)malloc(sizeof(void*) * head[0]);
+  for (long long k = 0; k < head[0]; ++k) {  // arrays of exactly their size
+    if (fread(part, sizeof part, 1, f) != 1) return 3;
+    void* p = malloc(part[1]);
+    if (part[1] && fread(p, part[1], 1, f) != 1) return 3;
+    values[k] = part[0] ? memcpy(malloc(sizeof p), &p, sizeof p) : p;
+  }
+  unsigned shape[6];
+  for (int k = 0; k < 6; ++k) shape[k] = (unsigned)head[1 + k];
+  const char* e = tapegrad_launch(shape, (int)head[7], 0, (size_t)head[8], 0, (uint64_t)head[9], values);
+  if (e) fprintf(stderr, "%s", e);
+  return e ? 2 : 0;
+}
+"""
+SANITIZE = ("-O1", "-g", "-std=c++17", "-w", "-ffp-contract=off", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+
+
+def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: tuple, block: tuple, values: list, shared: int) -> str:
+    """One run in a process of its own under the sanitizers: what they found, in words."""
+    blocks = int(np.prod([int(g) for g in grid], dtype=object))
+    head = [len(values), *grid, *block, int(BARRIER.search(source) is not None), shared, blocks, 0]
+    with tempfile.TemporaryDirectory() as place:
+        where = Path(place)
+        (where / "kernel.cpp").write_text(translation(source, entry, real, name) + MAIN)
+        build = subprocess.run([compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True)
+        if build.returncode:
+            raise compile_error(kernel, source, build.stderr, name)
+        with open(where / "values", "wb") as file:
+            file.write(np.array(head, np.int64).tobytes())
+            for v in values:
+                data = v.tobytes()
+                file.write(np.array([isinstance(v, np.ndarray), len(data)], np.int64).tobytes() + data)
+        options = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        run = subprocess.run([str(where / "kernel"), "values"], cwd=place, capture_output=True, text=True, env=options)
+    if not run.returncode:
+        return ""
+    fault = re.search(r"AddressSanitizer: (\S+)|runtime error: (.*)", run.stderr)
+    line = re.search(rf"{re.escape(name)}:(\d+)", run.stderr)
+    access = re.search(r"(READ|WRITE) of size \d+", run.stderr)
+    text = (fault.group(1) or fault.group(2)) if fault else run.stderr[:500] or f"exit status {run.returncode}"
+    if access:
+        text += f", a {access.group(0).lower()}"
+    return text + (f", {name}, line {line.group(1)}: {source.splitlines()[int(line.group(1)) - 1].strip()}" if line else "")

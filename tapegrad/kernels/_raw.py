@@ -6,10 +6,11 @@ With kernels as rules all is matched by name.  An adjoint takes inputs and outpu
 the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forward rule takes `x_dot` and gives `y_dot`.  Each may
 have rules of its own, and so on: an order of derivative exists where its kernel does."""
 
+import contextlib
 import importlib
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from .._primitive import Primitive, bind, is_tracked, plain
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DeviceError, KernelError, NoRuleError, ShapeError
+from ._check import check
 from ._cpu import THREADS
-from ._declare import SLOTS, Arg, bind_dimensions, c_parameters, compare, derivable, dimension, parse
-from ._host import host_kernel, uses_block
+from ._declare import SLOTS, Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
+from ._host import HostKernel, host_kernel, uses_block
 from ._transpose import pulled, pushed, transposes_in_one
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
@@ -101,6 +103,39 @@ class RawKernel:
                 )
             v = plain(v)
         return v
+
+    def check(
+        self,
+        *args: Any,
+        derivatives: bool = True,
+        rtol: float | None = None,
+        cpu_rtol: float = 0.0,
+        sanitize: bool = False,
+        seed: int = 0,
+    ) -> list:
+        """Look for faults with these arguments, on the CPU; what was done, as lines of text.  Rules that are kernels are checked too.
+
+        The source is compiled by g++ and, where CuPy is installed, by NVRTC, and run in float64 and float32: with canaries around
+        every array, threads in several orders and numbers, outputs first filled with one number and then with another; `cpu` must
+        give the same bits, or be within `cpu_rtol`.  vjp and jvp are compared with central differences (`rtol`, by default 1e-6) and
+        with each other.  `sanitize`: once more under the address sanitizer, which sees faults that miss the canaries.
+
+        Raises KernelError that says what failed, with the numbers."""
+        settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
+        return check(self, self._ordered(args, {}), settings)
+
+    @contextlib.contextmanager
+    def from_source(self) -> Iterator:
+        """Run the CUDA C, not the functions for the CPU, in this thread."""
+        before, LOCAL.source = getattr(LOCAL, "source", False), True
+        try:
+            yield
+        finally:
+            LOCAL.source = before
+
+    def with_dimensions(self, known: dict) -> Callable:
+        """The call where dimensions that no argument tells are known."""
+        return lambda *args: bind(self.prim, args, {"known": known})
 
     # --- one call on plain arrays ---
 
@@ -180,11 +215,11 @@ class RawKernel:
 
     def _run_numpy(self, values: list, known: dict, real: np.dtype) -> list:
         if self.cpu is not None and not getattr(LOCAL, "source", False):
-            parameters, outs = self.parameters(values, known, real, self._workers(), np)
+            parameters, outs = self.parameters(values, known, real, self.worker_count(), np)
             if any([o.size for o in outs]):
                 self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
             return outs
-        kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+        kernel = self.on_host(real)
         alone = self.block is None and self.samples is not None and not uses_block(self.source)
         block = self.threads_of(1 if alone else self.block or BLOCK)  # neighbours in one thread: in order through the memory
         workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
@@ -193,6 +228,19 @@ class RawKernel:
         if any([o.size for o in outs]):
             kernel(grid, block, parameters, self.shared_bytes(known, block, real), workers=workers)
         return outs
+
+    def on_host(self, real: np.dtype) -> HostKernel:
+        """Compiled for the CPU, its parameters compared with the declarations."""
+        kernel = host_kernel(self.__name__, self.source, self.entry, self.real_name(real), self.file)
+        compare_compiled(self.__name__, self.args, kernel.signature, real)
+        return kernel
+
+    def real_name(self, real: np.dtype) -> str:
+        return REALS[real]
+
+    def text(self, real: np.dtype) -> str:
+        """What NVRTC compiles; line numbers are those of the source."""
+        return f'typedef {REALS[real]} real;\n#line 1 "{self.file}"\n{self.source}'
 
     def _work(self, values: list, known: dict) -> int:
         """About how many numbers are met: by each sample its own and all shared ones."""
@@ -204,7 +252,7 @@ class RawKernel:
                 total += v.size if self.samples is not None and self.samples.names & a.names else v.size * max(each, own)
         return total
 
-    def _workers(self) -> int:
+    def worker_count(self) -> int:
         """How many workers the function for the CPU has, each with a slot of its own."""
         if self.workers is not None:
             return self.workers() if callable(self.workers) else self.workers

@@ -18,8 +18,7 @@ BLOCK = 128
 
 def launch(kernel: "RawKernel", values: list, known: dict, real: np.dtype) -> list:
     """The new outputs of one call; the device of the arrays is current."""
-    typedef = f'typedef {"double" if real.itemsize == 8 else "float"} real;\n#line 1 "{kernel.file}"\n'
-    function = loaded(typedef + kernel.source, kernel.entry, kernel.options, kernel.file)
+    function = loaded(kernel.text(real), kernel.entry, kernel.options, kernel.file)
     most = getattr(function, "max_threads_per_block", 1024)
     block = kernel.threads_of(kernel.block or max(min(BLOCK, most // 32 * 32), 32))
     threads = math.prod(block)
