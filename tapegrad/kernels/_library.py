@@ -62,6 +62,22 @@ def power_of_two(typing, x):
     return x(x), generate
 
 
+@twin
+def aligned(rows, width, like):
+    """An empty array of the dtype of `like` at the beginning of a cache line: vectors across two lines cost a factor of 2 or 3."""
+    room = np.empty(rows * width + 64 // like.itemsize, like.dtype)
+    skip = (-room.ctypes.data % 64) // like.itemsize
+    return room[skip : skip + rows * width].reshape(rows, width)
+
+
+@twin
+def with_samples(data):
+    """(d, N, B), or (d, N, 1) for data that all samples share."""
+    if data.ndim == 3:
+        return data
+    return data.reshape(data.shape[0], data.shape[1], 1)
+
+
 class Handwritten(Generated):
     """A generated kernel whose value and gradient are launched from a .cu or its twin.
 

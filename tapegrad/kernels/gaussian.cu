@@ -1,13 +1,18 @@
 // Independent Gaussians: the sum over data n and components k of  -z^2 / 2 - log s_k - log(2 pi) / 2,  z = (x_kn - m_k) / s_k.
 // theta: D means m, then D scales s.
 //
-// With c a power of two near 1 / s, e = (x - m) c takes one fma, for m c is exact; and e^2 neither overflows nor vanishes where z^2
-// does not.  From the sums of e and of e^2, with r = 1 / (s c) and z = r e:
+// With e = c (x - m), where c is 1, or a power of two near 1 / s if s is so large or small that e^2 might overflow or vanish, a term
+// takes one fma, m c being exact, and no division.  From the sums of e and of e^2, with r = 1 / (s c) and z = r e:
 //
 //     value = -(sum z^2) / 2 - n (log s + log(2 pi) / 2)        d/dm = (sum z) / s        d/ds = (sum z^2 - n) / s
 
-#define MOST 4.253529586511730793e37  // 2^125
 #define HALF_LOG_2_PI 0.91893853320467274178
+#define MOST 4.2535295865117308e37       // 2^125: c of smaller scales
+#define LARGE 1.1579208923731620e77      // 2^256: the bound of products of scales
+
+// The largest scale, and the inverse of the smallest, for which c is 1: 2^256 or 2^20.
+static __device__ __forceinline__ bool is_plain(double s) { return s <= LARGE && s >= 1 / LARGE; }
+static __device__ __forceinline__ bool is_plain(float s) { return s <= 1048576.0f && s >= 1 / 1048576.0f; }
 
 template <bool GRADIENT>
 static __device__ __forceinline__ void gaussian(const real* theta, const real* data, real* value, real* gradient, long long B, long long N) {
@@ -15,7 +20,8 @@ static __device__ __forceinline__ void gaussian(const real* theta, const real* d
     real c[D], mc[D];
     double sums[D], squares[D];
     for (int k = 0; k < D; ++k) {
-      c[k] = power_of_two(fmin(1 / theta[(D + k) * B + s], (real)MOST));
+      const real scale = theta[(D + k) * B + s];
+      c[k] = is_plain(scale) ? (real)1 : power_of_two(fmin(1 / scale, (real)MOST));
       mc[k] = -theta[k * B + s] * c[k];
       sums[k] = squares[k] = 0;
     }
@@ -43,15 +49,22 @@ static __device__ __forceinline__ void gaussian(const real* theta, const real* d
         squares[k] += square[k];
       }
     }
-    double total = 0;
+    double total = 0, logs = 0, product = 1;
     bool valid = true;
     for (int k = 0; k < D; ++k) {
       const double scale = theta[(D + k) * B + s], r = 1 / (scale * c[k]);
       squares[k] *= r * r;
       sums[k] *= r;
-      total -= 0.5 * squares[k] + seen * (log(scale) + HALF_LOG_2_PI);
+      total += squares[k];
       valid = valid && scale > 0;
+      product *= is_plain(scale) ? scale : 1;
+      if (!is_plain(scale)) logs += log(scale);
+      if (!is_plain(product) || k == D - 1) {
+        logs += log(product);
+        product = 1;
+      }
     }
+    total = -0.5 * total - seen * (logs + D * HALF_LOG_2_PI);
     valid = valid && is_finite(total);
     value[s] = valid ? total : REJECTED;
     if (GRADIENT) {
