@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.extending import intrinsic
 
 from .._array import xp_of
 from ..errors import ArgumentError, ShapeError
 from ._api import Generated, Likelihood, Recursion, _checked_outs, contiguous
+from ._elementary import device_functions
 from ._raw import raw
 
 FOLDER = Path(__file__).parent
@@ -38,28 +37,6 @@ def twin(f: Callable) -> Callable:
         return njit(cache=True, nogil=True, error_model="numpy")(f)
     except RuntimeError:  # Numba found no folder for its cache
         return njit(nogil=True, error_model="numpy")(f)
-
-
-@intrinsic
-def fma(typing, a, b, c):
-    """a b + c with one rounding, as fma of CUDA C; the three of one type."""
-
-    def generate(context, builder, signature, args):
-        return builder.fma(*args)
-
-    return a(a, a, a), generate
-
-
-@intrinsic
-def power_of_two(typing, x):
-    """The exponent of x without sign and fraction."""
-
-    def generate(context, builder, signature, args):
-        bits = ir.IntType(x.bitwidth)
-        mask = ir.Constant(bits, 0x7FF0 << 48 if x.bitwidth == 64 else 0x7F80 << 16)
-        return builder.bitcast(builder.and_(builder.bitcast(args[0], bits), mask), args[0].type)
-
-    return x(x), generate
 
 
 @twin
@@ -103,7 +80,8 @@ class Handwritten(Generated):
         self.__name__ = self._family.name = name
         self._model = name, stem, formula, fit, wants, value, both, work, workers
         self._keeps_nan = invalid == "nan"
-        self._text = PRELUDE + (FOLDER / f"{stem}.cu").read_text()
+        text = (FOLDER / f"{stem}.cu").read_text()
+        self._text = PRELUDE + device_functions(text) + text
         self._kernels: dict = {}
 
     def options(self, *, invalid: str = "reject") -> "Handwritten":

@@ -58,9 +58,9 @@ static __device__ __forceinline__ void gaussian(const real* theta, const real* d
       total += squares[k];
       valid = valid && scale > 0;
       product *= is_plain(scale) ? scale : 1;
-      if (!is_plain(scale)) logs += log(scale);
+      if (!is_plain(scale)) logs += own_log(scale);
       if (!is_plain(product) || k == D - 1) {
-        logs += log(product);
+        logs += own_log(product);
         product = 1;
       }
     }

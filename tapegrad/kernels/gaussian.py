@@ -3,12 +3,11 @@
 loglik(theta, x)                    theta (2 d, B): d means, then d scales; x (d, N), (N,) or (d, N, B)
 loglik.value_and_grad(theta, x)     (B,), (2 d, B)"""
 
-import math
-
 import numpy as np
 
 from ._api import likelihood
-from ._library import CHUNK, HandwrittenLikelihood, aligned, fma, power_of_two, twin, with_samples
+from ._elementary import fma, log, power_of_two
+from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
 
 HALF_LOG_2_PI = 0.91893853320467274178
 MOST = 2.0**125
@@ -97,9 +96,9 @@ def finish(theta, c, sums, squares, seen, value, gradient):
             valid = valid and scale > 0
             product *= scale if is_plain(scale, 8) else 1
             if not is_plain(scale, 8):
-                logs += math.log(scale)
+                logs += log(scale)
             if not is_plain(product, 8) or k == d - 1:
-                logs += math.log(product)
+                logs += log(product)
                 product = 1.0
         total = -0.5 * total - seen[l] * (logs + d * HALF_LOG_2_PI)
         valid = valid and total - total == 0
