@@ -180,17 +180,15 @@ def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
                 known[d.text], source[d.text] = n, a.name
     for a, v in zip(given, values, strict=True):
         for axis, d in enumerate(a.dims or ()):
-            if d.names <= known.keys() and d.value(known) != v.shape[axis]:
+            if d.value(known) != v.shape[axis]:
                 why = "".join(f", {n} is {known[n]} by {source[n]}" for n in sorted(d.names) if n in source)
                 raise ShapeError(f"{kernel}: argument {a.name} has shape {tuple(v.shape)}, declared is {a.text!r}{why}")
-            if not d.names <= known.keys():
-                raise ShapeError(f"{kernel}: the dimension {d.text} of {a.name} holds a name that no argument tells")
     return known
 
 
-def derivable(kernel: str, args: list, known: set) -> set:
-    """Names of dimensions that the arguments tell; a KernelError where others are used."""
-    told = set(known)
+def derivable(kernel: str, args: list) -> None:
+    """A KernelError where a dimension is used that no argument tells."""
+    told = set()
     for a in args:
         if a.given and a.dims is None and a.kind in ("int", "long long"):
             told.add(a.name)
@@ -200,9 +198,8 @@ def derivable(kernel: str, args: list, known: set) -> set:
         names = {a.name} if a.role == "size" else a.names - {SLOTS}
         missing = sorted(names - told)
         if missing:
-            column = max(a.text.find(missing[0], a.text.find("[") + 1), 0)
+            column = re.search(rf"\b{missing[0]}\b", a.text[max(a.text.find("["), 0) :]).start() + max(a.text.find("["), 0)
             fail(kernel, a.text, column, f"no `in` or `const` argument tells the dimension {missing[0]}")
-    return told
 
 
 # --- the C text ---
@@ -225,7 +222,7 @@ def c_parameters(kernel: str, source: str, entry: str) -> list:
     code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), source)
     found = re.search(rf"__global__[^;{{}}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{{}}()]*\b{re.escape(entry)}\s*\(", code)
     if found is None:
-        have = re.findall(r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{}()]*?(\w+)\s*\(", code)
+        have = re.findall(r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{}()]*?\b(\w+)\s*\(", code)
         raise KernelError(f"{kernel}: the source has no __global__ function {entry!r}; it has {', '.join(have) or 'none'}")
     if not re.search(r'extern\s*"C"', code[: found.end()]):
         raise KernelError(f'{kernel}: write extern "C" __global__ void {entry}(...), so that the name is found in the compiled code')

@@ -51,6 +51,7 @@ class RawKernel:
         if not self.outs:
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
         compare(entry, self.args, c_parameters(entry, source, entry))
+        derivable(entry, self.args)
         if self.grid is None:
             self._check_samples()
         self.independent: set = set()
@@ -343,7 +344,6 @@ class RawKernel:
         for name in outs:
             if name not in ends:
                 raise KernelError(f"{title} gives {name}, which is none of {', '.join(ends)}")
-        derivable(rule.__name__, rule.args, derivable(self.__name__, self.args, set()))
 
     def dimensions(self, args: tuple, known: dict) -> dict:
         """Those of a recorded call."""

@@ -47,9 +47,7 @@ def resident(kernel: "RawKernel", known: dict, real: np.dtype, function, threads
     free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
     room = free // 2 // one
     if room < 1:
-        raise KernelError(
-            f"{kernel.__name__}: the work arrays of one block of {threads} threads need {one} bytes, more than the device has"
-        )
+        raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
     return int(min(attributes["MultiProcessorCount"] * each, room))
 
 
