@@ -31,10 +31,11 @@ class Loop:
     inc: list[int] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
     stored: bool = False  # a sweep back reads the carry of each step
+    gate: int | None = None  # says whether a datum is missing and adds nothing, to sums of derivatives either
 
     def copy(self) -> "Loop":
         lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums")}
-        return Loop(self.id, self.steps, self.active, self.cap, self.of, stored=self.stored, **lists)
+        return Loop(self.id, self.steps, self.active, self.cap, self.of, stored=self.stored, gate=self.gate, **lists)
 
     @property
     def data(self) -> bool:
@@ -55,6 +56,8 @@ class Loop:
 
     def add_sum(self, g: Graph, inc: int) -> int:
         """The node of the sum of `inc` over the steps, found in `sums` if it is there already."""
+        if self.gate is not None:  # a gate within `inc` alone does not reach a derivative that is a sum of several gated terms
+            inc = g.select(self.gate, g.zero, inc)
         if g.mask[inc] == 0 and self.data:
             return g.mul(inc, g.input("N", 0, 0))
         if inc in self.inc:

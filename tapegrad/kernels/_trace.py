@@ -109,7 +109,7 @@ def trace_likelihood(f: Callable, p: int, rows: int, missing: bool, build: Calla
     theta = theta if build is None else build(theta)
     inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
     if missing and not handles_missing(g):
-        inc = g.select(gate(g, rows, loop.id), g.zero, inc)
+        loop.gate = gate(g, rows, loop.id)
     value = loop.add_sum(g, inc)
     return Program(g, [p], rows, [loop] if loop.sums else [], [[value]])
 
