@@ -502,8 +502,6 @@ def test_processes_share_a_folder(tmp_path):
 class OnHost:
     """What `loaded` gives, run by the host: the memory of hosted CuPy is the host's."""
 
-    max_threads_per_block, num_regs = 256, 40
-
     def __init__(self, view, launches, text, entry, options=(), name="kernel.cu"):
         head, _, source = text.partition("\n#line 1 ")
         self.run = tg.kernels._host.host_kernel(entry, source.partition("\n")[2], entry, head.split()[1], name)
@@ -529,6 +527,8 @@ def device(xp, monkeypatch):
             return made.setdefault(args, OnHost(hosted_cupy.host_view, launches, *args))
 
         monkeypatch.setattr(_raw_cuda, "loaded", loaded)
+        monkeypatch.setattr(_raw_cuda, "limits", lambda function: (256, 40))
+        monkeypatch.setattr(_raw_cuda, "blocks_at_once", lambda function, threads, shared: 65536 // (40 * threads))
     return xp, launches
 
 

@@ -14,6 +14,7 @@ from .._primitive import plain
 from .._transforms import jvp, vjp
 from .._tree import Const
 from ..errors import KernelError, NoRuleError
+from ._call import REALS
 from ._declare import SLOTS, bind_dimensions
 from ._host import sanitized, uses_block
 from ._transpose import rows, sample_axis, units
@@ -178,9 +179,7 @@ class Check:
     def sanitized(self, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple) -> None:
         _, parameters = self.guarded(values, known, real, math.prod(grid) * math.prod(block), FILLS[0])
         k = self.k
-        found = sanitized(
-            k.__name__, k.source, k.entry, k.real_name(real), k.file, grid, block, parameters, k.shared_bytes(known, block, real)
-        )
+        found = sanitized(k.__name__, k.source, k.entry, REALS[real], k.file, grid, block, parameters, k.shared_bytes(known, block, real))
         if found:
             self.fail(found)
         self.say("no fault found by the address and undefined behaviour sanitizers")

@@ -16,20 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import xp_of
 from .._byhand import _terms, _transposed_jvp, _transposed_vjp
 from .._calls import full_like
 from .._primitive import Primitive, bind, is_tracked, plain
 from .._tree import Const
 from .._variable import Variable
-from ..errors import ArgumentError, DeviceError, KernelError, NoRuleError, ShapeError
+from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
+from ._call import REALS, Plan, key_of, real_of
 from ._check import check
 from ._cpu import THREADS
-from ._declare import SLOTS, Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
+from ._declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
 from ._host import HostKernel, host_kernel, uses_block
 from ._transpose import pulled, pushed, transposes_in_one
 
-REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 BLOCK = 128
 WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
 LOCAL = threading.local()  # `source`: run the CUDA C even where there is a function for the CPU
@@ -40,7 +40,9 @@ class RawKernel:
 
     def __init__(self, source: str, entry: str, args: Sequence, options: dict):
         self.__name__, self.source, self.entry = entry, source, entry
-        self.__dict__.update(options)
+        self.vjp, self.jvp, self.cpu, self.workers = [options[w] for w in ("vjp", "jvp", "cpu", "workers")]
+        self.samples, self.threads, self.grid, self.block = [options[w] for w in ("samples", "threads", "grid", "block")]
+        self.shared, self.options, self.file = options["shared"], options["options"], options["file"]
         self.args: list[Arg] = [parse(entry, a) for a in args]
         names = [a.name for a in self.args]
         for n in names:
@@ -54,7 +56,10 @@ class RawKernel:
         derivable(entry, self.args)
         if self.grid is None:
             self._check_samples()
-        self.independent: set = set()
+        self.cooperates = uses_block(source)
+        self.plans: dict = {}
+        self.hosts: dict = {}
+        self.independent: set = set()  # calls whose samples were found independent (_transpose.py)
         self.prim = self._primitive()
         for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
             if isinstance(rule, RawKernel):
@@ -141,103 +146,45 @@ class RawKernel:
     # --- one call on plain arrays ---
 
     def run(self, *values: Any, known: dict) -> Any:
-        xp, device = self._place(values)
-        real = self._real(values)
-        values = [self._checked(a, v, real, xp) for a, v in zip(self.given, values, strict=True)]
-        known = bind_dimensions(self.__name__, self.args, values, known)
-        if xp is np:
-            outs = self._run_numpy(values, known, real)
+        key = key_of(values, known)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = Plan(self, values, known)
+            if len(self.plans) > 64:
+                self.plans.clear()
+            self.plans[key] = plan
+        given = plan.values(values)
+        if plan.xp is np:
+            outs = [o if o.ndim else o[()] for o in self._run_numpy(given, plan)]
         else:
-            launcher = importlib.import_module("tapegrad.kernels._raw_cuda")
-            with device:
-                outs = launcher.launch(self, values, known, real)
-        outs = [o[()] if o.ndim == 0 and xp is np else o for o in outs]
+            with plan.device:
+                outs = importlib.import_module("tapegrad.kernels._raw_cuda").launch(self, given, plan)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _place(self, values: tuple) -> tuple:
-        """The library and the device of all arrays."""
-        found: dict = {}
-        for a, v in zip(self.given, values, strict=True):
-            if is_array(v):
-                xp = xp_of(v)
-                found.setdefault((xp, None if xp is np else v.device.id), (a.name, v))
-        if len(found) > 1:
-            told = [f"{name} is on {'the host' if xp is np else f'device {n}'}" for (xp, n), (name, _) in found.items()]
-            raise DeviceError(f"{self.__name__}: {', '.join(told)}; move all to one with cupy.asarray(x)")
-        for (xp, _), (_, v) in found.items():
-            return xp, None if xp is np else v.device
-        return np, None
-
-    def _real(self, values: tuple) -> np.dtype:
-        """What `real` is in this call: the dtype of the active arguments; without any, of the others."""
-        for role in ("in", "const"):
-            for a, v in zip(self.given, values, strict=True):
-                if a.kind == "real" and a.role == role and (a.dims is not None or isinstance(v, np.generic)):
-                    d = getattr(v, "dtype", None)
-                    if d not in REALS:
-                        raise ArgumentError(
-                            f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted float64 or float32"
-                        )
-                    return d
-        return np.dtype(np.float64)
-
-    def _checked(self, a: Arg, v: Any, real: np.dtype, xp: Any) -> Any:
-        want = a.dtype(real)
-        if a.dims is None:
-            return self._scalar(a, v, want)
-        if isinstance(v, (np.generic, float)) and a.dims == ():
-            v = np.asarray(v)
-        if not is_array(v):
-            raise ArgumentError(f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted an array of {want}")
-        if v.dtype != want:
-            raise ArgumentError(
-                f"{self.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted {want}: "
-                f"{a.name}.astype(numpy.{want})"
-            )
-        if xp is not np and xp_of(v) is np:
-            v = xp.asarray(v)
-        return _packed(v) if xp is np else xp.ascontiguousarray(v)
-
-    def _scalar(self, a: Arg, v: Any, want: np.dtype) -> Any:
-        if is_array(v) and v.ndim == 0 and xp_of(v) is np:
-            v = v[()]
-        whole = isinstance(v, (int, np.integer)) and not isinstance(v, bool)
-        if want.kind == "i":
-            if not whole:
-                raise ArgumentError(f"{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted a whole number")
-            limits = np.iinfo(want)
-            if not limits.min <= v <= limits.max:
-                raise ArgumentError(f"{self.__name__}: argument {a.name} is {v}, which {a.kind} cannot hold; declare it long long")
-        elif not whole and not isinstance(v, (float, np.floating)):
-            raise ArgumentError(
-                f'{self.__name__}: argument {a.name} is {_what(v)}; declared is {a.text!r}, wanted a number (for an array: "{a.text}[]")'
-            )
-        return want.type(v)
-
-    def _run_numpy(self, values: list, known: dict, real: np.dtype) -> list:
+    def _run_numpy(self, values: list, plan: Plan) -> list:
         if self.cpu is not None and not getattr(LOCAL, "source", False):
-            parameters, outs = self.parameters(values, known, real, self.worker_count(), np)
+            parameters, outs = plan.parameters(values, self.worker_count())
             if any([o.size for o in outs]):
                 self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
             return outs
-        kernel = self.on_host(real)
-        alone = self.block is None and self.samples is not None and not uses_block(self.source)
+        kernel, known = self.on_host(plan.real), plan.known
+        alone = self.block is None and self.samples is not None and not self.cooperates
         block = self.threads_of(1 if alone else self.block or BLOCK)  # neighbours in one thread: in order through the memory
         workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
         grid = self.blocks(known, block, None if self.samples is None else workers)
-        parameters, outs = self.parameters(values, known, real, math.prod(grid) * math.prod(block), np)
+        parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
-            kernel(grid, block, parameters, self.shared_bytes(known, block, real), workers=workers)
+            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers)
         return outs
 
     def on_host(self, real: np.dtype) -> HostKernel:
         """Compiled for the CPU, its parameters compared with the declarations."""
-        kernel = host_kernel(self.__name__, self.source, self.entry, self.real_name(real), self.file)
-        compare_compiled(self.__name__, self.args, kernel.signature, real)
+        kernel = self.hosts.get(real)
+        if kernel is None:
+            kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+            compare_compiled(self.__name__, self.args, kernel.signature, real)
+            self.hosts[real] = kernel
         return kernel
-
-    def real_name(self, real: np.dtype) -> str:
-        return REALS[real]
 
     def text(self, real: np.dtype) -> str:
         """What NVRTC compiles; line numbers are those of the source."""
@@ -245,13 +192,11 @@ class RawKernel:
 
     def _work(self, values: list, known: dict) -> int:
         """About how many numbers are met: by each sample its own and all shared ones."""
-        each = 1 if self.samples is None else self.samples.value(known)
-        own = each if self.samples is None else 0
-        total = 0
-        for a, v in zip(self.given, values, strict=True):
-            if a.dims is not None:
-                total += v.size if self.samples is not None and self.samples.names & a.names else v.size * max(each, own)
-        return total
+        if self.samples is None:
+            return sum([v.size for v in values if isinstance(v, np.ndarray)])
+        each = self.samples.value(known)
+        arrays = [(a, v) for a, v in zip(self.given, values, strict=True) if a.dims is not None]
+        return sum([v.size if self.samples.names & a.names else v.size * each for a, v in arrays])
 
     def worker_count(self) -> int:
         """How many workers the function for the CPU has, each with a slot of its own."""
@@ -260,24 +205,6 @@ class RawKernel:
         if getattr(self.cpu, "targetoptions", {}).get("parallel"):
             return importlib.import_module("numba").get_num_threads()
         return 1
-
-    def parameters(self, values: list, known: dict, real: np.dtype, slots: int, xp: Any) -> tuple:
-        """What the C function gets, in its order; and the new outputs among them."""
-        given, made, outs = iter(values), [], []
-        known = {**known, SLOTS: slots}
-        for a in self.args:
-            if a.role == "inout":
-                made.append(next(given).copy())
-                outs.append(made[-1])
-            elif a.given:
-                made.append(next(given))
-            elif a.role == "size":
-                made.append(np.int64(known[a.name]))
-            else:
-                made.append(xp.empty(a.shape(known), a.dtype(real)))
-                if a.role == "out":
-                    outs.append(made[-1])
-        return made, outs
 
     # --- the launch ---
 
@@ -350,7 +277,7 @@ class RawKernel:
         return bind_dimensions(self.__name__, self.args, [plain(v) for v in args], known)
 
     def real_of(self, args: tuple) -> np.dtype:
-        return self._real(tuple([plain(v) for v in args]))
+        return real_of(self, tuple([plain(v) for v in args]))
 
     def library_of(self, *groups: Any) -> Any:
         for v in [v for group in groups for v in group]:
@@ -450,14 +377,6 @@ class RawKernel:
         if isinstance(self.vjp, RawKernel) and (self.vjp.vjp is None or transposes_in_one(self, t, args, known)):
             return pushed(self, t, out, args, known)
         return _transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
-
-
-def _what(v: Any) -> str:
-    return f"an array of {v.dtype}" if is_array(v) else f"{v!r} ({type(v).__name__})"
-
-
-def _packed(v: np.ndarray) -> np.ndarray:
-    return np.require(v, requirements=["C", "A"])
 
 
 def raw(

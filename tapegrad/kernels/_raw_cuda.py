@@ -1,12 +1,13 @@
 """Raw kernels on CuPy arrays: block size, residency, the launch on CuPy's current stream."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cupy
-import numpy as np
+from cupy_backends.cuda.api import driver
 
 from ..errors import KernelError
+from ._call import Plan
 from ._cuda import loaded
 from ._declare import SLOTS
 
@@ -14,42 +15,52 @@ if TYPE_CHECKING:
     from ._raw import RawKernel
 
 BLOCK = 128
+MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
+SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have unasked
 
 
-def launch(kernel: "RawKernel", values: list, known: dict, real: np.dtype) -> list:
+def launch(kernel: "RawKernel", values: list, plan: Plan) -> list:
     """The new outputs of one call; the device of the arrays is current."""
-    function = loaded(kernel.text(real), kernel.entry, kernel.options, kernel.file)
-    most = getattr(function, "max_threads_per_block", 1024)
+    function = loaded(kernel.text(plan.real), kernel.entry, kernel.options, kernel.file)
+    most, registers = limits(function)
     block = kernel.threads_of(kernel.block or max(min(BLOCK, most // 32 * 32), 32))
     threads = math.prod(block)
     if threads > most:
         raise KernelError(
-            f"{kernel.__name__}: a block of {threads} threads was asked for, its {getattr(function, 'num_regs', 'many')} registers allow "
-            f"{most}; pass a smaller block="
+            f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
         )
-    grid = kernel.blocks(known, block, resident(kernel, known, real, function, threads))
-    parameters, outs = kernel.parameters(values, known, real, math.prod(grid) * threads, cupy)
+    shared = kernel.shared_bytes(plan.known, block, plan.real)
+    grid = kernel.blocks(plan.known, block, resident(kernel, plan, function, threads, shared))
+    parameters, outs = plan.parameters(values, math.prod(grid) * threads)
     if any([o.size for o in outs]):
-        function(grid, block, tuple(parameters), shared_mem=kernel.shared_bytes(known, block, real))
+        if shared > SHARED:
+            driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, shared)
+        function(grid, block, tuple(parameters), shared_mem=shared)
     return outs
 
 
-def resident(kernel: "RawKernel", known: dict, real: np.dtype, function, threads: int) -> int | None:
+def limits(function: Any) -> tuple:
+    """The most threads that a block can have, and the registers of a thread."""
+    return driver.funcGetAttribute(MOST_THREADS, function.ptr), driver.funcGetAttribute(REGISTERS, function.ptr)
+
+
+def blocks_at_once(function: Any, threads: int, shared: int) -> int:
+    """How many blocks one processor runs at the same time."""
+    return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
+
+
+def resident(kernel: "RawKernel", plan: Plan, function: Any, threads: int, shared: int) -> int | None:
     """Blocks of a launch over samples: with scratch for each thread, what is resident and half of the free memory has room for."""
     if kernel.samples is None:
         return None
-    one = sum(scratch(a, known, real, threads) for a in kernel.args if a.role == "work" and SLOTS in a.names)
+    known = {**plan.known, SLOTS: threads}
+    work = [a for a in kernel.args if a.role == "work" and SLOTS in a.names]
+    one = sum([math.prod(a.shape(known)) * a.dtype(plan.real).itemsize for a in work])
     if not one:
         return 2**31 - 1
-    attributes = cupy.cuda.Device().attributes
-    registers = max(getattr(function, "num_regs", 0), 32) * threads
-    each = max(min(attributes.get("MaxThreadsPerMultiProcessor", 2048) // threads, 65536 // registers), 1)
     free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
     room = free // 2 // one
     if room < 1:
         raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
-    return int(min(attributes["MultiProcessorCount"] * each, room))
-
-
-def scratch(a, known: dict, real: np.dtype, slots: int) -> int:
-    return math.prod(a.shape({**known, SLOTS: slots})) * a.dtype(real).itemsize
+    processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    return int(min(processors * max(blocks_at_once(function, threads, shared), 1), room))
