@@ -4,6 +4,7 @@
 `tapegrad.kernels.loop` and `while_loop`.  Components of a carry that are equal at the start are taken for equal throughout and
 the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle."""
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,12 +94,16 @@ def datum(t: Tracer, loop: int, rows: int) -> Sym:
     return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
 
 
-def gate(g: Graph, rows: int, loop: int) -> int:
-    """Is any component of the datum missing?"""
-    missing = g.bool(False)
-    for k in range(max(rows, 1)):
-        missing = g.either(missing, g.isnan(g.input("y", loop, k)))
-    return missing
+STAND_IN = 0.5  # where hardly any log density is singular
+
+
+def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
+    """Is any component of the datum missing?  And the datum, with a number in place of each missing component: what it leads to is
+    not taken, but a nan there would reach derivatives as 0 * nan."""
+    g, y = t.g, datum(t, loop, rows)
+    absent = [g.isnan(int(i)) for i in y.ids.ravel()]
+    filled = [g.select(a, g.const(STAND_IN), int(i)) for a, i in zip(absent, y.ids.ravel(), strict=True)]
+    return functools.reduce(g.either, absent, g.bool(False)), t.sym(np.array(filled, np.int64).reshape(y.ids.shape))
 
 
 def trace_likelihood(
@@ -115,7 +120,8 @@ def trace_likelihood(
     theta = numbers if build is None else build(numbers)
     inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
     if missing and not handles_missing(g):
-        inc = g.select(gate(g, rows, loop.id), g.zero, inc)
+        absent, y = gated(t, loop.id, rows)
+        inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
     if what == "value":
         value = loop.add_sum(g, inc)
         return Program(g, [p], rows, [loop] if loop.sums else [], [[value]])
@@ -148,7 +154,7 @@ class Recursion:
 
     def traced(self, ids: list[int]) -> tuple[list[int], int]:
         t, g = self.t, self.g
-        y = datum(t, self.loop.id, self.rows)
+        absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
         out = t.run(self.step, self.build(ids), self.theta, y)
         if not isinstance(out, tuple) or len(out) != 2:
             raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
@@ -156,8 +162,7 @@ class Recursion:
         if len(after) != len(ids):
             raise KernelError(f"{origin(self.step)}: the carry has {len(ids)} numbers before the step and {len(after)} after it")
         inc = contribution(g, out[1], self.step)
-        if self.missing:
-            absent = gate(g, self.rows, self.loop.id)
+        if absent is not None:
             inc = g.select(absent, g.zero, inc)
             kept = ids if self.skip is None else flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
             after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]

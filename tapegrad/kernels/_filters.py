@@ -1,0 +1,307 @@
+"""What the calls of the two Kalman filters share: named arguments become rows of theta and rows of data, and back.
+
+An argument is constant, which takes rows of theta, or has one value for each step: then rows of theta for each step if its gradient is
+wanted (mode 1), else rows of the data (mode 2).  Symmetric arguments are their lower triangles.  For each number of states and
+pattern of modes there is one `Handwritten` kernel, made when it is first needed."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._array import xp_of
+from .._primitive import is_tracked, plain
+from .._tree import Const
+from .._variable import Variable
+from ..errors import ArgumentError, KernelError, ShapeError
+from ..ops import shaping
+from ._api import recursion
+from ._arguments import as_float
+from ._family import library
+from ._lanes import LANES
+from ._library import FOLDER, PRELUDE, HandwrittenRecursion
+
+SHARED = (FOLDER / "_filters.cu").read_text()
+MOST = {"k": 8, "d": 4}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """`axes`: of one value, by names of sizes: 'kk' is a matrix of k rows and columns."""
+
+    name: str
+    axes: str
+    symmetric: bool = False
+    varies: bool = False
+
+    def shape(self, sizes: dict) -> tuple:
+        return tuple([sizes[a] for a in self.axes])
+
+    def rows(self, sizes: dict) -> int:
+        n = sizes[self.axes[0]] if self.axes else 1
+        return n * (n + 1) // 2 if self.symmetric else math.prod(self.shape(sizes))
+
+
+class HandwrittenFilter(HandwrittenRecursion):
+    """A recursion whose arguments are found by _filters.cu."""
+
+    def __init__(self, *model: Any):
+        super().__init__(*model)
+        self._text = PRELUDE + SHARED + (FOLDER / f"{model[1]}.cu").read_text()
+
+
+class Filter:
+    """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts.
+
+    `start(model)`, `step(carry, model, y)`: one sample in plain Python; `twins(sizes, modes)`: the functions for NumPy arrays;
+    `stored(sizes)`: how many numbers are stored at a step."""
+
+    def __init__(
+        self,
+        stem: str,
+        model: type,
+        arguments: tuple,
+        start: Callable,
+        step: Callable,
+        twins: Callable,
+        stored: Callable,
+        invalid: str = "reject",
+    ):
+        if invalid not in ("reject", "nan"):
+            raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
+        self.__name__, self.arguments = stem, arguments
+        self._parts = stem, model, arguments, start, step, twins, stored
+        self._invalid = invalid
+        self._kernels: dict = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__name__}.loglik>"
+
+    def options(self, *, invalid: str = "reject") -> "Filter":
+        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
+        return type(self)(*self._parts, invalid)
+
+    # --- calls ---
+
+    def __call__(self, model: Any, y: Any) -> Any:
+        """The log-likelihood of each sample, (B,); a number if no argument has an axis of samples."""
+        call = self._packed(model, y, False)
+        value = self.kernel(call)(call.theta, call.data)
+        return value[0] if call.single else value
+
+    def value_and_grad(self, model: Any, y: Any) -> tuple:
+        """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const."""
+        call = self._packed(model, y, True)
+        value, gradient = self.kernel(call).value_and_grad(call.theta, call.data)
+        return value[0] if call.single else value, self._restored(call, gradient)
+
+    def grad(self, model: Any, y: Any) -> Any:
+        """The gradients of each sample, as `value_and_grad` gives them."""
+        return self.value_and_grad(model, y)[1]
+
+    def hvp(self, model: Any, v: Any, y: Any) -> Any:
+        """The Hessian of each sample times v, which is like the model, with None for zeros."""
+        call = self._packed(model, y, True)
+        vs = [0.0 * plain(_value(x)) if d is None else d for x, d in zip(model, v, strict=True)]
+        other = self._packed(type(model)(*vs), y, True, call.batch)
+        if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
+            raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")
+        return self._restored(call, self.kernel(call).hvp(call.theta, other.theta, call.data))
+
+    # --- kernels ---
+
+    def kernel(self, call: "Packed") -> HandwrittenFilter:
+        """The kernel for such a call."""
+        key = call.modes, tuple(call.sizes.items())
+        with self._lock:
+            if key not in self._kernels:
+                self._kernels[key] = self._made(call)
+            return self._kernels[key]
+
+    def _made(self, call: "Packed") -> HandwrittenFilter:
+        stem, _, arguments, _, _, twins, stored = self._parts
+        sizes, modes = dict(call.sizes), call.modes
+        macros = {size.upper(): n for size, n in sizes.items()}
+        macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
+        init, step = _no_formula(stem) if 1 in modes else self.formula(sizes, modes)
+        work = (f"work real tape[N, {stored(sizes)}, slots]",)
+        return HandwrittenFilter(
+            stem, stem, recursion(init, step, missing="step", invalid=self._invalid), lambda p, d: macros, "as packed",
+            *twins(sizes, modes), lambda p, d: work, LANES, self._invalid,
+        )  # fmt: skip
+
+    def formula(self, sizes: dict, modes: tuple) -> tuple:
+        """init and step for `recursion`: theta and the data hold rows of the arguments, as in `_packed`."""
+        _, kind, arguments, start, step, *_ = self._parts
+
+        def model(theta, datum):
+            parts, row, line = [], 0, math.prod(self._observed(sizes))
+            for a, mode in zip(arguments, modes, strict=True):
+                n = a.rows(sizes)
+                x = datum[line : line + n] if mode else theta[row : row + n]
+                row, line = (row, line + n) if mode else (row + n, line)
+                parts.append(x[_symmetric(sizes[a.axes[0]])[0]] if a.symmetric else x)
+            return kind(*[x.reshape(a.shape(sizes)) for a, x in zip(arguments, parts, strict=True)])
+
+        def observed(datum):
+            return datum[: sizes["d"]] if "d" in sizes else datum[0]
+
+        def none(theta):  # arguments of each step are not there at the start, and not used
+            return np.zeros(sum([a.rows(sizes) for a in arguments]) + 1)
+
+        return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(carry, model(theta, datum), observed(datum))
+
+    # --- arguments ---
+
+    def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "Packed":
+        """`gradients`: of all that is not Const; else of what is tracked."""
+        stem, kind, arguments, *_ = self._parts
+        if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
+            raise ArgumentError(
+                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}"
+            )
+        const = tuple([isinstance(x, Const) for x in model])
+        values = [as_float(_value(x), f"{stem}: {a.name}") for a, x in zip(arguments, model, strict=True)]
+        y = as_float(y, f"{stem}: y")
+        if isinstance(y, Variable):
+            raise ArgumentError(f"{stem}: the kernel has no derivative by the observations, and these are tracked; pass tg.value(y)")
+        sizes = self._sizes(values, y)
+        base = len(self._observed(sizes))
+        if y.ndim not in (base + 1, base + 2) or y.shape[:base] != self._observed(sizes):
+            raise ShapeError(f"{stem}: y has shape {y.shape}; wanted is {self._wanted_y(sizes)}")
+        steps = y.shape[base]
+        kinds = [self._kind(a, v, sizes, steps) for a, v in zip(arguments, values, strict=True)]
+        samples = {v.shape[-1] for v, kind in zip(values, kinds, strict=True) if kind} | set(y.shape[base + 1 :])
+        if len(samples - {1}) > 1:
+            raise ShapeError(f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples")
+        single = not samples
+        batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
+        xp = library(*[plain(v) for v in values], y)
+        values = [v if isinstance(v, Variable) or xp_of(v) is xp else xp.asarray(v) for v in values]
+        wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
+        modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
+        dtype = np.result_type(*[plain(v).dtype for v in values])
+        theta, lines = [], [y.reshape(-1, steps, *y.shape[base + 1 :])]
+        for a, v, kind, mode in zip(arguments, values, kinds, modes, strict=True):
+            rows = _rows(a, v, kind, sizes, steps)
+            if mode == 2:
+                if bool(xp.isnan(rows).any()):
+                    raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
+                lines.append(rows.reshape(steps, -1, rows.shape[-1]).swapaxes(0, 1))
+            else:
+                theta.append(shaping.broadcast_to(rows, (rows.shape[0], batch)))
+        return Packed(shaping.concatenate(*theta).astype(dtype), _lines(xp, lines, batch), modes, sizes, single, const, steps, batch)
+
+    def _sizes(self, values: list, y: Any) -> dict:
+        """k, and d where several numbers are observed, from the first arguments."""
+        stem, _, arguments, *_ = self._parts
+        sizes: dict = {}
+        for a, v in zip(arguments[:2], values[:2], strict=True):
+            if v.ndim < len(a.axes):
+                raise ShapeError(f"{stem}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) or (T, .., B)")
+            start = 1 if v.ndim == len(a.axes) + 2 else 0
+            for axis, n in zip(a.axes, v.shape[start:], strict=False):
+                sizes.setdefault(axis, int(n))
+        for size, most in MOST.items():
+            if size in sizes and not 1 <= sizes[size] <= most:
+                raise ShapeError(f"{stem}: {size} = {sizes[size]}; the kernel is made for 1 to {most}")
+        return sizes
+
+    def _observed(self, sizes: dict) -> tuple:
+        return (sizes["d"],) if "d" in sizes else ()
+
+    def _wanted_y(self, sizes: dict) -> str:
+        d = "".join([f"{n}, " for n in self._observed(sizes)])
+        return f"({d}T) or ({d}T, B)"
+
+    def _kind(self, a: Argument, v: Any, sizes: dict, steps: int) -> int:
+        """0: for all samples and steps, 1: for each sample, 2: for each step and sample."""
+        shape, want = tuple(v.shape), a.shape(sizes)
+        if shape == want:
+            return 0
+        if shape[:-1] == want:
+            return 1
+        if a.varies and shape[:-1] == (steps, *want):
+            return 2
+        listed = ", ".join([str(n) for n in want])
+        more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
+        raise ShapeError(f"{self._parts[0]}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
+
+    def _restored(self, call: "Packed", gradient: Any) -> Any:
+        """Rows of gradients as the model's arguments, (..., B) or (T, ..., B)."""
+        _, kind, arguments, *_ = self._parts
+        row, parts = 0, []
+        for a, mode, const in zip(arguments, call.modes, call.const, strict=True):
+            if mode == 2:
+                parts.append(None)
+                continue
+            n, shape = a.rows(call.sizes), a.shape(call.sizes)
+            count = n * call.steps if mode else n
+            x, row = gradient[row : row + count], row + count
+            if mode:
+                x = x.reshape(call.steps, n, call.batch)
+            if a.symmetric:
+                full, share = _symmetric(shape[0])
+                xp = xp_of(plain(x))
+                x = x[..., full, :] * xp.asarray(share[:, None], plain(x).dtype)
+            x = x.reshape(((call.steps,) if mode else ()) + shape + (call.batch,))
+            parts.append(None if const else x[..., 0] if call.single else x)
+        return kind(*parts)
+
+
+@dataclass
+class Packed:
+    """A call in the form of a generated kernel."""
+
+    theta: Any
+    data: Any
+    modes: tuple
+    sizes: dict
+    single: bool
+    const: tuple
+    steps: int
+    batch: int
+
+
+def _value(x: Any) -> Any:
+    return x.value if isinstance(x, Const) else x
+
+
+def _no_formula(stem: str) -> tuple:
+    def refused(*_: Any) -> Any:
+        raise KernelError(
+            f"{stem}: arguments with one value for each step have first derivatives only; mark them Const, or take second "
+            "derivatives of a filter written out in NumPy"
+        )
+
+    return refused, refused
+
+
+def _symmetric(k: int) -> tuple:
+    """For each element of a matrix its row in the lower triangle, and its share of that row's derivative."""
+    i, j = np.indices((k, k))
+    i, j = np.maximum(i, j).ravel(), np.minimum(i, j).ravel()
+    return i * (i + 1) // 2 + j, np.where(i == j, 1.0, 0.5)
+
+
+def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
+    """(rows, B or 1), or (steps * rows, B or 1)."""
+    if kind == 0:
+        v = v.reshape(tuple(v.shape) + (1,))
+    lead = (steps,) if kind == 2 else ()
+    if a.symmetric:
+        i, j = np.tril_indices(sizes[a.axes[0]])
+        v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
+    return v.reshape((math.prod(lead) * a.rows(sizes), v.shape[-1]))
+
+
+def _lines(xp: Any, lines: list, batch: int) -> Any:
+    """(d, T), or (d, T, B) if any line has samples."""
+    if all([x.ndim == 2 or x.shape[-1] == 1 for x in lines]):
+        return xp.concatenate([x.reshape(x.shape[:2]) for x in lines])
+    lines = [x[..., None] if x.ndim == 2 else x for x in lines]
+    return xp.concatenate([xp.broadcast_to(x, (*x.shape[:2], batch)) for x in lines])
