@@ -177,6 +177,58 @@ def test_block_reduction():
     assert tg.grad(k)(x.astype(np.float32)).dtype == np.float32
 
 
+@pytest.mark.parametrize("outside", [False, True])
+def test_dynamic_shared_memory(outside):
+    declared = "extern __shared__ real s[];"
+    body = """const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  s[threadIdx.x] = i < N ? x[i] : 0;
+  __syncthreads();
+  for (int k = blockDim.x / 2; k; k /= 2) {
+    if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) part[blockIdx.x] = s[0];"""
+    source = kernel("sums", "const real* x, real* part, long long N", body if outside else declared + body, declared if outside else "")
+    spread = lambda g, part, x: np.repeat(g, 64)[: x.size]
+    k = raw(
+        source,
+        "sums",
+        ["in real x[N]", "out real part[(N + 63) // 64]", "size N"],
+        vjp=spread,
+        threads="N",
+        block=64,
+        shared="threads * real",
+    )
+    x = np.arange(200.0)
+    assert k(x).tolist() == [x[i : i + 64].sum() for i in range(0, 200, 64)]
+    assert tg.grad(lambda x: (k(x) * [1.0, 2, 3, 4]).sum())(x).tolist() == np.repeat([1.0, 2, 3, 4], 64)[:200].tolist()
+    k.check(x, sanitize=True)
+
+
+def test_assertions_and_large_local_arrays():
+    body = f"""{LOOP} {{
+    real a[4096];
+    for (int i = 0; i < 4096; ++i) a[i] = x[b] * i;
+    assert(x[b] < 10);
+    __syncwarp();
+    real sum = 0;
+    for (int i = 0; i < 4096; ++i) sum += a[i];
+    y[b] = sum;
+  }}"""
+    k = raw(kernel("f", "const real* x, real* y, long long B", body), "f", ["in real x[B]", "out real y[B]", "size B"], block=32)
+    assert k(np.arange(8.0)).tolist() == (np.arange(8.0) * 4096 * 4095 / 2).tolist()
+    with pytest.raises(KernelError, match="f: the assertion `x.b. < 10` in line 7 failed"):
+        k(np.arange(20.0))
+
+
+def test_a_cotangent_declared_const_still_transposes():
+    """An adjoint with a rule of its own, but none by its cotangent: forward mode of the primal does not use that rule."""
+    args = [*GIVEN, "const real value_bar[B]", "out real theta_bar[4, B]", *SIZES]
+    adjoint = raw(GAUSSIAN, "gaussian_vjp", args, vjp=lambda g, out, *args: (g, None, None))
+    k = raw(GAUSSIAN, "gaussian", [*GIVEN, "out real value[B]", *SIZES], vjp=adjoint)
+    np.testing.assert_allclose(tg.jvp(lambda t: k(t, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0))
+
+
 MANY = kernel(
     "many",
     "const real* x, real* y, int* where, real* z, long long B",
@@ -315,6 +367,13 @@ def test_cpu_function():
     np.testing.assert_array_equal(raw(recursion().source, "recursion", args, cpu=recursion_twin)(x, 3), recursion()(x, 3))
 
 
+def test_cpu_function_that_returns():
+    source = kernel("f", "const real* x, real* y, long long B", f"{LOOP} y[b] = 2 * x[b];")
+    k = raw(source, "f", ["in real x[B]", "out real y[B]", "size B"], cpu=lambda x, y, B: 2 * x)
+    with pytest.raises(KernelError, match="cpu= returned ndarray; it is to fill its outputs"):
+        k(np.ones(2))
+
+
 def test_slots_of_a_cpu_function():
     seen = []
 
@@ -351,6 +410,8 @@ def test_calls_are_checked():
         (lambda: linear()(np.ones(2), np.ones((3, 4)), np.zeros(4, np.int32), 1.0), ShapeError, "argument x has shape .*, p is 2 by c"),
         (lambda: linear()(np.ones(2), np.ones((2, 4)), np.zeros(4, int), 1.0), ArgumentError, "which has dtype int64.* wanted int32"),
         (lambda: linear()(np.ones(2), np.ones((2, 4)), np.zeros(4, np.int32), np.ones(2)), ArgumentError, "argument scale is an array"),
+        (lambda: k(np.ma.array(THETA), X), ArgumentError, "argument theta is a masked array"),
+        (lambda: recursion().vjp(np.ones(2), -1, np.ones(2)), ShapeError, r"tape, declared .*would have shape \(-1,"),
         (lambda: k(THETA.astype(">f8"), X), ArgumentError, "argument theta is an array of >f8"),
     ]  # fmt: skip
     for call, error, text in cases:
@@ -385,6 +446,7 @@ def test_a_tracked_value_for_a_cotangent_declared_const():
         ("in real x[slots]", 10, "the number of threads, is a dimension of work arrays only"),
         ("out real x", 10, "an array of role out needs its dimensions"),
         ("work unsaved real x[B]", 5, "a work array is never saved"),
+        ("in int n[B]", 3, "whole numbers have no derivative: declare them const"),
         ("size B C", 7, 'wanted is "size" and the name'),
         ("size B[2]", 6, 'wanted is "size"'),
     ],
@@ -412,6 +474,7 @@ def test_declarations_and_source():
         (lambda: raw(GAUSSIAN, "gaussian", [*args[:4], "size B"]), "the name B is declared twice"),
         (lambda: raw(GAUSSIAN, "gaussian", args, samples="M"), "samples='M' is to say how many threads start"),
         (lambda: raw(GAUSSIAN, "gaussian", args, samples="2 B"), "samples='2 B'; wanted is a dimension"),
+        (lambda: raw(GAUSSIAN, "gaussian", args, block=(64, 32)), "block=(64, 32) is not 1 to 1024 threads"),
         (lambda: raw(GAUSSIAN, "gaussian", [*GIVEN, "in real value[B]", *SIZES]), "no output is declared"),
     ]  # fmt: skip
     for make, text in cases:
@@ -587,13 +650,19 @@ def test_devices_are_checked(device):
     k = gaussian()
     with pytest.raises(DeviceError, match="gaussian: theta is on device 0, x is on the host"):
         k(xp.asarray(THETA), X)
-    with pytest.raises(KernelError, match="a block of 512 threads was asked for.* allow 256"):
-        if not launches and getattr(xp.cuda.runtime, "_hosted", False):
-            gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
-        else:
-            pytest.skip("a device allows that many")
     with pytest.raises(ArgumentError, match=r'wanted a number \(for an array: "const double scale\[\]"\)'):
         linear()(xp.ones(2), xp.ones((2, 3)), xp.zeros(3, np.int32), xp.asarray(1.0))
+
+
+@pytest.mark.cupy_only
+def test_blocks_are_bounded_by_registers(device, monkeypatch):
+    xp, _ = device
+    raw_cuda = pytest.importorskip("tapegrad.kernels._raw_cuda")
+    monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 255))
+    with pytest.raises(KernelError, match="a block of 512 threads was asked for, its 255 registers allow 256; pass a smaller block="):
+        gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
+    monkeypatch.setattr(raw_cuda, "limits", lambda function: (100, 255))
+    np.testing.assert_allclose(host(gaussian(0)(xp.asarray(THETA), xp.asarray(X))), VALUE)
 
 
 @pytest.mark.cupy_only

@@ -41,10 +41,16 @@ def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "k
         nvrtc.destroyProgram(program)
 
 
+def with_options(more: tuple) -> tuple:
+    """OPTIONS and more, which go first where both say the same."""
+    said = {option.partition("=")[0] for option in more}
+    return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
+
+
 def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu"):
     """The kernel on the current device; compiled once for each architecture, and kept on disk."""
     device = cupy.cuda.Device()
-    options = (*OPTIONS, *options)
+    options = with_options(options)
     key = _cache.key(source, entry, device.compute_capability, str(nvrtc.getVersion()), *options)
     with LOCK:
         found = MODULES.get((key, device.id))

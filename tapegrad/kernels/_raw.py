@@ -54,6 +54,7 @@ class RawKernel:
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
         compare(entry, self.args, c_parameters(entry, source, entry))
         derivable(entry, self.args)
+        self.threads_of(self.block or BLOCK)
         if self.grid is None:
             self._check_samples()
         self.cooperates = uses_block(source)
@@ -128,7 +129,9 @@ class RawKernel:
 
         Raises KernelError that says what failed, with the numbers."""
         settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
-        return check(self, self._ordered(args, {}), settings)
+        if len(args) != len(self.given):
+            raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+        return check(self, args, settings)
 
     @contextlib.contextmanager
     def from_source(self) -> Iterator:
@@ -165,7 +168,9 @@ class RawKernel:
         if self.cpu is not None and not getattr(LOCAL, "source", False):
             parameters, outs = plan.parameters(values, self.worker_count())
             if any([o.size for o in outs]):
-                self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+                told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+                if told is not None:
+                    raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
             return outs
         kernel, known = self.on_host(plan.real), plan.known
         alone = self.block is None and self.samples is not None and not self.cooperates
@@ -210,6 +215,8 @@ class RawKernel:
 
     def threads_of(self, block: Any) -> tuple:
         block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
+        if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
+            raise KernelError(f"{self.__name__}: block={block} is not 1 to 1024 threads in at most three dimensions")
         return block + (1,) * (3 - len(block))
 
     def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
@@ -374,8 +381,11 @@ class RawKernel:
         if self.jvp is not None:
             return self.jvp(tuple(t), out, *args)
         self._need(self.vjp, "jvp")
-        if isinstance(self.vjp, RawKernel) and (self.vjp.vjp is None or transposes_in_one(self, t, args, known)):
-            return pushed(self, t, out, args, known)
+        if isinstance(self.vjp, RawKernel):
+            bars = {f"{a.name}_bar" for a in self.outs}
+            linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
+            if not linear or transposes_in_one(self, t, args, known):
+                return pushed(self, t, out, args, known)
         return _transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
 
 
