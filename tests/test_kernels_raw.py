@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sympy
 from numba import njit
 from raw_kernels import (
     GAUSSIAN,
@@ -68,6 +69,16 @@ def test_output_that_is_not_needed_is_not_kept():
     records = [r for r in tape._trace.records if r[0] is k.prim]
     assert records[0][4] is None  # the output
     np.testing.assert_allclose(tape.grad(y, theta), GRADIENT)
+
+
+def test_a_rule_that_reads_what_is_not_kept():
+    args = ["in unsaved real theta[4, B]", GIVEN[1], "out real value[B]", *SIZES]
+    fits = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (np.zeros(theta.shape, theta.dtype) + g, None))
+    assert tg.grad(lambda theta: fits(theta, X).sum())(THETA).tolist() == np.ones((4, 3)).tolist()
+    for use in (lambda t: t * 2.0, lambda t: np.exp(t), lambda t: np.sum(t), lambda t: X.sum() * t, lambda t: t[0], lambda t: t.sum()):
+        k = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (use(theta), None))
+        with pytest.raises(KernelError, match="gaussian: a rule read theta, which is declared 'in unsaved real theta"):
+            tg.grad(lambda theta: k(theta, X).sum())(THETA)
 
 
 def test_second_derivatives():
@@ -139,6 +150,33 @@ def test_loops_with_a_bound_known_at_run_time():
     one = tg.grad(lambda x: k(x, 7).sum())(many)
     np.testing.assert_allclose(one, [tg.grad(lambda x: k(x, 7).sum())(many[i : i + 1])[0] for i in range(1000)], rtol=0)
     assert tg.grad(lambda x: k(x, 0).sum())(x).tolist() == [0, 0]
+
+
+PRODUCT = kernel(
+    "product",
+    "const real* x, real* y, long long N",
+    "if (threadIdx.x == 0) { real p = 1; for (long long i = 0; i < N; ++i) p *= x[i]; y[0] = p; }",
+) + kernel(
+    "product_vjp",
+    "const real* x, const real* y_bar, real* x_bar, long long N",
+    """  if (threadIdx.x) return;
+  real p = 1;
+  for (long long i = 0; i < N; ++i) { x_bar[i] = y_bar[0] * p; p *= x[i]; }
+  p = 1;
+  for (long long i = N - 1; i >= 0; --i) { x_bar[i] *= p; p *= x[i]; }""",
+)
+
+
+def test_product_loop_and_an_argument_overwritten_after_its_use():
+    adjoint = raw(PRODUCT, "product_vjp", ["in real x[N]", "in real y_bar[]", "out real x_bar[N]", "size N"], grid=1)
+    k = raw(PRODUCT, "product", ["in real x[N]", "out real y[]", "size N"], vjp=adjoint, grid=1)
+    assert tg.grad(k)(np.full(3, 2.0)).tolist() == [4, 4, 4]
+    assert tg.grad(k)(np.array([0.0, 3, 0.0])).tolist() == [0, 0, 0]
+    np.testing.assert_allclose(tg.jvp(k, (np.arange(1.0, 5),), (np.ones(4),))[1], 50)
+    k.check(np.arange(1.0, 5))
+    source = kernel("square", "real* a, real* y, long long B", f"{LOOP} {{ y[b] = a[b] * a[b]; a[b] = 1; }}")
+    k = raw(source, "square", ["inout real a[B]", "out real y[B]", "size B"], vjp=lambda g, out, a: 2 * a * g[1])
+    assert tg.grad(lambda a: k(a)[1].sum())(np.array([1.0, 2, 3])).tolist() == [2, 4, 6]
 
 
 def test_while_loop_by_its_forward_rule():
@@ -542,6 +580,27 @@ def test_python_threads(tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("*.o"))) == 2
 
 
+def test_barriers_in_several_threads():
+    """Each thread has its own fibers, its own shared memory."""
+    k, xs, found = reduction(), [np.random.default_rng(n).normal(size=5000) for n in range(4)], {}
+    one = [k(x) for x in xs]
+    threads = [threading.Thread(target=lambda n=n: found.update({n: [k(xs[n]) for _ in range(20)]})) for n in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert all(found[n] == [one[n]] * 20 for n in range(4))
+
+
+def test_workers_share_the_samples(monkeypatch):
+    monkeypatch.setattr(tg.kernels._raw, "WORTH", 0)
+    monkeypatch.setattr(tg.kernels._raw, "THREADS", 3)
+    y = np.linspace(0.1, 1.2, 1001)
+    x, d, r = y, np.zeros(1001), np.ones(1001)
+    for _ in range(5):
+        d, r = d * x + r + np.cos(r) * d, r * x + np.sin(r)
+    np.testing.assert_allclose(tg.grad(lambda y: recursion()(y, 5).sum())(y), d, rtol=1e-12)
+    np.testing.assert_allclose(gaussian()(THETA, X), VALUE)
+
+
 def test_processes_share_a_folder(tmp_path):
     program = (
         "import numpy as np, raw_kernels as r, tapegrad as tg; "
@@ -691,3 +750,78 @@ def test_nvrtc_compiles(make, arch):
 
     for real in REALS:
         assert cubin(make().text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+
+
+# --- random formulas ---
+
+
+def random_formula(seed):
+    """A smooth formula of p parameters and a datum, by sympy."""
+    rng = np.random.default_rng(seed)
+    theta, x = sympy.symbols(f"t0:{2 + seed % 2}"), sympy.Symbol("x")
+    e = x
+    for _ in range(5):
+        a, b = [theta[i] for i in rng.integers(0, len(theta), 2)]
+        e = [lambda: sympy.sin(e * a) + b, lambda: e * a + b * x, lambda: sympy.exp(-((e - a) ** 2)) * b, lambda: e / (1 + a * a)][
+            rng.integers(4)
+        ]()
+    return theta, x, e * theta[0] + theta[1] ** 2
+
+
+def formula_kernels(theta, x, e):
+    """value = sum over data of the formula, its adjoint, and the adjoint of that, written by sympy."""
+    p = len(theta)
+    u = sympy.symbols(f"u0:{p}")
+    gradient = [sympy.diff(e, t) for t in theta]
+    slope = sum(g * v for g, v in zip(gradient, u, strict=True))
+    curved = [sympy.diff(slope, t) for t in theta]
+
+    def text(name, parameters, sums, outs):
+        load = "".join(f"const real t{k} = theta[{k} * B + b];" for k in range(p))
+        load += "".join(f"const real u{k} = theta_bar_bar[{k} * B + b];" for k in range(p)) if "theta_bar_bar" in parameters else ""
+        lines = [f"real s{k} = 0;" for k in range(len(sums))]
+        adds = "".join(f"s{k} += {sympy.ccode(s)};" for k, s in enumerate(sums))
+        lines.append(f"for (long long i = 0; i < N; ++i) {{ const real x = data[i]; {adds} }}")
+        body = f"{LOOP} {{ {load} {' '.join(lines)} {' '.join(outs)} }}"
+        return kernel(name, f"const real* theta, const real* data, {parameters}, long long B, long long N", body)
+
+    bars = [f"theta_bar[{k} * B + b] = value_bar[b] * s{k};" for k in range(p)]
+    source = text("f", "real* value", [e], ["value[b] = s0;"])
+    source += text("f_vjp", "const real* value_bar, real* theta_bar", gradient, bars)
+    second = "const real* value_bar, const real* theta_bar_bar, real* theta_bar, real* value_bar_bar"
+    source += text("f_vjp_vjp", second, [*curved, slope], [*bars, f"value_bar_bar[b] = s{p};"])
+    given, sizes = [f"in real theta[{p}, B]", "const real data[N]"], ["size B", "size N"]
+    first = [*given, "in real value_bar[B]"]
+    outs = [f"out real theta_bar[{p}, B]", "out real value_bar_bar[B]"]
+    two = raw(source, "f_vjp_vjp", [*first, f"in real theta_bar_bar[{p}, B]", *outs, *sizes])
+    one = raw(source, "f_vjp", [*first, outs[0], *sizes], vjp=two)
+    return raw(source, "f", [*given, "out real value[B]", *sizes], vjp=one)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_formulas(seed):
+    """Value and all derivatives of two orders against the array tape, within programs that write and take parts."""
+    theta, x, e = random_formula(seed)
+    k, formula = formula_kernels(theta, x, e), sympy.lambdify([*theta, x], e, "numpy")
+    rng = np.random.default_rng(seed)
+    point, data, w = rng.uniform(0.3, 1.2, (len(theta), 5)), rng.uniform(-1, 1, 7), rng.normal(size=5)
+
+    def tape(theta, data):
+        return formula(*[t[:, None] for t in theta], data).sum(axis=1)
+
+    def program(f):
+        def run(theta):
+            buffer = np.zeros(5)
+            buffer[1:] = f(theta * 1.0, data)[1:]
+            buffer[:2] += f(np.sin(theta), data)[:2] * w[:2]
+            return (buffer**2 * w).sum()
+
+        return run
+
+    ours, theirs = program(k), program(tape)
+    np.testing.assert_allclose(k(point, data), tape(point, data), rtol=1e-13)
+    np.testing.assert_allclose(tg.grad(ours)(point), tg.grad(theirs)(point), rtol=1e-10, atol=1e-12)
+    v = rng.normal(size=point.shape)
+    np.testing.assert_allclose(tg.jvp(ours, (point,), (v,))[1], tg.jvp(theirs, (point,), (v,))[1], rtol=1e-10)
+    np.testing.assert_allclose(tg.hvp(ours, point, v), tg.hvp(theirs, point, v), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(tg.hessian(ours)(point), tg.hessian(theirs)(point), rtol=1e-9, atol=1e-10)

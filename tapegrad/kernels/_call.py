@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from ..errors import ArgumentError, DeviceError, ShapeError
+from ..errors import ArgumentError, DeviceError, KernelError, ShapeError
 from ._declare import SLOTS, Arg, bind_dimensions
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
@@ -93,6 +93,29 @@ class Plan:
                     raise ShapeError(f"{self.k.__name__}: {a.name}, declared {a.text!r}, would have shape {shape}")
                 specs.append(((shape, a.dtype(self.real)), a.returned))
         return specs
+
+
+class Unsaved:
+    """Stands for an argument that was declared `unsaved`, where a rule gets it."""
+
+    def __init__(self, kernel: str, a: Arg, like: Any):
+        self.text, self.shape, self.dtype = (
+            f"{kernel}: a rule read {a.name}, which is declared {a.text!r}: not kept",
+            like.shape,
+            like.dtype,
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise KernelError(self.text)
+
+    def __getattr__(self, name: str) -> Any:
+        raise KernelError(self.text)
+
+    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise KernelError(self.text)
+
+    __array_ufunc__ = __array_function__ = __getitem__ = __neg__ = __float__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = refuse
 
 
 def key_of(values: tuple, known: dict) -> tuple:

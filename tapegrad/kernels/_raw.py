@@ -20,10 +20,11 @@ from .._array import xp_of
 from .._byhand import _terms, _transposed_jvp, _transposed_vjp
 from .._calls import full_like
 from .._primitive import Primitive, bind, is_tracked, plain
+from .._tape import Like
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
-from ._call import REALS, Plan, key_of, real_of
+from ._call import REALS, Plan, Unsaved, key_of, real_of
 from ._check import check
 from ._cpu import THREADS
 from ._declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
@@ -62,6 +63,9 @@ class RawKernel:
         self.hosts: dict = {}
         self.independent: set = set()  # calls whose samples were found independent (_transpose.py)
         self.prim = self._primitive()
+        for word in ("vjp", "jvp", "cpu"):
+            if not (getattr(self, word) is None or callable(getattr(self, word))):
+                raise KernelError(f"{entry}: {word}={getattr(self, word)!r} cannot be called")
         for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
             if isinstance(rule, RawKernel):
                 self._check_rule(rule, prefix)
@@ -327,7 +331,8 @@ class RawKernel:
                         f"{self.vjp.__name__}: {a.name}_bar came with shape {plain(c).shape}, {a.name} has shape {np.shape(plain(v))}"
                     )
             return tuple(terms)
-        terms = self.vjp(g, out, *args)
+        seen = [Unsaved(self.__name__, a, v) if isinstance(v, Like) else v for a, v in zip(self.given, args, strict=True)]
+        terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):
