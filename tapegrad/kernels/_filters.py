@@ -105,7 +105,8 @@ class Filter:
     def hvp(self, model: Any, v: Any, y: Any) -> Any:
         """The Hessian of each sample times v, which is like the model, with None for zeros."""
         call = self._packed(model, y, True)
-        vs = [0.0 * plain(_value(x)) if d is None else d for x, d in zip(model, v, strict=True)]
+        zeros = [0.0 * plain(as_float(_value(x), self.__name__)) for x in model]
+        vs = [Const(o) if isinstance(x, Const) else o if d is None else d for x, d, o in zip(model, v, zeros, strict=True)]
         other = self._packed(type(model)(*vs), y, True, call.batch)
         if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
             raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")
@@ -160,7 +161,9 @@ class Filter:
         """`gradients`: of all that is not Const; else of what is tracked."""
         stem, kind, arguments, *_ = self._parts
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
-            raise ArgumentError(f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}")
+            raise ArgumentError(
+                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}"
+            )
         const = tuple([isinstance(x, Const) for x in model])
         values = [as_float(_value(x), f"{stem}: {a.name}") for a, x in zip(arguments, model, strict=True)]
         y = as_float(y, f"{stem}: y")
@@ -191,9 +194,7 @@ class Filter:
                 lines.append(rows.reshape(steps, -1, rows.shape[-1]).swapaxes(0, 1))
             else:
                 theta.append(shaping.broadcast_to(rows, (rows.shape[0], batch)))
-        return Packed(
-            shaping.concatenate(*theta).astype(dtype), _lines(xp, lines, batch), modes, sizes, single, const, steps, batch
-        )
+        return Packed(shaping.concatenate(*theta).astype(dtype), _lines(xp, lines, batch), modes, sizes, single, const, steps, batch)
 
     def _sizes(self, values: list, y: Any) -> dict:
         """k, and d where several numbers are observed, from the first arguments."""

@@ -44,7 +44,9 @@ def step(carry, theta, y):
         own = np.where(count < n, np.concatenate([a, np.zeros(P - n + 1)]), own)
         variance = np.where(count < n, v, variance)
     e = now - own @ lags
-    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), np.where(valid, -0.5 * (LOG_2_PI + np.log(variance) + e * e / variance), np.nan)
+    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), np.where(
+        valid, -0.5 * (LOG_2_PI + np.log(variance) + e * e / variance), np.nan
+    )
 
 
 # --- the twin of autoregression.cu ---
@@ -210,7 +212,9 @@ class Autoregression(HandwrittenRecursion):
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if bool(xp_of(data).isnan(data).any()):
-            raise ArgumentError("autoregression: y holds nan; for series with missing data use kernels.kalman, with the companion matrix as A")
+            raise ArgumentError(
+                "autoregression: y holds nan; for series with missing data use kernels.kalman, with the companion matrix as A"
+            )
         return theta, data, single
 
 

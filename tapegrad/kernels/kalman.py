@@ -18,9 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._filters import Argument, Filter
-from ._lanes import LANES, LOG_2_PI, add_product, at, copy, cube, load, nonnegative_diagonal, outcome, places, product, store, subtract_product
+from ._lanes import (
+    LANES,
+    LOG_2_PI,
+    add_product,
+    at,
+    copy,
+    cube,
+    load,
+    nonnegative_diagonal,
+    outcome,
+    places,
+    product,
+    store,
+    subtract_product,
+)
 from ._library import twin
-
 
 
 class Model(NamedTuple):
