@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sympy
 from numba import njit
 from raw_kernels import (
     GAUSSIAN,
@@ -68,6 +69,16 @@ def test_output_that_is_not_needed_is_not_kept():
     records = [r for r in tape._trace.records if r[0] is k.prim]
     assert records[0][4] is None  # the output
     np.testing.assert_allclose(tape.grad(y, theta), GRADIENT)
+
+
+def test_a_rule_that_reads_what_is_not_kept():
+    args = ["in unsaved real theta[4, B]", GIVEN[1], "out real value[B]", *SIZES]
+    fits = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (np.zeros(theta.shape, theta.dtype) + g, None))
+    assert tg.grad(lambda theta: fits(theta, X).sum())(THETA).tolist() == np.ones((4, 3)).tolist()
+    for use in (lambda t: t * 2.0, lambda t: np.exp(t), lambda t: np.sum(t), lambda t: X.sum() * t, lambda t: t[0], lambda t: t.sum()):
+        k = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (use(theta), None))
+        with pytest.raises(KernelError, match="gaussian: a rule read theta, which is declared 'in unsaved real theta"):
+            tg.grad(lambda theta: k(theta, X).sum())(THETA)
 
 
 def test_second_derivatives():
@@ -141,6 +152,33 @@ def test_loops_with_a_bound_known_at_run_time():
     assert tg.grad(lambda x: k(x, 0).sum())(x).tolist() == [0, 0]
 
 
+PRODUCT = kernel(
+    "product",
+    "const real* x, real* y, long long N",
+    "if (threadIdx.x == 0) { real p = 1; for (long long i = 0; i < N; ++i) p *= x[i]; y[0] = p; }",
+) + kernel(
+    "product_vjp",
+    "const real* x, const real* y_bar, real* x_bar, long long N",
+    """  if (threadIdx.x) return;
+  real p = 1;
+  for (long long i = 0; i < N; ++i) { x_bar[i] = y_bar[0] * p; p *= x[i]; }
+  p = 1;
+  for (long long i = N - 1; i >= 0; --i) { x_bar[i] *= p; p *= x[i]; }""",
+)
+
+
+def test_product_loop_and_an_argument_overwritten_after_its_use():
+    adjoint = raw(PRODUCT, "product_vjp", ["in real x[N]", "in real y_bar[]", "out real x_bar[N]", "size N"], grid=1)
+    k = raw(PRODUCT, "product", ["in real x[N]", "out real y[]", "size N"], vjp=adjoint, grid=1)
+    assert tg.grad(k)(np.full(3, 2.0)).tolist() == [4, 4, 4]
+    assert tg.grad(k)(np.array([0.0, 3, 0.0])).tolist() == [0, 0, 0]
+    np.testing.assert_allclose(tg.jvp(k, (np.arange(1.0, 5),), (np.ones(4),))[1], 50)
+    k.check(np.arange(1.0, 5))
+    source = kernel("square", "real* a, real* y, long long B", f"{LOOP} {{ y[b] = a[b] * a[b]; a[b] = 1; }}")
+    k = raw(source, "square", ["inout real a[B]", "out real y[B]", "size B"], vjp=lambda g, out, a: 2 * a * g[1])
+    assert tg.grad(lambda a: k(a)[1].sum())(np.array([1.0, 2, 3])).tolist() == [2, 4, 6]
+
+
 def test_while_loop_by_its_forward_rule():
     k = while_loop()
     x = np.array([1.5, 2.0])
@@ -175,6 +213,58 @@ def test_block_reduction():
     np.testing.assert_allclose(tg.grad(k)(x), 2 * x)
     check_grads(k, (x,))  # the rule is NumPy code: any order
     assert tg.grad(k)(x.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_dynamic_shared_memory(outside):
+    declared = "extern __shared__ real s[];"
+    body = """const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  s[threadIdx.x] = i < N ? x[i] : 0;
+  __syncthreads();
+  for (int k = blockDim.x / 2; k; k /= 2) {
+    if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) part[blockIdx.x] = s[0];"""
+    source = kernel("sums", "const real* x, real* part, long long N", body if outside else declared + body, declared if outside else "")
+    spread = lambda g, part, x: np.repeat(g, 64)[: x.size]
+    k = raw(
+        source,
+        "sums",
+        ["in real x[N]", "out real part[(N + 63) // 64]", "size N"],
+        vjp=spread,
+        threads="N",
+        block=64,
+        shared="threads * real",
+    )
+    x = np.arange(200.0)
+    assert k(x).tolist() == [x[i : i + 64].sum() for i in range(0, 200, 64)]
+    assert tg.grad(lambda x: (k(x) * [1.0, 2, 3, 4]).sum())(x).tolist() == np.repeat([1.0, 2, 3, 4], 64)[:200].tolist()
+    k.check(x, sanitize=True)
+
+
+def test_assertions_and_large_local_arrays():
+    body = f"""{LOOP} {{
+    real a[4096];
+    for (int i = 0; i < 4096; ++i) a[i] = x[b] * i;
+    assert(x[b] < 10);
+    __syncwarp();
+    real sum = 0;
+    for (int i = 0; i < 4096; ++i) sum += a[i];
+    y[b] = sum;
+  }}"""
+    k = raw(kernel("f", "const real* x, real* y, long long B", body), "f", ["in real x[B]", "out real y[B]", "size B"], block=32)
+    assert k(np.arange(8.0)).tolist() == (np.arange(8.0) * 4096 * 4095 / 2).tolist()
+    with pytest.raises(KernelError, match="f: the assertion `x.b. < 10` in line 7 failed"):
+        k(np.arange(20.0))
+
+
+def test_a_cotangent_declared_const_still_transposes():
+    """An adjoint with a rule of its own, but none by its cotangent: forward mode of the primal does not use that rule."""
+    args = [*GIVEN, "const real value_bar[B]", "out real theta_bar[4, B]", *SIZES]
+    adjoint = raw(GAUSSIAN, "gaussian_vjp", args, vjp=lambda g, out, *args: (g, None, None))
+    k = raw(GAUSSIAN, "gaussian", [*GIVEN, "out real value[B]", *SIZES], vjp=adjoint)
+    np.testing.assert_allclose(tg.jvp(lambda t: k(t, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0))
 
 
 MANY = kernel(
@@ -315,6 +405,13 @@ def test_cpu_function():
     np.testing.assert_array_equal(raw(recursion().source, "recursion", args, cpu=recursion_twin)(x, 3), recursion()(x, 3))
 
 
+def test_cpu_function_that_returns():
+    source = kernel("f", "const real* x, real* y, long long B", f"{LOOP} y[b] = 2 * x[b];")
+    k = raw(source, "f", ["in real x[B]", "out real y[B]", "size B"], cpu=lambda x, y, B: 2 * x)
+    with pytest.raises(KernelError, match="cpu= returned ndarray; it is to fill its outputs"):
+        k(np.ones(2))
+
+
 def test_slots_of_a_cpu_function():
     seen = []
 
@@ -351,6 +448,8 @@ def test_calls_are_checked():
         (lambda: linear()(np.ones(2), np.ones((3, 4)), np.zeros(4, np.int32), 1.0), ShapeError, "argument x has shape .*, p is 2 by c"),
         (lambda: linear()(np.ones(2), np.ones((2, 4)), np.zeros(4, int), 1.0), ArgumentError, "which has dtype int64.* wanted int32"),
         (lambda: linear()(np.ones(2), np.ones((2, 4)), np.zeros(4, np.int32), np.ones(2)), ArgumentError, "argument scale is an array"),
+        (lambda: k(np.ma.array(THETA), X), ArgumentError, "argument theta is a masked array"),
+        (lambda: recursion().vjp(np.ones(2), -1, np.ones(2)), ShapeError, r"tape, declared .*would have shape \(-1,"),
         (lambda: k(THETA.astype(">f8"), X), ArgumentError, "argument theta is an array of >f8"),
     ]  # fmt: skip
     for call, error, text in cases:
@@ -385,6 +484,7 @@ def test_a_tracked_value_for_a_cotangent_declared_const():
         ("in real x[slots]", 10, "the number of threads, is a dimension of work arrays only"),
         ("out real x", 10, "an array of role out needs its dimensions"),
         ("work unsaved real x[B]", 5, "a work array is never saved"),
+        ("in int n[B]", 3, "whole numbers have no derivative: declare them const"),
         ("size B C", 7, 'wanted is "size" and the name'),
         ("size B[2]", 6, 'wanted is "size"'),
     ],
@@ -412,6 +512,7 @@ def test_declarations_and_source():
         (lambda: raw(GAUSSIAN, "gaussian", [*args[:4], "size B"]), "the name B is declared twice"),
         (lambda: raw(GAUSSIAN, "gaussian", args, samples="M"), "samples='M' is to say how many threads start"),
         (lambda: raw(GAUSSIAN, "gaussian", args, samples="2 B"), "samples='2 B'; wanted is a dimension"),
+        (lambda: raw(GAUSSIAN, "gaussian", args, block=(64, 32)), "block=(64, 32) is not 1 to 1024 threads"),
         (lambda: raw(GAUSSIAN, "gaussian", [*GIVEN, "in real value[B]", *SIZES]), "no output is declared"),
     ]  # fmt: skip
     for make, text in cases:
@@ -477,6 +578,27 @@ def test_python_threads(tmp_path, monkeypatch):
     [t.join() for t in threads]
     assert len(found) == 6 and all(np.array_equal(f, found[0]) for f in found)
     assert len(list(tmp_path.glob("*.o"))) == 2
+
+
+def test_barriers_in_several_threads():
+    """Each thread has its own fibers, its own shared memory."""
+    k, xs, found = reduction(), [np.random.default_rng(n).normal(size=5000) for n in range(4)], {}
+    one = [k(x) for x in xs]
+    threads = [threading.Thread(target=lambda n=n: found.update({n: [k(xs[n]) for _ in range(20)]})) for n in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert all(found[n] == [one[n]] * 20 for n in range(4))
+
+
+def test_workers_share_the_samples(monkeypatch):
+    monkeypatch.setattr(tg.kernels._raw, "WORTH", 0)
+    monkeypatch.setattr(tg.kernels._raw, "THREADS", 3)
+    y = np.linspace(0.1, 1.2, 1001)
+    x, d, r = y, np.zeros(1001), np.ones(1001)
+    for _ in range(5):
+        d, r = d * x + r + np.cos(r) * d, r * x + np.sin(r)
+    np.testing.assert_allclose(tg.grad(lambda y: recursion()(y, 5).sum())(y), d, rtol=1e-12)
+    np.testing.assert_allclose(gaussian()(THETA, X), VALUE)
 
 
 def test_processes_share_a_folder(tmp_path):
@@ -587,13 +709,19 @@ def test_devices_are_checked(device):
     k = gaussian()
     with pytest.raises(DeviceError, match="gaussian: theta is on device 0, x is on the host"):
         k(xp.asarray(THETA), X)
-    with pytest.raises(KernelError, match="a block of 512 threads was asked for.* allow 256"):
-        if not launches and getattr(xp.cuda.runtime, "_hosted", False):
-            gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
-        else:
-            pytest.skip("a device allows that many")
     with pytest.raises(ArgumentError, match=r'wanted a number \(for an array: "const double scale\[\]"\)'):
         linear()(xp.ones(2), xp.ones((2, 3)), xp.zeros(3, np.int32), xp.asarray(1.0))
+
+
+@pytest.mark.cupy_only
+def test_blocks_are_bounded_by_registers(device, monkeypatch):
+    xp, _ = device
+    raw_cuda = pytest.importorskip("tapegrad.kernels._raw_cuda")
+    monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 255))
+    with pytest.raises(KernelError, match="a block of 512 threads was asked for, its 255 registers allow 256; pass a smaller block="):
+        gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
+    monkeypatch.setattr(raw_cuda, "limits", lambda function: (100, 255))
+    np.testing.assert_allclose(host(gaussian(0)(xp.asarray(THETA), xp.asarray(X))), VALUE)
 
 
 @pytest.mark.cupy_only
@@ -622,3 +750,78 @@ def test_nvrtc_compiles(make, arch):
 
     for real in REALS:
         assert cubin(make().text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+
+
+# --- random formulas ---
+
+
+def random_formula(seed):
+    """A smooth formula of p parameters and a datum, by sympy."""
+    rng = np.random.default_rng(seed)
+    theta, x = sympy.symbols(f"t0:{2 + seed % 2}"), sympy.Symbol("x")
+    e = x
+    for _ in range(5):
+        a, b = [theta[i] for i in rng.integers(0, len(theta), 2)]
+        e = [lambda: sympy.sin(e * a) + b, lambda: e * a + b * x, lambda: sympy.exp(-((e - a) ** 2)) * b, lambda: e / (1 + a * a)][
+            rng.integers(4)
+        ]()
+    return theta, x, e * theta[0] + theta[1] ** 2
+
+
+def formula_kernels(theta, x, e):
+    """value = sum over data of the formula, its adjoint, and the adjoint of that, written by sympy."""
+    p = len(theta)
+    u = sympy.symbols(f"u0:{p}")
+    gradient = [sympy.diff(e, t) for t in theta]
+    slope = sum(g * v for g, v in zip(gradient, u, strict=True))
+    curved = [sympy.diff(slope, t) for t in theta]
+
+    def text(name, parameters, sums, outs):
+        load = "".join(f"const real t{k} = theta[{k} * B + b];" for k in range(p))
+        load += "".join(f"const real u{k} = theta_bar_bar[{k} * B + b];" for k in range(p)) if "theta_bar_bar" in parameters else ""
+        lines = [f"real s{k} = 0;" for k in range(len(sums))]
+        adds = "".join(f"s{k} += {sympy.ccode(s)};" for k, s in enumerate(sums))
+        lines.append(f"for (long long i = 0; i < N; ++i) {{ const real x = data[i]; {adds} }}")
+        body = f"{LOOP} {{ {load} {' '.join(lines)} {' '.join(outs)} }}"
+        return kernel(name, f"const real* theta, const real* data, {parameters}, long long B, long long N", body)
+
+    bars = [f"theta_bar[{k} * B + b] = value_bar[b] * s{k};" for k in range(p)]
+    source = text("f", "real* value", [e], ["value[b] = s0;"])
+    source += text("f_vjp", "const real* value_bar, real* theta_bar", gradient, bars)
+    second = "const real* value_bar, const real* theta_bar_bar, real* theta_bar, real* value_bar_bar"
+    source += text("f_vjp_vjp", second, [*curved, slope], [*bars, f"value_bar_bar[b] = s{p};"])
+    given, sizes = [f"in real theta[{p}, B]", "const real data[N]"], ["size B", "size N"]
+    first = [*given, "in real value_bar[B]"]
+    outs = [f"out real theta_bar[{p}, B]", "out real value_bar_bar[B]"]
+    two = raw(source, "f_vjp_vjp", [*first, f"in real theta_bar_bar[{p}, B]", *outs, *sizes])
+    one = raw(source, "f_vjp", [*first, outs[0], *sizes], vjp=two)
+    return raw(source, "f", [*given, "out real value[B]", *sizes], vjp=one)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_formulas(seed):
+    """Value and all derivatives of two orders against the array tape, within programs that write and take parts."""
+    theta, x, e = random_formula(seed)
+    k, formula = formula_kernels(theta, x, e), sympy.lambdify([*theta, x], e, "numpy")
+    rng = np.random.default_rng(seed)
+    point, data, w = rng.uniform(0.3, 1.2, (len(theta), 5)), rng.uniform(-1, 1, 7), rng.normal(size=5)
+
+    def tape(theta, data):
+        return formula(*[t[:, None] for t in theta], data).sum(axis=1)
+
+    def program(f):
+        def run(theta):
+            buffer = np.zeros(5)
+            buffer[1:] = f(theta * 1.0, data)[1:]
+            buffer[:2] += f(np.sin(theta), data)[:2] * w[:2]
+            return (buffer**2 * w).sum()
+
+        return run
+
+    ours, theirs = program(k), program(tape)
+    np.testing.assert_allclose(k(point, data), tape(point, data), rtol=1e-13)
+    np.testing.assert_allclose(tg.grad(ours)(point), tg.grad(theirs)(point), rtol=1e-10, atol=1e-12)
+    v = rng.normal(size=point.shape)
+    np.testing.assert_allclose(tg.jvp(ours, (point,), (v,))[1], tg.jvp(theirs, (point,), (v,))[1], rtol=1e-10)
+    np.testing.assert_allclose(tg.hvp(ours, point, v), tg.hvp(theirs, point, v), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(tg.hessian(ours)(point), tg.hessian(theirs)(point), rtol=1e-9, atol=1e-10)

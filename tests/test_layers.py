@@ -35,8 +35,9 @@ FLOORS = [
         "ops.zero_derivative",
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
-    ["_faces", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow", "kernels."],
+    ["_faces", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow"],
     ["_calls", "_transforms", "_byhand", "_functional"],
+    ["kernels."],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
     ["__init__"],
 ]

@@ -1,15 +1,12 @@
 """One call of a raw kernel on plain arrays: what is checked, and the `Plan` that calls on arrays of the same shapes share."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._array import is_array, xp_of
-from ..errors import ArgumentError, DeviceError, ShapeError
+from ..errors import ArgumentError, DeviceError, KernelError, ShapeError
 from ._declare import SLOTS, Arg, bind_dimensions
-
-if TYPE_CHECKING:
-    from ._raw import RawKernel
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 GIVEN = object()
@@ -18,7 +15,7 @@ GIVEN = object()
 class Plan:
     """What the shapes and dtypes of the arguments decide."""
 
-    def __init__(self, k: "RawKernel", values: tuple, known: dict):
+    def __init__(self, k: Any, values: tuple, known: dict):
         self.k, self.xp, self.device = k, *place(k, values)
         self.real = real_of(k, values)
         checked = [self.checked(a, v) for a, v in zip(k.given, values, strict=True)]
@@ -38,6 +35,8 @@ class Plan:
             v = v if self.xp is np else self.xp.asarray(v)
         if not is_array(v):
             raise ArgumentError(f"{self.k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted an array of {want}")
+        if isinstance(v, np.ma.MaskedArray):
+            raise ArgumentError(f"{self.k.__name__}: argument {a.name} is a masked array, and kernels see no mask; pass .filled(x)")
         if v.dtype != want:
             raise ArgumentError(
                 f"{self.k.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted {want}: "
@@ -96,6 +95,29 @@ class Plan:
         return specs
 
 
+class Unsaved:
+    """Stands for an argument that was declared `unsaved`, where a rule gets it."""
+
+    def __init__(self, kernel: str, a: Arg, like: Any):
+        self.text, self.shape, self.dtype = (
+            f"{kernel}: a rule read {a.name}, which is declared {a.text!r}: not kept",
+            like.shape,
+            like.dtype,
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise KernelError(self.text)
+
+    def __getattr__(self, name: str) -> Any:
+        raise KernelError(self.text)
+
+    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise KernelError(self.text)
+
+    __array_ufunc__ = __array_function__ = __getitem__ = __neg__ = __float__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = refuse
+
+
 def key_of(values: tuple, known: dict) -> tuple:
     """Calls with equal keys have equal plans."""
     parts: list = []
@@ -111,7 +133,7 @@ def key_of(values: tuple, known: dict) -> tuple:
     return (*parts, *sorted(known.items()))
 
 
-def place(k: "RawKernel", values: tuple) -> tuple:
+def place(k: Any, values: tuple) -> tuple:
     """The library and the device of all arrays."""
     found: dict = {}
     for a, v in zip(k.given, values, strict=True):
@@ -126,7 +148,7 @@ def place(k: "RawKernel", values: tuple) -> tuple:
     return np, None
 
 
-def real_of(k: "RawKernel", values: tuple) -> np.dtype:
+def real_of(k: Any, values: tuple) -> np.dtype:
     """What `real` is in a call: the dtype of the active arguments; without any, of the others."""
     for roles in (("in", "inout"), ("const",)):
         for a, v in zip(k.given, values, strict=True):

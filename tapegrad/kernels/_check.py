@@ -5,7 +5,7 @@ numbers of threads; then its rules are compared with differences and with each o
 
 import importlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from ._call import REALS
 from ._declare import SLOTS, bind_dimensions
 from ._host import sanitized, uses_block
 from ._transpose import rows, sample_axis, units
-
-if TYPE_CHECKING:
-    from ._raw import RawKernel
 
 GUARD = 512  # bytes on both sides of an array
 CANARY, FILLS = 0xA5, (0xCC, 0x33)  # as doubles -9e61 and 5e-62
@@ -55,7 +52,7 @@ class Guarded:
 class Check:
     """One kernel checked with one set of arguments."""
 
-    def __init__(self, k: "RawKernel", values: list, known: dict, settings: dict, report: list):
+    def __init__(self, k: Any, values: list, known: dict, settings: dict, report: list):
         self.k, self.values, self.settings, self.report = k, values, settings, report
         self.given = known
         self.rng = np.random.default_rng(settings["seed"])
@@ -114,7 +111,7 @@ class Check:
             self.say(f"NOT RUN: compilation for a device ({error})")
             return
         for arch in ARCHITECTURES:
-            cuda.cubin(self.k.text(real), arch, (*cuda.OPTIONS, *self.k.options), self.k.file)
+            cuda.cubin(self.k.text(real), arch, cuda.with_options(self.k.options), self.k.file)
 
     def host_run(self, kernel, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
         """The outputs of a run between canaries."""
@@ -297,7 +294,7 @@ class Check:
             if not gap <= 1e-2 * scale:
                 self.fail(f"the vjp by {self.k.given[n].name} in float32 is {gap:.3g} away from that in float64, of size {scale:.3g}")
 
-    def follow(self, rule: "RawKernel", prefix: str, values: list, out: list, seeds: list) -> None:
+    def follow(self, rule: Any, prefix: str, values: list, out: list, seeds: list) -> None:
         """The kernel of a rule, as a kernel."""
         k = self.k
         names = {a.name: o for a, o in zip(k.outs, out, strict=True) if a.role == "out"}
@@ -342,7 +339,7 @@ def differences(f: Any, x: Any, v: Any, h: float) -> tuple:
     return slope, noise
 
 
-def check(k: "RawKernel", args: tuple, settings: dict) -> list:
+def check(k: Any, args: tuple, settings: dict) -> list:
     values = []
     for v in args:
         v = plain(v.value) if isinstance(v, Const) else plain(v)

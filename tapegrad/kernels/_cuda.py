@@ -72,10 +72,16 @@ class Loaded:
         self.function(grid, block, args, shared_mem=shared_mem)
 
 
+def with_options(more: tuple) -> tuple:
+    """OPTIONS and more, which go first where both say the same."""
+    said = {option.partition("=")[0] for option in more}
+    return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
+
+
 def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
     """The kernel on the current device; compiled once for each architecture, and kept on disk."""
     device = cupy.cuda.Device()
-    options = (*OPTIONS, *options)
+    options = with_options(options)
     key = _cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)
     with LOCK:
         found = MODULES.get((key, entry, device.id))

@@ -3,8 +3,10 @@
 #pragma once
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #define __CUDA_ON_HOST__ 1
@@ -39,7 +41,7 @@ template <size_t... I> struct Range<0, I...> { typedef Indices<I...> type; };
 
 enum State { RUNNING, AT_BLOCK, AT_WARP, DONE };
 struct Fiber { ucontext_t context; State state; unsigned flat; };
-static const size_t STACK = 128 << 10;
+static const size_t STACK = 512 << 10;  // as much local memory as a thread of a device has
 static thread_local Fiber* fibers;
 static thread_local Fiber* current;
 static thread_local ucontext_t scheduler;
@@ -49,6 +51,11 @@ static thread_local const char* error;
 static thread_local uint64_t exchanged[1024], seed;
 static thread_local int predicate[1024];
 static thread_local char* dynamic_shared;
+static thread_local char said[300];
+static void failed(const char* text, int line) {
+  snprintf(said, sizeof said, "the assertion `%s` in line %d failed", text, line);
+  error = said;
+}
 
 static inline uint64_t random_number() { seed ^= seed << 13; seed ^= seed >> 7; seed ^= seed << 17; return seed; }
 static inline uint3 thread_number(unsigned i) {
@@ -134,19 +141,25 @@ template <class... A> static const char* launch(void (*kernel)(A...), const unsi
   body = invoke<A...>;
   argument = &c;
   unsigned n = blockDim.x * blockDim.y * blockDim.z;
+  char* stacks = nullptr;
+  if (barriers) {
+    void* room = mmap(nullptr, n * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return "no memory for the stacks of a block of threads";
+    stacks = (char*)room;
+  }
   unsigned* order = (unsigned*)malloc(n * sizeof(unsigned));
-  char* stacks = barriers ? (char*)malloc(n * STACK) : nullptr;
   fibers = barriers ? (Fiber*)calloc(n, sizeof(Fiber)) : nullptr;
   dynamic_shared = shared ? (char*)malloc(shared) : nullptr;
   for (uint64_t k = 0; k < count && !error; ++k) {
     uint64_t b = first + (how % 2 ? count - 1 - k : k);
     blockIdx = {(unsigned)(b % gridDim.x), (unsigned)(b / gridDim.x % gridDim.y), (unsigned)(b / ((uint64_t)gridDim.x * gridDim.y))};
     ordered(order, n, how);
+    if (shared) memset(dynamic_shared, 0xCC, shared);  // what a block finds is not what another left
     if (barriers) { run_block(n, order, stacks); continue; }
     for (unsigned i = 0; i < n; ++i) { threadIdx = thread_number(order[i]); invoke<A...>(&c); }
   }
   free(order);
-  free(stacks);
+  if (stacks) munmap(stacks, n * STACK);
   free(fibers);
   free(dynamic_shared);
   return error;
@@ -197,6 +210,8 @@ static inline void __syncwarp(unsigned = 0xffffffffu) { tapegrad_host::wait(tape
 static inline unsigned __ballot_sync(unsigned, int p) { return (unsigned)tapegrad_host::vote(p, 0); }
 static inline int __any_sync(unsigned, int p) { return tapegrad_host::vote(p, 0) != 0; }
 static inline int __all_sync(unsigned, int p) { return tapegrad_host::vote(!p, 0) == 0; }
+#undef assert
+#define assert(x) ((x) ? (void)0 : tapegrad_host::failed(#x, __LINE__))
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 template <class T> static T __shfl_sync(unsigned, T v, int s, int w = 32) {
@@ -263,6 +278,11 @@ static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double __dsqrt_rn(double x) { return sqrt(x); }
+static inline double __ddiv_rn(double a, double b) { return a / b; }
+static inline double __drcp_rn(double x) { return 1.0 / x; }
+static inline float __fsqrt_rn(float x) { return sqrtf(x); }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 

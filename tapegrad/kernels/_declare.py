@@ -129,6 +129,8 @@ def parse(kernel: str, text: str) -> Arg:
     kind = " ".join(w for w, _ in words[:2]) if [w for w, _ in words[:2]] == ["long", "long"] else words[0][0] if words else ""
     if kind not in KINDS:
         fail(kernel, text, words[0][1] if words else end[0], f"wanted is a type: {', '.join(KINDS)}")
+    if role in ("in", "inout") and kind in ("int", "long long"):
+        fail(kernel, text, words[0][1], "whole numbers have no derivative: declare them const")
     words = words[len(kind.split()) :]
     if not words or not words[0][0].isidentifier():
         fail(kernel, text, words[0][1] if words else end[0], "wanted is the name of the parameter")
@@ -170,7 +172,7 @@ def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
     for a, v in zip(given, values, strict=True):
         if a.dims is None:
             if a.kind in ("int", "long long") and a.name not in known and not isinstance(v, np.ndarray):
-                known[a.name] = v  # a whole number passed by value serves in dimensions
+                known[a.name] = int(v)  # a whole number passed by value serves in dimensions
             continue
         shape = tuple(v.shape)
         if len(shape) != len(a.dims):

@@ -106,7 +106,8 @@ class Filter:
     def hvp(self, model: Any, v: Any, y: Any) -> Any:
         """The Hessian of each sample times v, which is like the model, with None for zeros."""
         call = self._packed(model, y, True)
-        vs = [0.0 * plain(_value(x)) if d is None else d for x, d in zip(model, v, strict=True)]
+        zeros = [0.0 * plain(as_float(_value(x), self.__name__)) for x in model]
+        vs = [Const(o) if isinstance(x, Const) else o if d is None else d for x, d, o in zip(model, v, zeros, strict=True)]
         other = self._packed(type(model)(*vs), y, True, call.batch)
         if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
             raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")

@@ -47,7 +47,14 @@ def compiler() -> str:
 
 def translation(source: str, entry: str, real: str, name: str) -> str:
     """The text that g++ compiles; line numbers are those of the user's source."""
-    source = DYNAMIC.sub(lambda m: f"{m.group(1)}* {m.group(2)} = ({m.group(1)}*)tapegrad_host::dynamic_shared;", source)
+
+    def pointer(m):
+        kind, line = m.group(1), source.count("\n", 0, m.end()) + 1
+        if source.count("{", 0, m.start()) > source.count("}", 0, m.start()):
+            return f"{kind}* {m.group(2)} = ({kind}*)tapegrad_host::dynamic_shared;"
+        return f'\n#define {m.group(2)} (({kind}*)tapegrad_host::dynamic_shared)\n#line {line} "{name}"\n'
+
+    source = DYNAMIC.sub(pointer, source)
     return f'{HEADER.read_text()}\ntypedef {real} real;\n#line 1 "{name}"\n{source}\n#line 1 "export"\nTAPEGRAD_EXPORT({entry})\n'
 
 

@@ -11,6 +11,7 @@ parameters are not valid, or whose value is not finite, the value -inf and deriv
 as plain Python for `likelihood` or `recursion`: it documents the kernel, checks it in the tests, and is the source of all
 derivatives beyond the first."""
 
+import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
 
 from .._array import xp_of
 from ..errors import ArgumentError, ShapeError
@@ -30,14 +32,24 @@ FOLDER = Path(__file__).parent
 PRELUDE = (FOLDER / "_library.cu").read_text()
 CHUNK = 128  # as in _library.cu
 LOCK = threading.RLock()
+STAMP = hashlib.sha256(b"".join([p.read_bytes() for p in sorted(FOLDER.glob("*.py"))])).hexdigest()
+
+
+class TwinCache(FunctionCache):
+    """Numba's cache on disk looks at the file of a function alone; a twin takes functions from other files of this folder too."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple:
+        return (STAMP, *super()._index_key(sig, codegen))
 
 
 def twin(f: Callable) -> Callable:
     """f compiled by Numba with IEEE arithmetic, kept on disk where the package's folder or the user's can be written."""
+    compiled = njit(nogil=True, error_model="numpy")(f)
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(f)
-    except RuntimeError:  # Numba found no folder for its cache
-        return njit(nogil=True, error_model="numpy")(f)
+        compiled._cache = TwinCache(f)
+    except RuntimeError:  # Numba found no folder that it can write
+        return compiled
+    return compiled
 
 
 @twin

@@ -20,10 +20,11 @@ from .._array import xp_of
 from .._byhand import _terms, _transposed_jvp, _transposed_vjp
 from .._calls import full_like
 from .._primitive import Primitive, bind, is_tracked, plain
+from .._tape import Like
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
-from ._call import REALS, Plan, key_of, real_of
+from ._call import REALS, Plan, Unsaved, key_of, real_of
 from ._check import check
 from ._cpu import THREADS
 from ._declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
@@ -54,6 +55,7 @@ class RawKernel:
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
         compare(entry, self.args, c_parameters(entry, source, entry))
         derivable(entry, self.args)
+        self.threads_of(self.block or BLOCK)
         if self.grid is None:
             self._check_samples()
         self.cooperates = uses_block(source)
@@ -61,6 +63,9 @@ class RawKernel:
         self.hosts: dict = {}
         self.independent: set = set()  # calls whose samples were found independent (_transpose.py)
         self.prim = self._primitive()
+        for word in ("vjp", "jvp", "cpu"):
+            if not (getattr(self, word) is None or callable(getattr(self, word))):
+                raise KernelError(f"{entry}: {word}={getattr(self, word)!r} cannot be called")
         for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
             if isinstance(rule, RawKernel):
                 self._check_rule(rule, prefix)
@@ -128,7 +133,9 @@ class RawKernel:
 
         Raises KernelError that says what failed, with the numbers."""
         settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
-        return check(self, self._ordered(args, {}), settings)
+        if len(args) != len(self.given):
+            raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+        return check(self, args, settings)
 
     @contextlib.contextmanager
     def from_source(self) -> Iterator:
@@ -165,7 +172,9 @@ class RawKernel:
         if self.cpu is not None and not getattr(LOCAL, "source", False):
             parameters, outs = plan.parameters(values, self.worker_count())
             if any([o.size for o in outs]):
-                self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+                told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+                if told is not None:
+                    raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
             return outs
         kernel, known = self.on_host(plan.real), plan.known
         alone = self.block is None and self.samples is not None and not self.cooperates
@@ -210,6 +219,8 @@ class RawKernel:
 
     def threads_of(self, block: Any) -> tuple:
         block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
+        if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
+            raise KernelError(f"{self.__name__}: block={block} is not 1 to 1024 threads in at most three dimensions")
         return block + (1,) * (3 - len(block))
 
     def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
@@ -320,7 +331,8 @@ class RawKernel:
                         f"{self.vjp.__name__}: {a.name}_bar came with shape {plain(c).shape}, {a.name} has shape {np.shape(plain(v))}"
                     )
             return tuple(terms)
-        terms = self.vjp(g, out, *args)
+        seen = [Unsaved(self.__name__, a, v) if isinstance(v, Like) else v for a, v in zip(self.given, args, strict=True)]
+        terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):
@@ -374,8 +386,11 @@ class RawKernel:
         if self.jvp is not None:
             return self.jvp(tuple(t), out, *args)
         self._need(self.vjp, "jvp")
-        if isinstance(self.vjp, RawKernel) and (self.vjp.vjp is None or transposes_in_one(self, t, args, known)):
-            return pushed(self, t, out, args, known)
+        if isinstance(self.vjp, RawKernel):
+            bars = {f"{a.name}_bar" for a in self.outs}
+            linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
+            if not linear or transposes_in_one(self, t, args, known):
+                return pushed(self, t, out, args, known)
         return _transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
 
 

@@ -1,7 +1,7 @@
 """Raw kernels on CuPy arrays: block size, residency, the launch on CuPy's current stream."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 from cupy_backends.cuda.api import driver
@@ -11,15 +11,12 @@ from ._call import Plan
 from ._cuda import loaded
 from ._declare import SLOTS
 
-if TYPE_CHECKING:
-    from ._raw import RawKernel
-
 BLOCK = 128
 MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
 SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have unasked
 
 
-def launch(kernel: "RawKernel", values: list, plan: Plan) -> list:
+def launch(kernel: Any, values: list, plan: Plan) -> list:
     """The new outputs of one call; the device of the arrays is current."""
     function = loaded(kernel.text(plan.real), kernel.entry, kernel.options, kernel.file)
     most, registers = limits(function)
@@ -49,7 +46,7 @@ def blocks_at_once(function: Any, threads: int, shared: int) -> int:
     return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
 
 
-def resident(kernel: "RawKernel", plan: Plan, function: Any, threads: int, shared: int) -> int | None:
+def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) -> int | None:
     """Blocks of a launch over samples: with scratch for each thread, what is resident and half of the free memory has room for."""
     if kernel.samples is None:
         return None

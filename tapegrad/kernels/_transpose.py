@@ -5,7 +5,7 @@ in one row gives that row's derivative for all samples.  That the samples are in
 from sample to sample: what they give must differ likewise.  Other kernels take a launch for each element, of which there may be few."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from ..errors import KernelError, NoRuleError
 from ..ops import shaping
 from ._family import added
 
-if TYPE_CHECKING:
-    from ._raw import RawKernel
-
 MOST = 256  # launches for elements
 
 
-def sample_axis(k: "RawKernel", a: Any) -> int | None:
+def sample_axis(k: Any, a: Any) -> int | None:
     """The axis of the samples in the array `a`, if it has one."""
     if k.samples is None:
         return None
@@ -64,7 +61,7 @@ def contracted(c: Any, d: Any, axis: int | None) -> Any:
     return (c * d).sum(axis=tuple([i for i in range(c.ndim) if i != axis]))
 
 
-def check_independent(k: "RawKernel", launch: Callable, key: tuple, xp: Any, batch: int, dtype: np.dtype) -> None:
+def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int, dtype: np.dtype) -> None:
     """`launch(w)` gives derivatives for seeds w[b], as pairs (array, axis of the samples)."""
     if key in k.independent or batch < 2:
         return
@@ -87,7 +84,7 @@ def check_independent(k: "RawKernel", launch: Callable, key: tuple, xp: Any, bat
     k.independent.add(key)
 
 
-def few(k: "RawKernel", n: int, missing: str) -> None:
+def few(k: Any, n: int, missing: str) -> None:
     if n > MOST:
         raise NoRuleError(
             f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one for each element; "
@@ -95,26 +92,26 @@ def few(k: "RawKernel", n: int, missing: str) -> None:
         )
 
 
-def bar_axis(k: "RawKernel", n: int) -> int | None:
+def bar_axis(k: Any, n: int) -> int | None:
     """The axis of the samples in what the adjoint gives for input n."""
     a = k.given[n]
     bar = next(o for o in k.vjp.outs if o.name == f"{a.name}_bar")
     return sample_axis(k, a) if len(bar.dims or ()) == len(a.dims or ()) else sample_axis(k, bar)
 
 
-def by_samples(k: "RawKernel", taken: list) -> bool:
+def by_samples(k: Any, taken: list) -> bool:
     """Do all active outputs, and the derivatives of the inputs `taken`, have an axis of samples?"""
     return all([sample_axis(k, a) is not None for a in k.outs if a.active]) and all([bar_axis(k, n) is not None for n in taken])
 
 
-def transposes_in_one(k: "RawKernel", t: list, args: tuple, known: dict) -> bool:
+def transposes_in_one(k: Any, t: list, args: tuple, known: dict) -> bool:
     """Does one launch of the adjoint do?"""
     dims = k.dimensions(args, known)
     one = sum([rows(a.shape(dims), sample_axis(k, a)) for a in k.outs if a.active]) == 1
     return one and by_samples(k, [n for n, d in enumerate(t) if d is not None])
 
 
-def pushed(k: "RawKernel", t: list, out: Any, args: tuple, known: dict) -> Any:
+def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
     """J t from the kernel J^T."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     outs = out if isinstance(out, tuple) else (out,)
@@ -147,7 +144,7 @@ def pushed(k: "RawKernel", t: list, out: Any, args: tuple, known: dict) -> Any:
     return tuple(tangents) if isinstance(out, tuple) else tangents[0]
 
 
-def pulled(k: "RawKernel", g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
+def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
     """J^T g from the kernel J."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     gs = g if isinstance(g, (list, tuple)) else [g]

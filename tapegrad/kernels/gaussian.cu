@@ -7,7 +7,7 @@
 //     value = -(sum z^2) / 2 - n (log s + log(2 pi) / 2)        d/dm = (sum z) / s        d/ds = (sum z^2 - n) / s
 
 #define HALF_LOG_2_PI 0.91893853320467274178
-#define MOST 4.2535295865117308e37       // 2^125: c of smaller scales
+#define MOST (sizeof(real) == 8 ? (real)2.2471164185778949e307 : (real)4.2535295865117308e37)  // 2^1021, 2^125: c of smaller scales
 #define LARGE 1.1579208923731620e77      // 2^256: the bound of products of scales
 
 // The largest scale, and the inverse of the smallest, for which c is 1: 2^256 or 2^20.
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void gaussian(const real* theta, const real* d
     double sums[D], squares[D];
     for (int k = 0; k < D; ++k) {
       const real scale = theta[(D + k) * B + s];
-      c[k] = is_plain(scale) ? (real)1 : power_of_two(fmin(1 / scale, (real)MOST));
+      c[k] = is_plain(scale) ? (real)1 : power_of_two(fmin(1 / scale, MOST));
       mc[k] = -theta[k * B + s] * c[k];
       sums[k] = squares[k] = 0;
     }

@@ -10,7 +10,6 @@ from ._elementary import fma, log, power_of_two
 from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
 
 HALF_LOG_2_PI = 0.91893853320467274178
-MOST = 2.0**125
 LARGE = 2.0**256
 WIDTH = 256  # samples side by side
 
@@ -116,6 +115,7 @@ def gaussian(theta, data, value, gradient, B, N):
     d, _, each = data.shape
     c, mean, sum_, square = [aligned(d, WIDTH, theta) for _ in range(4)]
     sums, squares, seen, plain = np.empty((d, WIDTH)), np.empty((d, WIDTH)), np.empty(WIDTH, np.int64), np.empty(d, np.bool_)
+    most = theta.dtype.type(2.0**1021 if theta.itemsize == 8 else 2.0**125)
     here = np.empty((CHUNK, WIDTH) if each > 1 else (N, 1), np.bool_)
     if each == 1:
         is_here(data, here)
@@ -125,7 +125,7 @@ def gaussian(theta, data, value, gradient, B, N):
             plain[k] = each == 1
             for l in range(w):
                 mean[k, l], scale = theta[k, s + l], theta[d + k, s + l]
-                c[k, l] = 1 if is_plain(scale, theta.itemsize) else power_of_two(min(1 / scale, theta.dtype.type(MOST)))
+                c[k, l] = 1 if is_plain(scale, theta.itemsize) else power_of_two(min(1 / scale, most))
                 plain[k] = plain[k] and c[k, l] == 1
         sums[:], squares[:], seen[:] = 0, 0, np.sum(here) if each == 1 else 0
         for begin in range(0, N, CHUNK):

@@ -31,15 +31,16 @@ def states(theta, extra):
 
 
 def normal(theta, y, K):
-    """The log densities but for log(2 pi) / 2, and whether there is a datum."""
+    """The log densities but for log(2 pi) / 2, whether there is a datum, and whether the parameters are valid."""
     mu, sigma = theta[K * K + K : K * K + 2 * K], theta[K * K + 2 * K :]
     z = (np.where(np.isnan(y[0]), 0.0, y[0]) - mu) / sigma
-    return -0.5 * z * z - np.log(sigma), ~np.isnan(y[0])
+    finite = np.max(np.maximum(np.abs(mu), sigma)) < np.inf
+    return -0.5 * z * z - np.log(sigma), ~np.isnan(y[0]), np.where(finite, np.min(sigma), 0.0) > 0
 
 
 def given(theta, b, K):
     missing = np.isnan(np.sum(b))
-    return np.where(missing, 0.0, b), ~missing
+    return np.where(missing, 0.0, b), ~missing, True
 
 
 def formula(densities, extra, offset):
@@ -51,12 +52,12 @@ def formula(densities, extra, offset):
     def step(p, theta, y):
         K = len(p)
         A = np.stack([softmax(row) for row in theta[K : K + K * K].reshape(K, K)])
-        b, here = densities(theta, y, K)
+        b, here, valid = densities(theta, y, K)
         top = np.max(np.where(p > 0, b, SMALLEST))
         w = np.where(p > 0, p * np.exp(b - top), 0.0)
         total = np.sum(w)
         f = np.where(here, w / total, p)
-        return f @ A, np.where(here, top + np.log(total) - offset, 0.0)
+        return f @ A, np.where(valid, np.where(here, top + np.log(total) - offset, 0.0), np.nan)
 
     return start, step
 
