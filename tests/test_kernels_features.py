@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels
+from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels, random_program
 from test_kernels_recursion import KNOWN, MODELS, NILE, POINTS, summed
 from test_kernels_text import CASES, host_kernel
 
@@ -156,6 +156,20 @@ def test_a_missing_datum_has_derivative_zero():
     slope = tg.grad(lambda x: GAUSSIAN(THETA, x).sum())(x)
     assert np.all(slope[:, 2] == 0)
     close(np.delete(slope, 2, axis=1), tg.grad(lambda x: GAUSSIAN(THETA, x).sum())(X))
+
+
+def test_missing_data_that_the_step_looks_for():
+    def own(carry, theta, y):
+        gone = np.isnan(y)
+        level = np.where(gone, carry, carry + theta[0] * (y - carry))
+        return level, np.where(gone, 0.0, -((y - carry) ** 2))
+
+    k = kernels.recursion(lambda theta: theta[1], own, missing="step")
+    skip = kernels.recursion(lambda theta: theta[1], own, missing="skip")
+    y, theta = np.array([1.0, np.nan, 2.0, 0.5]), np.array([[0.3, 0.6], [0.0, 1.0]])
+    found, expected = (tg.grad(lambda y, k=k: k(theta, y).sum())(y) for k in (k, skip))
+    assert found[1] == 0 and np.isfinite(found).all()
+    close(found, expected)
 
 
 def test_invalid_samples_leave_the_data_alone():
@@ -718,3 +732,66 @@ def test_loops_whose_reverse_needs_no_stored_step():
     y = np.array([0.5, 10.0, 1000.0])
     assert np.array_equal(k(np.ones(3), y), [0, 4, 10])
     assert np.array_equal(tg.grad(lambda x: k(x, tg.Const(y)).sum())(np.ones(3)), [0, 4, 10])
+
+
+# --- random programs ---
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_by_theta_and_data(seed):
+    run = random_program(seed)
+    k = kernels.likelihood(lambda theta, x: run(np, theta, x))
+    rng = np.random.default_rng(200 + seed)
+    theta, x = rng.normal(size=(4, 5)), rng.normal(size=(2, 7) if seed % 2 else (2, 7, 5))
+    u, v, w = rng.normal(size=theta.shape), rng.normal(size=x.shape), rng.normal(size=5)
+
+    def on_tape(theta, x):
+        y = [x[j][None] if x.ndim == 2 else x[j].T for j in range(2)]
+        return (w[:, None] * (run(tg.numpy, [theta[j][:, None] for j in range(4)], y) + np.zeros((5, 7)))).sum()
+
+    ours = lambda theta, x: (w * k(theta, x)).sum()
+    for a, b in zip(tg.grad(ours, (0, 1))(theta, x), tg.grad(on_tape, (0, 1))(theta, x), strict=True):
+        close(a, b, 1e-10)
+    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, x), (u, v))[1] for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-9)
+    terms = lambda theta, x: (k.contributions(theta, x).T * w[:, None]).sum()
+    for a, b in zip(*[tg.grad(f, (0, 1))(theta, x) for f in (terms, on_tape)], strict=True):
+        close(a, b, 1e-10)
+    close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_recursions(seed):
+    """A carry of three numbers, one of which may not matter; its weights and those of each contribution are random."""
+    first, second, third = (random_program(10 * seed + j) for j in range(3))
+
+    def make(np_):
+        def step(c, theta, y):
+            a = np_.tanh(first(np_, [theta[0], theta[1], c[0], c[1]], [y, c[0]]))
+            b = np_.tanh(second(np_, [theta[1], theta[0], c[1], 0.5], [y, c[0]]))
+            return np_.stack([a, b, c[0] * y]), np_.sin(third(np_, [theta[0], theta[1], c[0], c[1]], [y, c[1]]))
+
+        return lambda theta: np_.stack([0.0 * theta[0], theta[1], 0.0 * theta[0]]), step
+
+    init, step = make(np)
+    k = kernels.recursion(init, step)
+    rng = np.random.default_rng(300 + seed)
+    theta, data = rng.normal(size=(2, 4)), rng.normal(size=6)
+    w, e, u, v = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=theta.shape), rng.normal(size=6)
+
+    def on_tape(theta, data):
+        begin, advance = make(tg.numpy)
+        carry, total = begin(theta), 0.0
+        for t in range(6):
+            carry, term = advance(carry, theta, data[t] + np.zeros(4))
+            total = total + (w[t] * term).sum()
+        return total + (e * carry).sum()
+
+    ours = lambda theta, data: (w * k.contributions(theta, data)).sum() + (e * k.final(theta, data)).sum()
+    close(ours(theta, data), tg.value(on_tape(theta, data)), 1e-11)
+    for a, b in zip(*[tg.grad(f, (0, 1))(theta, data) for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-9)
+    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, data), (u, v))[1] for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-8)
+    slope = tg.grad(lambda t: (w[:, 0] * k.contributions(t, data)).sum())(theta[:, 0])
+    close(np.einsum("tp,t->p", k.scores(theta[:, 0], data), w[:, 0]), slope, 1e-9)

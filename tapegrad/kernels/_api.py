@@ -153,7 +153,13 @@ class Generated:
         return h[0] if single else h
 
     def contributions(self, theta: Any, data: Any) -> Any:
-        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says."""
+        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
+        >>> k.contributions(np.array([1.0]), np.array([1.0, 3.0]))
+        array([ 0., -4.])
+        """
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel.contributions(rows, data)
@@ -313,7 +319,13 @@ class Recursion(Generated):
 
     def final(self, theta: Any, data: Any) -> Any:
         """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
-        theta (p,)).  It is what the steps give, whatever `invalid` says."""
+        theta (p,)).  It is what the steps give, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, -((y - m) ** 2)))
+        >>> k.final(np.array([[0.5, 2.0]]), np.array([1.0, 2.0]))
+        array([2.5, 4. ])
+        """
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel.final(rows, data)
