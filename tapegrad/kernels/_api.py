@@ -157,8 +157,8 @@ class Generated:
 
         >>> import numpy as np, tapegrad as tg
         >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
-        >>> k.contributions(np.array([1.0]), np.array([1.0, 3.0]))
-        array([ 0., -4.])
+        >>> k.contributions(np.array([1.0]), np.array([2.0, 3.0]))
+        array([-1., -4.])
         """
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
@@ -269,7 +269,8 @@ class Generated:
                 inputs.append(contiguous(w if w.ndim == 2 else w[None], dtype))
         xp = xp_of(theta)
         if launcher.step_rows:
-            steps_out = xp.zeros((launcher.step_rows, steps) + (() if launcher.summed else (batch,)), dtype)
+            made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
+            steps_out = made_by((launcher.step_rows, steps, *samples), dtype)
         if outs is None:
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
         else:
