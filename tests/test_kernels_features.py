@@ -13,7 +13,7 @@ import scipy.special
 import scipy.stats
 from _cuda_host import HostKernel, arguments, needs_compiler
 from _kernel_cases import case
-from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels
+from test_kernels_likelihood import GAUSSIAN, GRADIENT, THETA, X, close, kernels, random_program
 from test_kernels_recursion import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 
 import tapegrad as tg
@@ -155,6 +155,20 @@ def test_a_missing_datum_has_derivative_zero():
     slope = tg.grad(lambda x: GAUSSIAN(THETA, x).sum())(x)
     assert np.all(slope[:, 2] == 0)
     close(np.delete(slope, 2, axis=1), tg.grad(lambda x: GAUSSIAN(THETA, x).sum())(X))
+
+
+def test_missing_data_that_the_step_looks_for():
+    def own(carry, theta, y):
+        gone = np.isnan(y)
+        level = np.where(gone, carry, carry + theta[0] * (y - carry))
+        return level, np.where(gone, 0.0, -((y - carry) ** 2))
+
+    k = kernels.recursion(lambda theta: theta[1], own, missing="step")
+    skip = kernels.recursion(lambda theta: theta[1], own, missing="skip")
+    y, theta = np.array([1.0, np.nan, 2.0, 0.5]), np.array([[0.3, 0.6], [0.0, 1.0]])
+    found, expected = (tg.grad(lambda y, k=k: k(theta, y).sum())(y) for k in (k, skip))
+    assert found[1] == 0 and np.isfinite(found).all()
+    close(found, expected)
 
 
 def test_invalid_samples_leave_the_data_alone():
@@ -632,3 +646,141 @@ def test_special_functions_have_the_same_bits_in_cuda_source(dtype):
         ours += [out] * (kind == "D")
         for a, b in zip(ours, on_host(low, dtype, inputs, whole, theta, 16, kind == "D"), strict=True):
             assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
+# --- loops inside loops and steps ---
+
+
+def nest():
+    """A root by Newton's steps, and a power with a bound of each sample, inside a loop with a run-time bound."""
+
+    def f(x, n, m):
+        def body(i, s):
+            root = kernels.while_loop(lambda r: abs(r * r - x) > 1e-13 * x, lambda r: 0.5 * (r + x / r), 1.0 + x, 60)
+            return s + root * kernels.loop(m, lambda j, p: p * x, 1.0, max_steps=6) * (i + 1.0)
+
+        return kernels.loop(n, body, 0.0)
+
+    return f
+
+
+def test_loops_inside_loops():
+    k = kernels.map(nest())
+    x, n, m = np.array([0.3, 1.7, 2.2, 1.0]), np.array([0, 1, 5, 9]), np.array([3, 0, 6, 2])
+    close(k(x, n, m), np.sqrt(x) * x**m * n * (n + 1) / 2)
+    close(tg.grad(lambda x: k(x, n, m).sum())(x), (m + 0.5) * x ** (m - 0.5) * n * (n + 1) / 2, 1e-10)
+    second = (m + 0.5) * (m - 0.5) * x ** (m - 1.5) * n * (n + 1) / 2
+    close(tg.hvp(lambda x: k(x, n, m).sum(), x, np.ones(4)), second, 1e-9)
+    assert np.isnan(k(x, n, m + 5)).tolist() == [False, False, True, True]  # more than max_steps, where the loop runs at all
+
+
+def test_loops_inside_the_step_of_a_recursion():
+    """A state that relaxes for as many small steps as the datum says."""
+
+    def make(loop):
+        def step(c, theta, d):
+            y, n = d
+            c = loop(n, lambda i, s: s + 0.1 * (theta[0] - s) - 0.01 * s**3 * i, c)
+            return c, -0.5 * (y - c) ** 2 - np.exp(theta[1]) * c
+
+        return lambda theta: theta[1], step
+
+    rng = np.random.default_rng(0)
+    data = np.stack([rng.normal(size=12), rng.integers(0, 5, 12)])
+    theta = rng.normal(size=(2, 3))
+    k = kernels.recursion(*make(lambda n, body, c: kernels.loop(n, body, c, max_steps=4)))
+    plain = summed(*make(lambda n, body, c: kernels.loop(int(tg.value(n)), body, c)))
+    value, gradient = k.value_and_grad(theta, data)
+    for b in range(3):
+        expected, slope = tg.value_and_grad(plain)(theta[:, b], tg.Const(data))
+        close(value[b], expected)
+        close(gradient[:, b], slope)
+    data[1, 5] = 7
+    assert np.all(k(theta, data) == -np.inf)  # the step asked for more than max_steps: nan, and so rejected
+    fixed = kernels.recursion(*make(lambda n, body, c: kernels.loop(3, body, c)))
+    expected = tg.grad(summed(*make(lambda n, body, c: kernels.loop(3, body, c))))(theta[:, 0], tg.Const(data))
+    close(fixed.grad(theta[:, 0], data), expected)
+
+
+def test_bounds_of_loops():
+    with pytest.raises(ArgumentError, match="above max_steps"):
+        kernels.loop(5, lambda i, s: s, 1.0, max_steps=4)
+    with pytest.raises(KernelError, match="max_steps=20") as caught:
+        kernels.recursion(lambda t: 0.0, lambda c, t, y: (kernels.loop(y, lambda i, s: s * t[0], c), c))(np.ones((1, 2)), np.ones(3))
+    assert "test_kernels_features.py:" in str(caught.value)
+    bounded = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=3))
+    assert np.array_equal(bounded(np.array([2.0, 2.0]), np.array([3, 4])), [8.0, np.nan], equal_nan=True)
+
+
+def test_loops_whose_reverse_needs_no_stored_step():
+    """The sweep back still takes as many steps as the loop took."""
+    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s + x * i, 0.0))
+    assert np.array_equal(tg.grad(lambda x: k(x, np.array([4, 100, 0])).sum())(np.ones(3)), [6, 4950, 0])
+    doubling = lambda x, y: kernels.while_loop(lambda c: c[0] < y, lambda c: (2 * c[0], c[1] + x), (1.0, 0.0), 50)[1]
+    k = kernels.map(doubling)
+    y = np.array([0.5, 10.0, 1000.0])
+    assert np.array_equal(k(np.ones(3), y), [0, 4, 10])
+    assert np.array_equal(tg.grad(lambda x: k(x, tg.Const(y)).sum())(np.ones(3)), [0, 4, 10])
+
+
+# --- random programs ---
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_by_theta_and_data(seed):
+    run = random_program(seed)
+    k = kernels.likelihood(lambda theta, x: run(np, theta, x))
+    rng = np.random.default_rng(200 + seed)
+    theta, x = rng.normal(size=(4, 5)), rng.normal(size=(2, 7) if seed % 2 else (2, 7, 5))
+    u, v, w = rng.normal(size=theta.shape), rng.normal(size=x.shape), rng.normal(size=5)
+
+    def on_tape(theta, x):
+        y = [x[j][None] if x.ndim == 2 else x[j].T for j in range(2)]
+        return (w[:, None] * (run(tg.numpy, [theta[j][:, None] for j in range(4)], y) + np.zeros((5, 7)))).sum()
+
+    ours = lambda theta, x: (w * k(theta, x)).sum()
+    for a, b in zip(tg.grad(ours, (0, 1))(theta, x), tg.grad(on_tape, (0, 1))(theta, x), strict=True):
+        close(a, b, 1e-10)
+    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, x), (u, v))[1] for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-9)
+    terms = lambda theta, x: (k.contributions(theta, x).T * w[:, None]).sum()
+    for a, b in zip(*[tg.grad(f, (0, 1))(theta, x) for f in (terms, on_tape)], strict=True):
+        close(a, b, 1e-10)
+    close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_recursions(seed):
+    """A carry of three numbers, one of which may not matter; its weights and those of each contribution are random."""
+    first, second, third = (random_program(10 * seed + j) for j in range(3))
+
+    def make(np_):
+        def step(c, theta, y):
+            a = np_.tanh(first(np_, [theta[0], theta[1], c[0], c[1]], [y, c[0]]))
+            b = np_.tanh(second(np_, [theta[1], theta[0], c[1], 0.5], [y, c[0]]))
+            return np_.stack([a, b, c[0] * y]), np_.sin(third(np_, [theta[0], theta[1], c[0], c[1]], [y, c[1]]))
+
+        return lambda theta: np_.stack([0.0 * theta[0], theta[1], 0.0 * theta[0]]), step
+
+    init, step = make(np)
+    k = kernels.recursion(init, step)
+    rng = np.random.default_rng(300 + seed)
+    theta, data = rng.normal(size=(2, 4)), rng.normal(size=6)
+    w, e, u, v = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=theta.shape), rng.normal(size=6)
+
+    def on_tape(theta, data):
+        begin, advance = make(tg.numpy)
+        carry, total = begin(theta), 0.0
+        for t in range(6):
+            carry, term = advance(carry, theta, data[t] + np.zeros(4))
+            total = total + (w[t] * term).sum()
+        return total + (e * carry).sum()
+
+    ours = lambda theta, data: (w * k.contributions(theta, data)).sum() + (e * k.final(theta, data)).sum()
+    close(ours(theta, data), tg.value(on_tape(theta, data)), 1e-11)
+    for a, b in zip(*[tg.grad(f, (0, 1))(theta, data) for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-9)
+    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, data), (u, v))[1] for f in (ours, on_tape)], strict=True):
+        close(a, b, 1e-8)
+    slope = tg.grad(lambda t: (w[:, 0] * k.contributions(t, data)).sum())(theta[:, 0])
+    close(np.einsum("tp,t->p", k.scores(theta[:, 0], data), w[:, 0]), slope, 1e-9)

@@ -153,7 +153,13 @@ class Generated:
         return h[0] if single else h
 
     def contributions(self, theta: Any, data: Any) -> Any:
-        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says."""
+        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
+        >>> k.contributions(np.array([1.0]), np.array([2.0, 3.0]))
+        array([-1., -4.])
+        """
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel.contributions(rows, data)
@@ -263,7 +269,8 @@ class Generated:
                 inputs.append(contiguous(w if w.ndim == 2 else w[None], dtype))
         xp = xp_of(theta)
         if launcher.step_rows:
-            steps_out = xp.zeros((launcher.step_rows, steps) + (() if launcher.summed else (batch,)), dtype)
+            made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
+            steps_out = made_by((launcher.step_rows, steps, *samples), dtype)
         if outs is None:
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
         else:
@@ -313,7 +320,13 @@ class Recursion(Generated):
 
     def final(self, theta: Any, data: Any) -> Any:
         """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
-        theta (p,)).  It is what the steps give, whatever `invalid` says."""
+        theta (p,)).  It is what the steps give, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, -((y - m) ** 2)))
+        >>> k.final(np.array([[0.5, 2.0]]), np.array([1.0, 2.0]))
+        array([2.5, 4. ])
+        """
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel.final(rows, data)

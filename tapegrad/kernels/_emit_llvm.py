@@ -151,6 +151,7 @@ class Kernel(Builder):
         super().__init__(width, bits)
         self.low, self.g, self.per_sample = low, low.program.g, per_sample
         self.align = bits // 8
+        self.unit = ""  # a register that holds 1.0, for `balance`
         self.slots: list[str] = []
         self.labels = itertools.count()
 
@@ -322,6 +323,7 @@ class Kernel(Builder):
         for slot in totals:
             self.store(self.c(0.0), slot)
         trips = self.trips(n, loop, env)
+        self.unit = self.one() if balance(body) else ""
         k = next(self.labels)
         outer, inner = self.slot("i64"), self.slot("i64")
         line = self.lines.append
@@ -387,7 +389,7 @@ class Kernel(Builder):
             x = [self.value(j, env) for j in term]
             if len(x) == 1 and moved:
                 moved -= 1
-                x.append(self.one())
+                x.append(self.unit)
             self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
         if loop.active is None:
             return None

@@ -31,6 +31,8 @@ def factored(p: Program) -> Program:
             loop.of = next((made for made in loops if made.id == loop.of.id), loop.of)
         if loop.inc and loop.data:
             _factor(g, loop, new)
+        if loop.each and len(loop.each) <= MANY:
+            _regroup(g, loop)
         loops.append(loop)
     outputs = p.outputs
     g.substitute(outputs, new)
@@ -48,6 +50,35 @@ def _factor(g: Graph, loop: Loop, new: dict) -> None:
             total = g.add(total, g.mul(c, count if b == ONE else sums[b]))
         new[s] = total
     loop.inc, loop.sums = bases, [sums[b] for b in bases]
+
+
+def _regroup(g: Graph, loop: Loop) -> None:
+    """What a step hands out, with the factors that do not vary multiplied outside, where that makes the step cheaper."""
+    best = cost(g, loop.each + loop.inc, loop.next)
+    for k, e in enumerate(loop.each):
+        trial = list(loop.each)
+        trial[k] = regrouped(g, e)
+        c = cost(g, trial + loop.inc, loop.next)
+        if c < best:
+            best, loop.each = c, trial
+
+
+def regrouped(g: Graph, node: int) -> int:
+    op, args = g.op[node], g.args[node]
+    if op == "select" and g.mask[args[0]] == 0:  # a gate stays outermost: 0 times nan would be nan
+        return g.select(args[0], regrouped(g, args[1]), regrouped(g, args[2]))
+    total = g.zero
+    for b, c in split(g, node, False).items():
+        if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with what is computed outside
+            total = g.add(total, g.raw("mul", *sorted((b, c))))
+        else:
+            total = g.add(total, c if b == ONE else g.mul(c, b))
+    return total
+
+
+def cost(g: Graph, outs: list[int], others: list[int]) -> int:
+    """Operations in the loop."""
+    return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*outs, *others]))
 
 
 def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
@@ -118,18 +149,18 @@ def choose(g: Graph, outs: list[int], others: list[int]) -> list[dict]:
         return coarse
     fine = [split(g, o, True) for o in outs]
 
-    def cost(parts):
+    def of(parts):
         bases = {b for part in parts for b in part if b != ONE}
-        return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*bases, *others])) + 2 * len(bases)
+        return cost(g, list(bases), others) + 2 * len(bases)
 
-    best, chosen, improved = cost(coarse), list(coarse), True
+    best, chosen, improved = of(coarse), list(coarse), True
     while improved:
         improved = False
         for k in range(len(outs)):
             if chosen[k] is coarse[k] and fine[k].keys() != coarse[k].keys():
                 trial = list(chosen)
                 trial[k] = fine[k]
-                c = cost(trial)
+                c = of(trial)
                 if c < best:
                     best, chosen, improved = c, trial, True
-    return fine if cost(fine) < best else chosen
+    return fine if of(fine) < best else chosen

@@ -149,13 +149,17 @@ def pruned(p: Program) -> Program:
         keep = [k for k, s in enumerate(loop.sums) if s in needed]
         loop.inc, loop.sums = [loop.inc[k] for k in keep], [loop.sums[k] for k in keep]
         loop.stored = any(c in needed_by(g, r) for r in back for c in loop.carry)
-        if loop.carry or loop.sums or loop.each:
+        if loop.carry or loop.sums or loop.each or any(is_needed(r, needed) and not r.data for r in back):
             kept.append(loop)
     by_id = {loop.id: loop for loop in kept}
     for loop in kept:
         if loop.of is not None:
             loop.of = by_id.get(loop.of.id, loop.of)
     return replace(p, loops=kept)
+
+
+def is_needed(loop: Loop, needed: set[int]) -> bool:
+    return bool(loop.each) or any(i in needed for i in loop.carry + loop.final + loop.sums)
 
 
 def needed_by(g: Graph, loop: Loop) -> set[int]:
@@ -172,19 +176,12 @@ def _needed(g: Graph, loops: list[Loop], outputs: list[int]) -> set[int]:
         needed.update(fresh)
         todo = []
         for loop in loops:
-            alive = bool(loop.each)
             for c, f, s, n in zip(loop.carry, loop.final, loop.start, loop.next, strict=True):
-                if c in needed or f in needed:
-                    alive = True
-                    if (loop.id, c) not in seen_final:
-                        seen_final.add((loop.id, c))
-                        todo += [c, s, n]
-            for s, inc in zip(loop.sums, loop.inc, strict=True):
-                if s in needed:
-                    alive = True
-                    todo += [inc] if inc not in needed else []
-            if alive:
+                if (c in needed or f in needed) and (loop.id, c) not in seen_final:
+                    seen_final.add((loop.id, c))
+                    todo += [c, s, n]
+            todo += [inc for s, inc in zip(loop.sums, loop.inc, strict=True) if s in needed and inc not in needed]
+            if is_needed(loop, needed) and not loop.data:  # a sweep takes as many steps as the loop that it sweeps back over
                 source = loop.of or loop
-                extra = [x for x in (loop.active, source.steps if not source.data else None) if x is not None]
-                todo += [x for x in extra if x not in needed]
+                todo += [x for x in (source.active, source.steps) if x is not None and x not in needed]
     return needed

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._tree import children, is_node, rebuilt, tree_map
-from ..errors import KernelError, TapegradError
+from ..errors import ArgumentError, KernelError, TapegradError
 from ._differentiate import step_gradient
 from ._graph import Graph
 from ._program import Loop, Program
@@ -262,10 +262,12 @@ def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Progr
 # --- loops inside a kernel ---
 
 
-def loop(n: Any, body: Callable, carry: Any) -> Any:
+def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
     """carry = body(i, carry) for i in range(n); n may be known only at run time, and differ from sample to sample.
 
-    Inside a kernel function this is a loop of the kernel; outside it is a plain Python loop.
+    Inside a kernel function this is a loop of the kernel; outside it is a plain Python loop.  Within the step of a recursion, or
+    another loop, it is written out step by step: n must then be a constant, or `max_steps` say how many steps it may take.  Where
+    n is above max_steps the result is nan.
 
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
@@ -274,8 +276,10 @@ def loop(n: Any, body: Callable, carry: Any) -> Any:
     """
     t = getattr(ACTIVE, "tracer", None)
     known = n.constant() if isinstance(n, Sym) else n
+    if known is not None and max_steps is not None and known > max_steps:
+        raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
     if t is None or (known is not None and (t.inside or int(known) <= 4)):
-        for i in range(int(known if known is not None else n)):
+        for i in range(int(known)):
             carry = body(i, carry)
         return carry
     g = t.g
@@ -283,14 +287,23 @@ def loop(n: Any, body: Callable, carry: Any) -> Any:
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = int(steps.ids.ravel()[0])
-    made = Loop(g.new_loop(), node, cap=int(known) if known is not None else None)
-    counter = g.input("i", made.id, 0)
-    going = g.bool(True) if known is not None else g.compare("lt", counter, node)
-    return _traced_loop(t, made, lambda c: body(Sym(g, counter), c), going, carry)
+    if t.inside:
+        result = _written_out(g, lambda i, c: g.compare("lt", g.const(i), node), body, carry, max_steps)
+    else:
+        made = Loop(g.new_loop(), node, cap=int(known) if known is not None else None)
+        counter = g.input("i", made.id, 0)
+        going = g.bool(True) if known is not None else g.compare("lt", counter, node)
+        result = _traced_loop(t, made, lambda c: body(Sym(g, counter), c), going, carry)
+    if known is None and max_steps is not None:
+        enough, (ids, build) = g.compare("le", node, g.const(max_steps)), flat(g, result)
+        return build([g.select(enough, i, g.const(np.nan)) for i in ids])
+    return result
 
 
 def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> Any:
     """while cond(carry): carry = body(carry), at most max_steps times.
+
+    Within the step of a recursion, or another loop, it is written out max_steps times: keep these few.
 
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda x: tg.kernels.while_loop(lambda s: s < 10, lambda s: s * x, x, 100)
@@ -305,15 +318,32 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
             carry = body(carry)
         return carry
     g = t.g
+    if t.inside:
+        return _written_out(g, lambda i, c: contribution_bool(g, cond(c)), lambda i, c: body(c), carry, max_steps)
     made = Loop(g.new_loop(), g.const(max_steps), cap=int(max_steps))
     return _traced_loop(t, made, body, cond, carry)
 
 
-def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) -> Any:
-    if t.inside:
+def _written_out(g: Graph, cond: Callable, body: Callable, carry: Any, max_steps: int | None) -> Any:
+    """A loop inside a loop, step after step: carry = body(i, carry) while cond(i, carry) holds.  What a step computes once the
+    condition has failed is thrown away, and so are its derivatives."""
+    if max_steps is None:
         raise KernelError(
-            "a loop whose bound is known only at run time cannot stand inside another loop or a step; give the inner one a constant bound"
+            "loop(n, body, carry) stands inside another loop or a step, where it is written out, and n is known only at run time: "
+            "give n a constant value, or say how many steps it may take, as in loop(n, body, carry, max_steps=20)"
         )
+    ids, build = flat(g, carry)
+    going = g.bool(True)
+    for i in range(int(max_steps)):
+        going = g.both(going, cond(i, build(ids)))
+        after, _ = flat(g, body(i, build(ids)))
+        if len(after) != len(ids):
+            raise KernelError(f"the body of a loop was given {len(ids)} numbers and returned {len(after)}")
+        ids = [g.select(going, n, c) for n, c in zip(after, ids, strict=True)]
+    return build(ids)
+
+
+def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) -> Any:
     g = t.g
     start, build = flat(g, carry)
     for s in start:
