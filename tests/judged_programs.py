@@ -146,13 +146,14 @@ def expected_of(program, x, v, xp):
 
 
 def by_differences(known, make, plain, exact, x, v, xp):
-    """The same from complex steps and differences, where these are accurate."""
+    """The same from complex steps and differences, where these are accurate; they are all there is where jets do not apply."""
     library = xp if plain is make else np
     g, error = slope_of(plain, exact, host(x), library)
     scale = 1 + np.abs(g).max()
     if not (np.all(np.isfinite(g)) and max(abs(known.values[0][1]), scale) <= LARGE and error <= DIFFERENCE / 4 * scale):
         return
-    known.gradients.append(("gradient by differences", g, CLOSE if exact else DIFFERENCE))
+    name = " by differences" if known.gradients else ""
+    known.gradients.append(("gradient" + name, g, CLOSE if exact else DIFFERENCE))
     if exact:
         slope = lambda s: slope_of(plain, True, host(x) + s * 1e-3 * host(v))[0]
     elif not known.products:
@@ -161,7 +162,7 @@ def by_differences(known, make, plain, exact, x, v, xp):
         return
     product, error = [s / 1e-3 for s in extrapolated(slope)]
     if error <= DIFFERENCE / 4 * (1 + np.abs(product).max()):
-        known.products.append(("second order by differences", product, DIFFERENCE))
+        known.products.append(("second order" + name, product, DIFFERENCE))
 
 
 def judge(program, xp=np, orders=2):

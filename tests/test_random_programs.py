@@ -17,7 +17,6 @@ import tapegrad as tg
 BATCH = 40
 CHECKS = (
     "value",
-    "value by jets",
     "gradient",
     "second call",
     "value of jvp",
@@ -37,7 +36,7 @@ def run(seeds, xp=np, **settings):
     """Judge the programs of these seeds; fail with the first that is wrong, or if too many are not judged.
 
     Complex steps and differences have to confirm most gradients, and for products a part: not those of programs with
-    transforms inside."""
+    transforms inside.  Jets follow NumPy; a few programs mean something else on CuPy, where a copy is a view."""
     done = Counter()
     for seed in seeds:
         program = draw(seed, **settings)
@@ -50,6 +49,7 @@ def run(seeds, xp=np, **settings):
     print(f"{done['judged']} of {n} judged;", dict(done))
     assert n - done["judged"] <= n // 20, done
     assert all(done[check] >= done["judged"] for check in CHECKS), done
+    assert done["value by jets"] >= (done["judged"] if xp is np else 0.9 * n), done
     assert done["gradient by differences"] >= 0.8 * n and done["second order by differences"] >= 0.25 * n, done
 
 
