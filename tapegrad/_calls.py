@@ -19,7 +19,7 @@ from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
-from .ops.spectral import free_of_gauge
+from .ops.degenerate import free_of_gauge
 
 # --- arguments and results ---
 

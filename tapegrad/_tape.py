@@ -213,6 +213,8 @@ def release(trace: Trace) -> None:
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
+    if type(h) is type(c) is Variable and slot not in owned:
+        return h + c
     if type(h) is type(c) is ndarray and h.size < 64:
         return h + c  # so small that a new one costs no more; it is owned if h was
     if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:

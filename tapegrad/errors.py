@@ -32,6 +32,10 @@ class ShapeError(TapegradError, ValueError):
     """Shapes do not fit together."""
 
 
+class DataError(TapegradError, ValueError):
+    """Observations that a model cannot use: infinite ones, or too few."""
+
+
 class AliasError(TapegradError, RuntimeError):
     """Two arguments share memory and one of them is written."""
 

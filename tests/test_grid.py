@@ -97,7 +97,8 @@ THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
 
 @over(order=3)
 def test_third_order(xp, case):
-    """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two nestings."""
+    """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two opposite nestings, others for each
+    line of the table in turn."""
     x = on(xp, case.inputs)
     nums = active(x)
 
@@ -112,14 +113,15 @@ def test_third_order(xp, case):
     w = direction_like(tg.vjp(f, *x_active)[0], rng)
     phi = lambda *xs: inner(w, f(*xs))
     v = [direction_like(x_active, rng) for _ in range(3)]
-    words = THIRD if xp is np else ["RFR", "FRF"]
+    turn = CASES.index(case) % 4
+    words = THIRD if xp is np else [THIRD[turn], THIRD[7 - turn]]
     found = {word: float(host(nested(phi, word, v)(*x_active))) for word in words}
     scale = max(1.0, *[abs(d) for d in found.values()])
     first = found[words[0]]
     assert all(abs(d - first) <= 20 * case.rtol * scale for d in found.values()), found
     if xp is np:
         numeric = float(differences(nested(phi, "FR", v[:2]), x_active, v[2], case.eps))
-        assert abs(numeric - first) <= 1e5 * case.rtol * scale, (numeric, found)
+        assert abs(numeric - first) <= 100 * case.rtol * scale, (numeric, found)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.order == 0], ids=repr)

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-from tapegrad.errors import ArgumentError, ConvergenceError, NotPositiveDefiniteError, ShapeError
+from tapegrad.errors import ArgumentError, ConvergenceError, DataError, NotPositiveDefiniteError, ShapeError
 
 try:
     import hosted_cupy
@@ -760,10 +760,12 @@ def test_one_state_start_that_does_not_fit():
 
 
 def test_bad_data():
+    assert issubclass(DataError, ValueError)
+    assert not issubclass(DataError, TypeError)
     model = ss.local_level(1.0, 1.0)
-    with pytest.raises(ArgumentError, match=r"y\[2, 0\] is inf"):
+    with pytest.raises(DataError, match=r"y\[2, 0\] is inf"):
         ss.loglik(model, [1.0, np.nan, np.inf])
-    with pytest.raises(ArgumentError, match=r"y\[1, 1\] is -inf"):
+    with pytest.raises(DataError, match=r"y\[1, 1\] is -inf"):
         ss.loglik(model, [[1.0, 2.0], [3.0, -np.inf]])
     with pytest.raises(ShapeError, match=r"y: shape \(2, 2, 2\)"):
         ss.loglik(model, np.zeros((2, 2, 2)))
@@ -790,9 +792,9 @@ def test_variances_that_are_not_positive():
 def test_diffuse_element_that_is_never_seen():
     model = ss.LinearGaussian(np.eye(2), np.array([1.0, 0.0]), 1.0, 1.0)
     assert ss.filter(model, NILE).diffuse_steps == 100
-    with pytest.raises(ArgumentError, match="smooth: the data do not determine every diffuse element"):
+    with pytest.raises(DataError, match="smooth: the data do not determine every diffuse element"):
         ss.smooth(model, NILE)
-    with pytest.raises(ArgumentError, match="forecast: the data do not determine"):
+    with pytest.raises(DataError, match="forecast: the data do not determine"):
         ss.forecast(model, NILE, steps=1)
     with pytest.raises(ArgumentError, match=r"steps=0"):
         ss.forecast(ss.local_level(1.0, 1.0), NILE, steps=0)

@@ -16,6 +16,7 @@ its own code, so nobody declares it and nobody can declare it wrongly: it decide
 must copy."""
 
 import dis
+import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
@@ -367,6 +368,9 @@ class Signature:
         )
 
 
+signature_of = functools.cache(Signature)
+
+
 def _first(*args, **kwargs):
     """The code of every entry point before its first call, which writes the real one."""
     return install()(*args, **kwargs)  # noqa: F821
@@ -410,7 +414,7 @@ def primitive(
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes = run, shapes
         entry = FunctionType(_first.__code__, {**SPACE, "run": run, "prim": p}, run.__name__)
-        signature = Signature(run)
+        signature = signature_of(run)
         entry.prim, entry.__doc__, p.call = p, run.__doc__, entry
         entry.__globals__[p.name] = entry
         entry.__signature__ = signature.whole
@@ -435,7 +439,7 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
     """Give the operation its derivatives.  `joint`: one rule (g, out, need, *arrays, *settings) that gives the cotangents of all
     inputs as a tuple (None where `need` is false), in place of one rule each."""
     prim = entry.prim
-    signature = Signature(prim.run)
+    signature = signature_of(prim.run)
     prim.joint, prim.vjp = joint is not None, vjp if joint is None else (joint,)
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
     prim.jvp = _applied(entry) if jvp is linear else _pushed(vjp) if jvp is same else jvp

@@ -25,8 +25,8 @@ from .._variable import Variable
 from ..errors import NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
-from .products import H, T, backwards, column, diagonals, flat, matmul, row, two
-from .shaping import arrays_of, concatenate, conj, embed, imag, imaginary, real, reshape, slice_of, sum, transpose, zeros_like
+from .products import H, T, column, diagonals, flat, matmul, row, two
+from .shaping import conj, imag, imaginary, real, reshape, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
 SMALL = 32  # up to this order LAPACK itself is called where NumPy's checks would take longer than the work
@@ -574,43 +574,3 @@ def tensorsolve(a, b, axes=None):
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))
     return reshape(solve(reshape(a, to=(k, k)), flat(b)), to=to)
-
-
-@implements(scipy.linalg.block_diag)
-def block_diag(*arrays):
-    """The matrices along the diagonal of a matrix that is otherwise zero."""
-    xs = [x if ndim(x) == 2 else reshape(x, to=(1, int(np.prod(shape(x))))) for x in arrays_of(arrays)]
-    width, start, rows = int(np.sum([shape(x)[1] for x in xs])), 0, []
-    for x in xs:
-        rows.append(embed(x, axis=1, start=start, size=width))
-        start += shape(x)[1]
-    return concatenate(*rows)
-
-
-@implements(scipy.linalg.toeplitz)
-def toeplitz(c, r=None):
-    """Constant along each diagonal, with first column c and first row r (by default conj(c))."""
-    c = flat(arrays_of([c])[0])
-    r = conj(c) if r is None else flat(arrays_of([r])[0])
-    n, m = shape(c)[0], shape(r)[0]
-    band = concatenate(backwards(c), slice_of(r, axis=0, start=1, stop=m))
-    at = np.subtract.outer(np.arange(n), np.arange(m))
-    return gathered(band, at=tuple((n - 1 - at).ravel().tolist()), to=(n, m))
-
-
-@primitive(shapes=(0,))
-def gathered(x, *, at, to):
-    return x[list(at)].reshape(to)
-
-
-@primitive(shapes=(0,))
-def gathered_back(x, *, at, size):
-    """The adjoint of `gathered`: elements of equal index are added."""
-    library = xp_of(x)
-    rows = library.zeros((x.size, size), x.dtype)
-    rows[list(range(x.size)), list(at)] = x.reshape(-1)
-    return rows.sum(0)
-
-
-rules(gathered, lambda g, out, x, at, to: gathered_back(g, at=at, size=shape(x)[0]), jvp=linear)
-rules(gathered_back, lambda g, out, x, at, size: gathered(g, at=at, to=shape(x)), jvp=linear)

@@ -17,7 +17,7 @@ import numpy
 
 from .. import numpy as np
 from .._byhand import value
-from ..errors import ArgumentError, NotPositiveDefiniteError
+from ..errors import ArgumentError, DataError, NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
 from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
 
@@ -105,7 +105,7 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
 
     With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
     the longer update of the covariance that loses no digits when an observation is far more exact than the
-    state.  Raises `ShapeError` if a matrix does not fit, `ArgumentError` on infinite data,
+    state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
     `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
     is nan, for a check would stop the device).
 
@@ -148,7 +148,7 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     """Mean and covariance of the next `steps` observations and states given y; arguments and errors as in
     `loglik`.
 
-    Matrices that vary over time need values for the steps ahead too.  Raises `ArgumentError` if the data
+    Matrices that vary over time need values for the steps ahead too.  Raises `DataError` if the data
     leave a diffuse element undetermined: its forecast has infinite variance.
 
     >>> from tapegrad import statespace as ss
@@ -237,7 +237,7 @@ def _cleaned(A: numpy.ndarray, size: numpy.ndarray) -> numpy.ndarray:
 
 def require_settled(settled: bool, call: str) -> None:
     if not settled:
-        raise ArgumentError(
+        raise DataError(
             f"{call}: the data do not determine every diffuse element of the start, whose variance is "
             "infinite; give more data, or a start with a finite covariance"
         )

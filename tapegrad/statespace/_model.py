@@ -20,7 +20,7 @@ from .._array import xp_of
 from .._byhand import value
 from .._primitive import is_tracked, plain
 from .._variable import Variable
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
 
 
@@ -150,7 +150,7 @@ class Observations:
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
         for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
-            raise ArgumentError(f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value")
+            raise DataError(f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value")
         missing = numpy.isnan(host)
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())

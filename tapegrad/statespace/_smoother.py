@@ -41,7 +41,7 @@ class SmootherResult:
 def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResult:
     """Mean and covariance of every state given all of y; arguments and errors as in `loglik`.
 
-    Right from the first step of a diffuse start on.  Raises `ArgumentError` if the data leave a diffuse
+    Right from the first step of a diffuse start on.  Raises `DataError` if the data leave a diffuse
     element undetermined.
 
     >>> from tapegrad import statespace as ss
