@@ -83,40 +83,43 @@ def cost(g: Graph, outs: list[int], others: list[int]) -> int:
 
 def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
     """node as {basis: coefficient}.  `fine`: sums of varying terms are split too."""
-    if g.mask[node] == 0:
-        return {ONE: node}
-    op, args = g.op[node], g.args[node]
     out: dict = {}
 
-    def include(parts: dict, factor: int) -> None:
-        for b, c in parts.items():
-            c = g.mul(factor, c)
-            out[b] = g.add(out[b], c) if b in out else c
+    def include(basis: int, c: int, gates: tuple) -> None:
+        for condition, left in reversed(gates):
+            if g.mask[condition] == 0:  # the choice is the same in all steps
+                c = g.select(condition, c, g.zero) if left else g.select(condition, g.zero, c)
+            else:
+                basis = g.one if basis == ONE else basis
+                basis = g.select(condition, basis, g.zero) if left else g.select(condition, g.zero, basis)
+        out[basis] = g.add(out[basis], c) if basis in out else c
 
-    if op in ("add", "sub"):
-        fixed = g.mask[args[0]] == 0 or g.mask[args[1]] == 0
-        if (fine and not fixed) or (fixed and not scaled):
-            include(split(g, args[0], fine, scaled), g.one)
-            include(split(g, args[1], fine, scaled), g.one if op == "add" else g.const(-1.0))
-            return out
-        return {node: g.one}
-    if op == "select" and g.zero in args[1:]:
-        left = args[2] == g.zero
-        for b, c in split(g, args[1] if left else args[2], fine, True).items():
-            if g.mask[args[0]] == 0:  # the choice is the same in all steps
-                include({b: g.select(args[0], c, g.zero) if left else g.select(args[0], g.zero, c)}, g.one)
-                continue
-            b = g.one if b == ONE else b
-            include({g.select(args[0], b, g.zero) if left else g.select(args[0], g.zero, b): c}, g.one)
-        return out
-    sign, factors = signed_factors(g, node)
-    fixed = [f for f in factors if g.mask[f] == 0]
-    rest = [f for f in factors if g.mask[f]]
-    coefficient = g.mul(g.const(sign), product(g, fixed))
-    if len(rest) == 1 and rest[0] != node and g.op[rest[0]] in ("add", "sub", "select"):
-        include(split(g, rest[0], fine, scaled or bool(fixed)), coefficient)
-        return out
-    return {product(g, rest): coefficient}
+    stack = [(node, g.one, scaled, ())]  # (node, its coefficient, has a fixed factor been taken out?, the selects around it)
+    while stack:
+        i, c, scaled, gates = stack.pop()
+        op, args = g.op[i], g.args[i]
+        if g.mask[i] == 0:
+            include(ONE, g.mul(c, i), gates)
+        elif op in ("add", "sub"):
+            fixed = g.mask[args[0]] == 0 or g.mask[args[1]] == 0
+            if (fine and not fixed) or (fixed and not scaled):
+                stack.append((args[1], c if op == "add" else g.neg(c), scaled, gates))
+                stack.append((args[0], c, scaled, gates))
+            else:
+                include(i, c, gates)
+        elif op == "select" and g.zero in args[1:]:
+            left = args[2] == g.zero
+            stack.append((args[1] if left else args[2], c, True, (*gates, (args[0], left))))
+        else:
+            sign, factors = signed_factors(g, i)
+            fixed = [f for f in factors if g.mask[f] == 0]
+            rest = [f for f in factors if g.mask[f]]
+            c = g.mul(c, g.mul(g.const(sign), product(g, fixed)))
+            if len(rest) == 1 and rest[0] != i and g.op[rest[0]] in ("add", "sub", "select"):
+                stack.append((rest[0], c, scaled or bool(fixed), gates))
+            else:
+                include(product(g, rest), c, gates)
+    return out
 
 
 def signed_factors(g: Graph, node: int) -> tuple[float, list[int]]:
