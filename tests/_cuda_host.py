@@ -113,22 +113,11 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     size = signature.totals + sum(sizes.values())
     starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
-    left = {"input": list(inputs), "output": list(outs)}
-    found = []
-    for name, _, role in signature.parameters:
-        if role in left:
-            found.append(left[role].pop(0))
-        elif role in ("start", "room"):
-            found.append(np.int64((starts if role == "start" else rooms)[int(name.removeprefix(role))]))
-        else:
-            found.append({
-                "data": lambda: inputs[0] if data is None else data,
-                "batch": lambda: np.int64(batch),
-                "steps": lambda: np.int64(steps),
-                "tape": lambda: np.full(max(size * slots, 1), np.nan, dtype),
-                "size": lambda: np.int64(size),
-                "needed": lambda: np.zeros(len(low.counted), np.int64),
-            }[role]())  # fmt: skip
+    left = {"input": list(inputs), "output": list(outs), "data": [inputs[0] if data is None else data]}
+    given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
+    given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size)}
+    given |= {"tape": np.full(max(size * slots, 1), np.nan, dtype), "needed": np.zeros(len(low.counted), np.int64)}
+    found = [left[role].pop(0) if role in left else given[role] for role in signature.roles()]
     return found, outs
 
 

@@ -209,6 +209,49 @@ def test_maps(cupy):
     assert kernels.map(lambda a: a + 1.0)(cupy.empty(0)).shape == (0,)
 
 
+# --- few samples and many data ---
+
+
+@pytest.mark.parametrize("batch, steps", [(1, 256), (3, 5000), (11, 70_001), (4000, 700)])
+def test_a_divided_sum_has_the_bits_of_the_undivided(cupy, batch, steps):
+    rng = np.random.default_rng(7)
+    theta = np.tile(THETA, 1400)[:, :batch] * (1 + 0.01 * rng.normal(size=(4, batch)))
+    data = rng.normal(size=(2, steps))
+    v = rng.normal(size=theta.shape)
+    t, d = cupy.asarray(theta), cupy.asarray(data)
+    same(GAUSSIAN.value_and_grad(t, d), GAUSSIAN.value_and_grad(theta, data))
+    if cupy.hosted:
+        assert {k.entry for k in cupy.loader.kernels.values()} == {"partial", "gather", "finish"}
+        cupy.loader.order = SHUFFLED
+    same(GAUSSIAN.hvp(t, cupy.asarray(v), d), GAUSSIAN.hvp(theta, v, data))
+    same(GAUSSIAN(t.astype(np.float32), d), GAUSSIAN(theta.astype(np.float32), data))
+
+
+def test_a_divided_sum_in_slabs(cupy, monkeypatch):
+    """As many chunks at a time as there is room for."""
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "limits", lambda device: (1, 64, 65536))
+    data = np.random.default_rng(8).normal(size=(2, 64 * 33 + 5))
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data))
+    if cupy.hosted:
+        assert len(cupy.loader.launches) == 2 * 4 + 1, "34 chunks, 10 threads for each sample"
+
+
+def test_a_divided_sum_of_other_data(cupy):
+    rng = np.random.default_rng(9)
+    holes = rng.normal(size=(2, 1000))
+    holes[0, ::7] = np.nan
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(holes)), GAUSSIAN.value_and_grad(THETA, holes))
+    each = rng.normal(size=(2, 1000, 3))
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(each)), GAUSSIAN.value_and_grad(THETA, each))
+    k = kernels.likelihood(lambda th, x: np.where(x > th[0], np.exp(-th[1] * x) * np.sin(x * th[0]), th[2]) - np.log(th[1]))
+    theta, x = np.abs(THETA[1:]), rng.normal(size=3000)
+    same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), k.value_and_grad(theta, x))
+    same(k.hessian(cupy.asarray(theta), cupy.asarray(x)), k.hessian(theta, x))
+    empty = kernels.likelihood(lambda th, x: th[0] * th[1])
+    same(empty.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), empty.value_and_grad(theta, x))
+
+
 # --- the launch ---
 
 

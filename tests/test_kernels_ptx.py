@@ -6,9 +6,11 @@ import pytest
 pytest.importorskip("cupy", reason="NOT RUN: NVRTC, which is called through CuPy")
 
 from _cuda_host import HostKernel, needs_compiler
-from _kernel_cases import CASES, MAPS, WAYS
+from _kernel_cases import CASES, MAPS, WAYS, case, lowered
 from _ptx import PtxKernel, converted, statement, to_c
 from test_kernels_cuda import prepared
+
+from tapegrad.kernels._emit_split import emit_split
 
 pytestmark = needs_compiler
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]
@@ -37,6 +39,24 @@ def test_with_contraction_the_results_are_close(name, dtype, bound):
     found = outputs(PtxKernel, name, "VG", 0, dtype, fmad=True)
     for a, b in zip(found, expected, strict=True):
         assert np.max(np.abs(a - b) / np.abs(b).max(axis=1, keepdims=True)) < bound
+
+
+def test_a_divided_sum():
+    """The three kernels one after the other, by the source and by the PTX."""
+    source, _ = emit_split(lowered("gaussian", "VG", 0), np.float64)
+    _, theta, data = case("gaussian")
+    data, theta = np.ascontiguousarray(np.tile(data, 3)), np.ascontiguousarray(theta)
+    batch, steps, rows, chunks = theta.shape[1], data.shape[1], 4 * theta.shape[1], -(-data.shape[1] // 64)
+    found = []
+    for make in (HostKernel, PtxKernel):
+        sums, totals, outs = np.full(rows * chunks, np.nan), np.zeros(rows), (np.empty((1, batch)), np.empty((4, batch)))
+        make(source, "partial")((2,), (32,), (theta, data, sums, *[np.int64(x) for x in (batch, steps, 0, chunks, 3)]))
+        make(source, "gather")((2,), (32,), (sums, totals, np.int64(rows), np.int64(chunks)))
+        make(source, "finish")((2,), (32,), (theta, *outs, totals, np.int64(batch), np.int64(steps)))
+        found.append(outs)
+    assert chunks == 8 and np.isfinite(found[0][0]).all()
+    for a, b in zip(*found, strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_contraction_is_seen():

@@ -176,6 +176,12 @@ def function(name: str, bits: int) -> str:
     return f"static __device__ __forceinline__ real own_{name}(real x) {{\n{body}\n  return {result};\n}}\n"
 
 
+def head(low: Lowered, bits: int) -> str:
+    """What stands before the kernels of a program."""
+    text = HEAD.format(real="double" if bits == 64 else "float", integer="long long" if bits == 64 else "int")
+    return text + "".join(function(f, bits) for f in sorted(low.functions() & set(_math.FUNCTIONS)))
+
+
 class Kernel(Writer):
     """The text of one program."""
 
@@ -186,42 +192,53 @@ class Kernel(Writer):
         self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
 
     def text(self, entry: str) -> tuple[str, Signature]:
-        """The launch bounds of a recursion ask for two blocks on a processor: without that the compiler spills small kernels of
-        64 registers; with it it gives a plain sum twice the registers that it needs."""
-        p = self.low.program
-        self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
-        self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
-        parameters = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))] + [("data", "const real*", "data")]
-        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
-        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps")]
-        totals, stored = self.totals, [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
-        if totals or stored:
+        p, env = self.low.program, {}
+        parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
+        stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
+        if self.totals or stored:
             parameters += [("tape", "real*", "tape"), ("size", "i64", "size")]
-            parameters += [(f"{role}{n}", "i64", role) for n in stored for role in ("start", "room")]
-            self.line(f"real* const mine = tape + slot / {WARP} * size * {WARP} + slot % {WARP};")
-        if totals:  # volatile, or the compiler would keep them in registers after all
+            parameters += [(name, "i64", name) for n in stored for name in (f"start{n}", f"room{n}")]
+            warp = f"((i64)blockIdx.x * blockDim.x + threadIdx.x) / {WARP}"
+            self.line(f"real* const mine = tape + {warp} * size * {WARP} + threadIdx.x % {WARP};")
+        if self.totals:  # volatile, or the compiler would keep them in registers after all
             self.line("volatile real* const kept = mine;")
         if self.low.counted:
             parameters += [("needed", "i64*", "needed")]
-        env: dict = {}
-        self.line("for (i64 s = slot; s < batch; s += slots) {")
-        self.indent = "    "
+        self.begin()
         self.load_inputs(env)
         for n, code in enumerate(self.low.sections):
             self.straight(code, env)
             if n < len(self.low.bodies):
                 self.loop(n, env)
-        for group, nodes in enumerate(p.groups):
+        self.store_outputs(env)
+        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
+        return head(self.low, self.bits) + text, signature
+
+    def inputs(self) -> list[tuple]:
+        return [*[(f"in{k}", "const real*", "input") for k in range(len(self.low.program.inputs))], ("data", "const real*", "data")]
+
+    def outputs(self) -> list[tuple]:
+        return [(f"out{k}", "real*", "output") for k in range(len(self.low.program.groups))]
+
+    def begin(self, work: str = "batch", each: str = "s") -> None:
+        """The loop of a thread over what is its own."""
+        self.line(f"const i64 slots = (i64)gridDim.x * blockDim.x, work = {work};")
+        self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
+        self.indent = "    "
+
+    def store_outputs(self, env: dict) -> None:
+        for group, nodes in enumerate(self.low.program.groups):
             for k, o in enumerate(nodes):
                 self.line(f"out{group}[{k}LL * batch + s] = {self.value(o, env)};")
-        functions = sorted(self.low.functions() & set(_math.FUNCTIONS))
-        head = HEAD.format(real="double" if self.bits == 64 else "float", integer="long long" if self.bits == 64 else "int")
+
+    def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
+        """The function of all lines so far.  The launch bounds of a recursion ask for two blocks on a processor: without that the
+        compiler spills small kernels of 64 registers; with it it gives a plain sum twice the registers that it needs."""
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
-        body = "\n".join(self.lines)
-        source = head + "".join(function(f, self.bits) for f in functions)
-        bounds = f"{THREADS}, 2" if any(loop.carry for loop in p.loops) else str(THREADS)
-        source += f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
-        return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups), sum(totals.values()))
+        bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
+        text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        rows = tuple(len(x) for x in self.low.program.groups)
+        return text, Signature(parameters, rows, sum(self.totals.values()))
 
     def load_inputs(self, env: dict) -> None:
         g, p, first = self.g, self.low.program, 0
