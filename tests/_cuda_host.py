@@ -105,11 +105,13 @@ class Loader:
         return list(itertools.chain.from_iterable(k.launches for k in self.kernels.values()))
 
 
-def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int, slots: int) -> tuple[list, list]:
-    """The arguments of a launch of a generated kernel on NumPy arrays, and those that are its outputs."""
+def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int, slots: int, every: int = 1) -> tuple[list, list]:
+    """The arguments of a launch of a generated kernel on NumPy arrays, and those that are its outputs; `every`: the interval of
+    its stored steps."""
     dtype = np.dtype(dtype)
     rooms = {n: steps if b.loop.data else b.loop.cap or 1000 for n, b in enumerate(low.bodies) if b.loop.stored}
-    sizes = {n: room * len(low.bodies[n].loop.carry) for n, room in rooms.items()}
+    rows = {n: room if every == 1 else -(-room // every) + every for n, room in rooms.items()}
+    sizes = {n: k * len(low.bodies[n].loop.carry) for n, k in rows.items()}
     size = signature.totals + sum(sizes.values())
     starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]

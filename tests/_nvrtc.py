@@ -21,7 +21,8 @@ FILE = Path(__file__).with_name("register_budget.txt")
 ARCHS = (75, 80, 86, 89, 90, 100, 120)
 DTYPES = (np.float32, np.float64)
 HEAD = """# Registers, and where there are some, bytes of spill stores, of each generated kernel: 255+80 is 255 registers and 80 bytes.
-# F0 value, VG0 value and gradient, R1 Hessian times a vector (of a map: R0 pullback).  Written by tests/_nvrtc.py.
+# F0 value, VG0 value and gradient, R1 Hessian times a vector (of a map: R0 pullback); divided: the kernels of a divided sum;
+# segments: one in 8 steps is stored.  Written by tests/_nvrtc.py.
 """
 
 
@@ -38,6 +39,8 @@ def kernels() -> list[tuple]:
             for dtype in DTYPES:
                 key = f"{name}, {kind}{order}, {np.dtype(dtype).name}"
                 found.append((key, emit_cuda(low, dtype)[0]))
+                if kind == "VG" and any(b.loop.stored for b in low.bodies):
+                    found.append((key.replace(",", " segments,", 1), emit_cuda(low, dtype, every=8)[0]))
                 if splittable(low):
                     found.append((key.replace(",", " divided,", 1), emit_split(low, dtype)[0]))
     return found

@@ -15,9 +15,9 @@ SANITIZE = ("-fsanitize=address", "-g")
 PLACE = "out0[0LL * batch + s]"
 
 
-def run(name: str, per_sample: bool, plant: bool) -> None:
+def run(name: str, per_sample: bool, plant: bool, every: int = 1) -> None:
     low = lowered(name, "VG", 0)
-    source, entry, signature = emit_cuda(low, np.float64, per_sample)
+    source, entry, signature = emit_cuda(low, np.float64, per_sample, every=every)
     if plant:
         assert PLACE in source
         source = source.replace(PLACE, "out0[1LL * batch + s]")
@@ -28,7 +28,7 @@ def run(name: str, per_sample: bool, plant: bool) -> None:
         d = np.ascontiguousarray(data[..., :steps])
         if per_sample:
             d = np.ascontiguousarray(np.repeat(d[..., None], batch, axis=-1))
-        given, outs = arguments(low, signature, np.float64, inputs, d, steps, batch, 3 * 32)
+        given, outs = arguments(low, signature, np.float64, inputs, d, steps, batch, 3 * 32, every)
         kernel((3,), (32,), given)
         assert all(np.isfinite(x).all() for x in outs)
 
@@ -56,4 +56,6 @@ if __name__ == "__main__":
     for model in ("gaussian", "local level", "kalman 2"):
         for each in (False, True):
             run(model, each, "plant" in sys.argv)
+    run("local level", False, False, 3)
+    run("kalman 2", True, False, 4)
     print("all sizes ran")

@@ -282,12 +282,64 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     k.value_and_grad(cupy.asarray(np.tile(theta, 3000)), long)
     assert made[-1] <= 2 * 2048 * step * long.size
     monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "INTERVALS", (1,))
     monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
     same(k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long), k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)))
     assert made[-1] == 64 * step * long.size
     monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 31 * step * long.size)
     with pytest.raises(KernelError, match="32 samples need"):
         k.value_and_grad(cupy.asarray(theta), long)
+
+
+@pytest.mark.parametrize("name", ["kalman 2", "kalman 4", "local level", "hidden markov"])
+def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
+    """Every 8th or 64th carry is stored; the bits are the same."""
+    k, theta, data = case(name)
+    theta, data = np.tile(theta, 3), np.tile(data, 1610 // data.size)
+    carry = len(k.lowered(theta.shape[0], 0).loops[0].carry)
+    made = []
+    empty = _cuda.cupy.empty
+    monkeypatch.setattr(_cuda.cupy, "empty", lambda n, dtype: made.append(n) or empty(n, dtype))
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
+    for every in (1, 8, 64):
+        totals = len(k.lowered(theta.shape[0], 0).loops[1].sums)
+        rows = (data.size if every == 1 else -(-data.size // every) + every) * carry + (totals if totals >= 8 else 0)
+        monkeypatch.setattr(_cuda, "free_bytes", lambda rows=rows: 2 * 64 * 8 * rows)
+        same(k.value_and_grad(t, d), expected)
+        assert made[-1] == 64 * rows
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 64 * 8 * (3 * rows))
+    same(k.hvp(t, t, d), k.hvp(theta, theta, data))
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 8 * carry)
+    with pytest.raises(KernelError, match="32 samples need"):
+        k.value_and_grad(t, d)
+
+
+def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):
+    """With 391 steps one in 64 would take more rows than one in 8, as there are 64 of a segment."""
+    k, theta, data = case("kalman 2")
+    data = np.tile(data, 17)
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 5 * (49 + 8))
+    theta = np.tile(theta, 6)
+    same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(data)), k.value_and_grad(theta, data))
+    if cupy.hosted:
+        assert cupy.loader.launches[-1] == ((1,), (32,)), "a warp at a time has room"
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 63, 64, 65, 130])
+def test_segments_of_every_length(cupy, monkeypatch, length):
+    monkeypatch.setattr(_cuda, "INTERVALS", (8,))
+    same(
+        KNOWN.value_and_grad(cupy.asarray(POINTS), cupy.asarray(np.tile(NILE, 2)[:length])),
+        KNOWN.value_and_grad(POINTS, np.tile(NILE, 2)[:length]),
+    )
+    f = lambda x, y: tg.grad(lambda a, b: ESCAPE(a, b).sum(), (0, 1))(x, y)
+    x, y = np.linspace(-1.5, 0.4, 40), np.linspace(-0.9, 0.8, 40)
+    same(tuple(f(cupy.asarray(x), cupy.asarray(y))), tuple(f(x, y)))
+    g = lambda x, n: tg.grad(lambda a: POWER_SUM(a, n).sum())(x)
+    x, n = np.linspace(0.9, 1.1, 5), np.full(5, length)
+    same(g(cupy.asarray(x), cupy.asarray(n)), g(x, n))
 
 
 @pytest.mark.parametrize("registers", [24, 64, 128, 168, 255])

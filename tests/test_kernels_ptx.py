@@ -14,7 +14,11 @@ from tapegrad.kernels._emit_split import emit_split
 
 pytestmark = needs_compiler
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]
-HEAVY = {("kalman 4", "R"), ("kalman 3", "R")}  # half of the time of all
+QUICK = ("gaussian", "local level", "kalman 2", "hidden markov", "power sum")  # in float32 and with contraction; all with -m long
+
+
+def slow(what, quick: bool):
+    return what if quick else pytest.param(*what, marks=pytest.mark.long)
 
 
 def outputs(make, name, kind, order, dtype, **options):
@@ -23,8 +27,11 @@ def outputs(make, name, kind, order, dtype, **options):
     return outs
 
 
-@pytest.mark.parametrize("name, kind, order", [pytest.param(*x, marks=[pytest.mark.long] if x[:2] in HEAVY else []) for x in LIST])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "name, kind, order, dtype",
+    [slow((*x, np.float64), x[:2] not in (("kalman 3", "R"), ("kalman 4", "R"))) for x in LIST]
+    + [slow((*x, np.float32), x[0] in QUICK and x[1] == "VG") for x in LIST],
+)
 def test_without_contraction_the_bits_are_those_of_the_source(name, kind, order, dtype):
     expected = outputs(HostKernel, name, kind, order, dtype)
     assert all(np.isfinite(x).all() and np.ptp(x) > 0 for x in expected)
@@ -32,8 +39,10 @@ def test_without_contraction_the_bits_are_those_of_the_source(name, kind, order,
         assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", [*CASES, *MAPS])
-@pytest.mark.parametrize("dtype, bound", [(np.float64, 3e-13), (np.float32, 2e-3)])
+@pytest.mark.parametrize(
+    "name, dtype, bound",
+    [slow((name, *x), name in QUICK) for name in [*CASES, *MAPS] for x in ((np.float64, 3e-13), (np.float32, 2e-3))],
+)
 def test_with_contraction_the_results_are_close(name, dtype, bound):
     expected = outputs(HostKernel, name, "VG", 0, dtype)
     found = outputs(PtxKernel, name, "VG", 0, dtype, fmad=True)

@@ -34,6 +34,7 @@ MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
 WARP = 32
 SMALL = 1 << 26  # bytes of workspace for which the free memory is not asked; the sums of parts take at most so many
+INTERVALS = (1, 8, 64)  # of stored steps: the first with which all threads that may be resident have room
 WORTH = 4  # parts below which a sum is not divided
 
 
@@ -126,7 +127,8 @@ class CudaLauncher:
 
     def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
-        self.source, self.entry, self.signature = emit_cuda(low, dtype, per_sample)
+        self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
+        self.signature = self.forms[1][2]
         self.outputs = list(self.signature.outputs)
         self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
         self.room = dict.fromkeys(low.counted, 64)
@@ -140,30 +142,55 @@ class CudaLauncher:
             parts = self.parts(batch, steps)
             if parts >= WORTH:
                 return self.launch_divided(arrays, steps, batch, parts)
-            kernel = loaded(self.source, self.entry)
             room = self.room  # another thread may put another dict there
-            needed = self.launch(kernel, arrays, steps, batch, room)
+            needed = self.launch(arrays, steps, batch, room)
             while needed is not None:
                 wanted = dict(zip(self.low.counted, cupy.asnumpy(needed).tolist(), strict=True))
                 if all(wanted[n] <= room[n] for n in wanted):
                     return
                 room = self.room = {n: max(wanted[n], room[n]) for n in wanted}
-                needed = self.launch(kernel, arrays, steps, batch, room)
+                needed = self.launch(arrays, steps, batch, room)
 
-    def launch(self, kernel: Any, arrays: list, steps: int, batch: int, room: dict) -> Any:
+    def form(self, every: int) -> tuple:
+        """Source, entry and parameters of the kernel that stores one step in `every`."""
+        with LOCK:
+            if every not in self.forms:
+                self.forms[every] = emit_cuda(self.low, self.dtype, self.per_sample, every=every)
+        return self.forms[every]
+
+    def layout(self, rooms: dict, every: int) -> tuple[dict, int]:
+        """Where the part of each stored loop begins in the tape, and the rows of the tape."""
+        starts, size = {}, self.signature.totals
+        for n, carry, _ in self.taped:
+            starts[n] = size
+            size += (rooms[n] if every == 1 else -(-rooms[n] // every) + every) * carry
+        return starts, size
+
+    def launch(self, arrays: list, steps: int, batch: int, room: dict) -> Any:
         """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
-        starts, rooms, size = {}, {}, self.signature.totals
-        for n, carry, loop in self.taped:
-            starts[n], rooms[n] = size, steps if loop.data else loop.cap if loop.cap is not None else room[n]
-            size += rooms[n] * carry
-        blocks, threads = self.shape(batch, kernel.registers, size)
+        rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
+        size = -1
+        for every in INTERVALS:
+            layout = self.layout(rooms, every)
+            if -1 < size <= layout[1]:  # no gain with so few steps
+                break
+            (starts, size), (source, entry, signature) = layout, self.form(every)
+            kernel = loaded(source, entry)
+            blocks, threads, tight = self.shape(batch, kernel.registers, size)
+            if not tight:
+                break
+        if not blocks:
+            need = size * threads * self.dtype.itemsize
+            raise KernelError(
+                f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
+            )
         given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size)}
-        if "tape" in self.signature.roles():
+        if "tape" in signature.roles():
             given["tape"] = cupy.empty(max(size, 1) * blocks * threads, self.dtype)
         if room:
             given["needed"] = cupy.zeros(len(room), np.int64)
-        start(kernel, self.name, blocks, threads, self.arguments(self.signature, arrays, given))
+        start(kernel, self.name, blocks, threads, self.arguments(signature, arrays, given))
         return given.get("needed")
 
     def parts(self, batch: int, steps: int) -> int:
@@ -204,25 +231,23 @@ class CudaLauncher:
         threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
         start(kernel, self.name, blocks_for(work, threads), threads, args)
 
-    def shape(self, batch: int, registers: int, size: int) -> tuple[int, int]:
+    def shape(self, batch: int, registers: int, size: int) -> tuple[int, int, bool]:
         """Blocks and threads of a launch, `size` being the stored numbers of a sample: one thread for each sample; or as many as
-        are resident and half of the free memory has room for."""
+        are resident; or, and then the third result is true, as half of the free memory has room for (0 blocks: for none)."""
         device = cupy.cuda.Device().id
         threads = block_size(batch, limits(device)[0], self.signature.threads)
         if not size:
-            return blocks_for(batch, threads), threads
+            return blocks_for(batch, threads), threads, False
         need = size * threads * self.dtype.itemsize
         most = min(blocks_for(batch, threads), resident(threads, registers, device))
         if need * most <= SMALL:
-            return most, threads
+            return most, threads, False
         room = free_bytes() // 2
+        if need * most <= room:
+            return most, threads, False
         while need > room and threads > WARP:
             threads, need = threads // 2, need // 2
-        if need > room:
-            raise KernelError(
-                f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
-            )
-        return min(blocks_for(batch, threads), resident(threads, registers, device), room // need), threads
+        return min(blocks_for(batch, threads), resident(threads, registers, device), room // need), threads, True
 
 
 def start(kernel: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
