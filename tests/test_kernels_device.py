@@ -5,6 +5,7 @@ whose bits the device's are to be."""
 
 import threading
 
+import hosted_cupy
 import numpy as np
 import pytest
 from _cuda_host import BACKWARDS, SHUFFLED, array_library  # noqa: F401
@@ -396,6 +397,43 @@ def test_debug_mode_waits_and_errors_name_the_kernel(cupy, monkeypatch):
     monkeypatch.setattr(_cuda, "DEBUG", False)
     with pytest.raises(DeviceError, match="TAPEGRAD_DEBUG=1"):
         GAUSSIAN(t, d)
+
+
+def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
+    """The loader itself, but for the driver."""
+    if hosted_cupy.real_device():
+        pytest.skip("a CUDA device answers")
+    hosted_cupy.install()
+    loads, launches = [], []
+
+    class Function:
+        ptr = 1234
+
+        def __call__(self, *args, **options):
+            launches.append((args, options))
+
+    class Module:
+        def load(self, code):
+            loads.append(code)
+
+        def get_function(self, entry):
+            return Function()
+
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(_cuda, "Module", Module)
+    monkeypatch.setattr(_cuda, "MODULES", {})
+    asked = []
+    monkeypatch.setattr(_cuda.driver, "funcGetAttribute", lambda what, of: asked.append((what, of)) or 40)
+    source = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = 1; }'
+    kernel = _cuda.loaded(source, "k")
+    assert kernel is _cuda.loaded(source, "k") and kernel.registers == 40
+    assert asked == [(_cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, 1234)]
+    kernel((1,), (32,), ("x",))
+    assert launches == [(((1,), (32,), ("x",)), {"shared_mem": 0})]
+    monkeypatch.setattr(_cuda, "MODULES", {})
+    monkeypatch.setattr(_cuda, "cubin", None)
+    _cuda.loaded(source, "k")
+    assert len(loads) == 2 and loads[0] == loads[1] and loads[0][:4] == b"\x7fELF" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_threads_share_a_kernel(cupy):

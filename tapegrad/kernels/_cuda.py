@@ -68,22 +68,23 @@ class Loaded:
         self.module = Module()
         self.module.load(code)
         self.function = self.module.get_function(entry)
-        self.registers = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function.ptr)
+        self.ptr = self.function.ptr
+        self.registers = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.ptr)
 
-    def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
-        self.function(grid, block, args)
+    def __call__(self, grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
+        self.function(grid, block, args, shared_mem=shared_mem)
 
 
-def loaded(source: str, entry: str) -> Loaded:
+def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
     """The kernel on the current device; compiled once for each architecture, and kept on disk."""
-    device = cupy.cuda.Device()
-    key = _cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *OPTIONS)
+    device, options = cupy.cuda.Device(), (*OPTIONS, *options)
+    key = _cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)
     with LOCK:
         found = MODULES.get((key, entry, device.id))
         if found is None:
             code = _cache.load(key)
             if code is None:
-                code, _ = cubin(source, device.compute_capability)
+                code, _ = cubin(source, device.compute_capability, options, name)
                 _cache.save(key, code)
             found = MODULES[key, entry, device.id] = Loaded(code, entry)
     return found
