@@ -105,33 +105,21 @@ class Loader:
         return list(itertools.chain.from_iterable(k.launches for k in self.kernels.values()))
 
 
-def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int, slots: int, stepped: dict | None = None) -> tuple:
-    """The arguments of a launch of a generated kernel on NumPy arrays, and those that are its outputs; `stepped`: the arrays that go
-    with the steps, by their roles."""
+def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int, slots: int, every: int = 1, stepped: dict | None = None):
+    """The arguments of a launch of a generated kernel on NumPy arrays, and those that are its outputs; `every`: the interval of
+    its stored steps; `stepped`: the arrays that go with the steps, by their roles."""
     dtype = np.dtype(dtype)
     rooms = {n: steps if b.loop.data else b.loop.cap or 1000 for n, b in enumerate(low.bodies) if b.loop.stored}
-    sizes = {n: room * len(low.bodies[n].loop.carry) for n, room in rooms.items()}
+    rows = {n: room if every == 1 else -(-room // every) + every for n, room in rooms.items()}
+    sizes = {n: k * len(low.bodies[n].loop.carry) for n, k in rows.items()}
     size = signature.totals + sum(sizes.values())
     starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
-    left = {"input": list(inputs), "output": list(outs)}
-    found = []
-    for name, _, role in signature.parameters:
-        if role in left:
-            found.append(left[role].pop(0))
-        elif stepped and role in stepped:
-            found.append(stepped[role])
-        elif role in ("start", "room"):
-            found.append(np.int64((starts if role == "start" else rooms)[int(name.removeprefix(role))]))
-        else:
-            found.append({
-                "data": lambda: inputs[0] if data is None else data,
-                "batch": lambda: np.int64(batch),
-                "steps": lambda: np.int64(steps),
-                "tape": lambda: np.full(max(size * slots, 1), np.nan, dtype),
-                "size": lambda: np.int64(size),
-                "needed": lambda: np.zeros(len(low.counted), np.int64),
-            }[role]())  # fmt: skip
+    left = {"input": list(inputs), "output": list(outs), "data": [inputs[0] if data is None else data]}
+    given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
+    given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **(stepped or {})}
+    given |= {"tape": np.full(max(size * slots, 1), np.nan, dtype), "needed": np.zeros(len(low.counted), np.int64)}
+    found = [left[role].pop(0) if role in left else given[role] for role in signature.roles()]
     return found, outs
 
 

@@ -15,12 +15,14 @@ from _kernel_cases import CASES, MAPS, WAYS, lowered
 
 from tapegrad.kernels import emit_cuda
 from tapegrad.kernels._cuda import OPTIONS, cubin, nvrtc
+from tapegrad.kernels._emit_split import emit_split, splittable
 
 FILE = Path(__file__).with_name("register_budget.txt")
 ARCHS = (75, 80, 86, 89, 90, 100, 120)
 DTYPES = (np.float32, np.float64)
 HEAD = """# Registers, and where there are some, bytes of spill stores, of each generated kernel: 255+80 is 255 registers and 80 bytes.
-# F0 value, VG0 value and gradient, R1 Hessian times a vector (of a map: R0 pullback).  Written by tests/_nvrtc.py.
+# F0 value, VG0 value and gradient, R1 Hessian times a vector (of a map: R0 pullback); divided: the kernels of a divided sum;
+# segments: one in 8 steps is stored.  Written by tests/_nvrtc.py.
 """
 
 
@@ -37,11 +39,15 @@ def kernels() -> list[tuple]:
             for dtype in DTYPES:
                 key = f"{name}, {kind}{order}, {np.dtype(dtype).name}"
                 found.append((key, emit_cuda(low, dtype)[0]))
+                if kind == "VG" and any(b.loop.stored for b in low.bodies):
+                    found.append((key.replace(",", " segments,", 1), emit_cuda(low, dtype, every=8)[0]))
+                if splittable(low):
+                    found.append((key.replace(",", " divided,", 1), emit_split(low, dtype)[0]))
     return found
 
 
 def figures(source: str, arch: int) -> tuple[int, int]:
-    """(registers, bytes of spill stores), kept on disk by source and compiler."""
+    """(registers, bytes of spill stores) of the kernel that has most, kept on disk by source and compiler."""
     options = (*OPTIONS, "--ptxas-options=-v")
     name = hashlib.sha256("\0".join([source, str(arch), version(), *options]).encode()).hexdigest()[:24]
     kept = FOLDER / f"{name}.log"
@@ -50,7 +56,7 @@ def figures(source: str, arch: int) -> tuple[int, int]:
         _, log = cubin(source, arch, options)
         kept.write_text(log)
     log = kept.read_text()
-    return int(re.search(r"Used (\d+) registers", log)[1]), int(re.search(r"(\d+) bytes spill stores", log)[1])
+    return tuple(max(int(n) for n in re.findall(what, log)) for what in (r"Used (\d+) registers", r"(\d+) bytes spill stores"))
 
 
 def read(text: str) -> tuple[str, dict]:

@@ -5,6 +5,7 @@ whose bits the device's are to be."""
 
 import threading
 
+import hosted_cupy
 import numpy as np
 import pytest
 from _cuda_host import BACKWARDS, SHUFFLED, array_library  # noqa: F401
@@ -209,6 +210,49 @@ def test_maps(cupy):
     assert kernels.map(lambda a: a + 1.0)(cupy.empty(0)).shape == (0,)
 
 
+# --- few samples and many data ---
+
+
+@pytest.mark.parametrize("batch, steps", [(1, 256), (3, 5000), (11, 70_001), (4000, 700)])
+def test_a_divided_sum_has_the_bits_of_the_undivided(cupy, batch, steps):
+    rng = np.random.default_rng(7)
+    theta = np.tile(THETA, 1400)[:, :batch] * (1 + 0.01 * rng.normal(size=(4, batch)))
+    data = rng.normal(size=(2, steps))
+    v = rng.normal(size=theta.shape)
+    t, d = cupy.asarray(theta), cupy.asarray(data)
+    same(GAUSSIAN.value_and_grad(t, d), GAUSSIAN.value_and_grad(theta, data))
+    if cupy.hosted:
+        assert {k.entry for k in cupy.loader.kernels.values()} == {"partial", "gather", "finish"}
+        cupy.loader.order = SHUFFLED
+    same(GAUSSIAN.hvp(t, cupy.asarray(v), d), GAUSSIAN.hvp(theta, v, data))
+    same(GAUSSIAN(t.astype(np.float32), d), GAUSSIAN(theta.astype(np.float32), data))
+
+
+def test_a_divided_sum_in_slabs(cupy, monkeypatch):
+    """As many chunks at a time as there is room for."""
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "limits", lambda device: (1, 64, 65536))
+    data = np.random.default_rng(8).normal(size=(2, 64 * 33 + 5))
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data))
+    if cupy.hosted:
+        assert len(cupy.loader.launches) == 2 * 4 + 1, "34 chunks, 10 threads for each sample"
+
+
+def test_a_divided_sum_of_other_data(cupy):
+    rng = np.random.default_rng(9)
+    holes = rng.normal(size=(2, 1000))
+    holes[0, ::7] = np.nan
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(holes)), GAUSSIAN.value_and_grad(THETA, holes))
+    each = rng.normal(size=(2, 1000, 3))
+    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(each)), GAUSSIAN.value_and_grad(THETA, each))
+    k = kernels.likelihood(lambda th, x: np.where(x > th[0], np.exp(-th[1] * x) * np.sin(x * th[0]), th[2]) - np.log(th[1]))
+    theta, x = np.abs(THETA[1:]), rng.normal(size=3000)
+    same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), k.value_and_grad(theta, x))
+    same(k.hessian(cupy.asarray(theta), cupy.asarray(x)), k.hessian(theta, x))
+    empty = kernels.likelihood(lambda th, x: th[0] * th[1])
+    same(empty.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), empty.value_and_grad(theta, x))
+
+
 # --- the launch ---
 
 
@@ -239,12 +283,64 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     k.value_and_grad(cupy.asarray(np.tile(theta, 3000)), long)
     assert made[-1] <= 2 * 2048 * step * long.size
     monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "INTERVALS", (1,))
     monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
     same(k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long), k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)))
     assert made[-1] == 64 * step * long.size
     monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 31 * step * long.size)
     with pytest.raises(KernelError, match="32 samples need"):
         k.value_and_grad(cupy.asarray(theta), long)
+
+
+@pytest.mark.parametrize("name", ["kalman 2", "kalman 4", "local level", "hidden markov"])
+def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
+    """Every 8th or 64th carry is stored; the bits are the same."""
+    k, theta, data = case(name)
+    theta, data = np.tile(theta, 3), np.tile(data, 1610 // data.size)
+    carry = len(k.lowered(theta.shape[0], 0).loops[0].carry)
+    made = []
+    empty = _cuda.cupy.empty
+    monkeypatch.setattr(_cuda.cupy, "empty", lambda n, dtype: made.append(n) or empty(n, dtype))
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
+    for every in (1, 8, 64):
+        totals = len(k.lowered(theta.shape[0], 0).loops[1].sums)
+        rows = (data.size if every == 1 else -(-data.size // every) + every) * carry + (totals if totals >= 8 else 0)
+        monkeypatch.setattr(_cuda, "free_bytes", lambda rows=rows: 2 * 64 * 8 * rows)
+        same(k.value_and_grad(t, d), expected)
+        assert made[-1] == 64 * rows
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 64 * 8 * (3 * rows))
+    same(k.hvp(t, t, d), k.hvp(theta, theta, data))
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 8 * carry)
+    with pytest.raises(KernelError, match="32 samples need"):
+        k.value_and_grad(t, d)
+
+
+def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):
+    """With 391 steps one in 64 would take more rows than one in 8, as there are 64 of a segment."""
+    k, theta, data = case("kalman 2")
+    data = np.tile(data, 17)
+    monkeypatch.setattr(_cuda, "SMALL", 0)
+    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 5 * (49 + 8))
+    theta = np.tile(theta, 6)
+    same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(data)), k.value_and_grad(theta, data))
+    if cupy.hosted:
+        assert cupy.loader.launches[-1] == ((1,), (32,)), "a warp at a time has room"
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 63, 64, 65, 130])
+def test_segments_of_every_length(cupy, monkeypatch, length):
+    monkeypatch.setattr(_cuda, "INTERVALS", (8,))
+    same(
+        KNOWN.value_and_grad(cupy.asarray(POINTS), cupy.asarray(np.tile(NILE, 2)[:length])),
+        KNOWN.value_and_grad(POINTS, np.tile(NILE, 2)[:length]),
+    )
+    f = lambda x, y: tg.grad(lambda a, b: ESCAPE(a, b).sum(), (0, 1))(x, y)
+    x, y = np.linspace(-1.5, 0.4, 40), np.linspace(-0.9, 0.8, 40)
+    same(tuple(f(cupy.asarray(x), cupy.asarray(y))), tuple(f(x, y)))
+    g = lambda x, n: tg.grad(lambda a: POWER_SUM(a, n).sum())(x)
+    x, n = np.linspace(0.9, 1.1, 5), np.full(5, length)
+    same(g(cupy.asarray(x), cupy.asarray(n)), g(x, n))
 
 
 @pytest.mark.parametrize("registers", [24, 64, 128, 168, 255])
@@ -301,6 +397,43 @@ def test_debug_mode_waits_and_errors_name_the_kernel(cupy, monkeypatch):
     monkeypatch.setattr(_cuda, "DEBUG", False)
     with pytest.raises(DeviceError, match="TAPEGRAD_DEBUG=1"):
         GAUSSIAN(t, d)
+
+
+def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
+    """The loader itself, but for the driver."""
+    if hosted_cupy.real_device():
+        pytest.skip("a CUDA device answers")
+    hosted_cupy.install()
+    loads, launches = [], []
+
+    class Function:
+        ptr = 1234
+
+        def __call__(self, *args, **options):
+            launches.append((args, options))
+
+    class Module:
+        def load(self, code):
+            loads.append(code)
+
+        def get_function(self, entry):
+            return Function()
+
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(_cuda, "Module", Module)
+    monkeypatch.setattr(_cuda, "MODULES", {})
+    asked = []
+    monkeypatch.setattr(_cuda.driver, "funcGetAttribute", lambda what, of: asked.append((what, of)) or 40)
+    source = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = 1; }'
+    kernel = _cuda.loaded(source, "k")
+    assert kernel is _cuda.loaded(source, "k") and kernel.registers == 40
+    assert asked == [(_cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, 1234)]
+    kernel((1,), (32,), ("x",))
+    assert launches == [(((1,), (32,), ("x",)), {"shared_mem": 0})]
+    monkeypatch.setattr(_cuda, "MODULES", {})
+    monkeypatch.setattr(_cuda, "cubin", None)
+    _cuda.loaded(source, "k")
+    assert len(loads) == 2 and loads[0] == loads[1] and loads[0][:4] == b"\x7fELF" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_threads_share_a_kernel(cupy):

@@ -439,7 +439,7 @@ def on_host(low, dtype, inputs, data, each, batch, per_sample, grid=2, block=4):
     summed = p.by_data and not per_sample
     steps = data.shape[0 if data.ndim == 1 else 1]
     stepped = {"step input": each, "step output": np.zeros((p.step_rows, steps, slots if summed else batch), dtype)}
-    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, 32, stepped)
+    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, 32, stepped=stepped)
     HostKernel(source, entry)((grid,), (block,), given)
     if p.step_rows:
         outs = [*outs, stepped["step output"].sum(axis=-1) if summed else stepped["step output"]]

@@ -8,6 +8,9 @@ loop [step][component], from row `start` on, for `room` steps.  A warp is one of
 depends on the launch and not on the batch; components lie a constant apart, so that one register addresses them all.  Where only
 the run tells how many steps a sample takes, the most that any took goes to `needed`.  Indices are 64 bits wide everywhere.
 
+Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
+it comes to the last of them, into c more rows behind the loop's.
+
 The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
 -fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
 
@@ -177,54 +180,76 @@ def function(name: str, bits: int) -> str:
     return f"static __device__ __forceinline__ real own_{name}(real x) {{\n{body}\n  return {result};\n}}\n"
 
 
+def head(low: Lowered, bits: int) -> str:
+    """What stands before the kernels of a program."""
+    text = HEAD.format(real="double" if bits == 64 else "float", integer="long long" if bits == 64 else "int")
+    return text + "".join(function(f, bits) for f in sorted(low.functions() & set(_math.FUNCTIONS)))
+
+
 class Kernel(Writer):
     """The text of one program."""
 
-    def __init__(self, low: Lowered, bits: int, per_sample: bool):
+    def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
-        self.low, self.per_sample = low, per_sample
+        self.low, self.per_sample, self.every = low, per_sample, every
         self.g: Graph = low.program.g
         self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
 
     def text(self, entry: str) -> tuple[str, Signature]:
-        """The launch bounds of a recursion ask for two blocks on a processor: without that the compiler spills small kernels of
-        64 registers; with it it gives a plain sum twice the registers that it needs."""
-        p = self.low.program
-        self.line("const i64 slots = (i64)gridDim.x * blockDim.x;")
-        self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
-        parameters = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))] + [("data", "const real*", "data")]
-        parameters += [("each", "const real*", "step input")] * bool(p.streams)
-        parameters += [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
-        parameters += [("steps", "real*", "step output")] * bool(p.step_rows)
-        parameters += [("batch", "i64", "batch"), ("T", "i64", "steps")]
-        totals, stored = self.totals, [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
-        if totals or stored:
+        p, env = self.low.program, {}
+        parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
+        stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
+        if self.totals or stored:
             parameters += [("tape", "real*", "tape"), ("size", "i64", "size")]
-            parameters += [(f"{role}{n}", "i64", role) for n in stored for role in ("start", "room")]
-            self.line(f"real* const mine = tape + slot / {WARP} * size * {WARP} + slot % {WARP};")
-        if totals:  # volatile, or the compiler would keep them in registers after all
+            parameters += [(name, "i64", name) for n in stored for name in (f"start{n}", f"room{n}")]
+            warp = f"((i64)blockIdx.x * blockDim.x + threadIdx.x) / {WARP}"
+            self.line(f"real* const mine = tape + {warp} * size * {WARP} + threadIdx.x % {WARP};")
+            for n in stored if self.every > 1 else ():
+                c, carry = self.every, len(self.low.loops[n].carry)
+                self.line(f"const i64 segment{n} = start{n} + (room{n} + {c - 1}) / {c} * {carry};")
+        if self.totals:  # volatile, or the compiler would keep them in registers after all
             self.line("volatile real* const kept = mine;")
         if self.low.counted:
             parameters += [("needed", "i64*", "needed")]
-        env: dict = {}
-        self.line("for (i64 s = slot; s < batch; s += slots) {")
-        self.indent = "    "
+        self.begin()
         self.load_inputs(env)
         for n, code in enumerate(self.low.sections):
             self.straight(code, env)
             if n < len(self.low.bodies):
                 self.loop(n, env)
-        for group, nodes in enumerate(p.groups):
+        self.store_outputs(env)
+        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
+        return head(self.low, self.bits) + text, signature
+
+    def inputs(self) -> list[tuple]:
+        p = self.low.program
+        arrays = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))]
+        return [*arrays, ("data", "const real*", "data"), *[("each", "const real*", "step input")] * bool(p.streams)]
+
+    def outputs(self) -> list[tuple]:
+        p = self.low.program
+        arrays = [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
+        return [*arrays, *[("steps", "real*", "step output")] * bool(p.step_rows)]
+
+    def begin(self, work: str = "batch", each: str = "s") -> None:
+        """The loop of a thread over what is its own."""
+        self.line(f"const i64 slots = (i64)gridDim.x * blockDim.x, work = {work};")
+        self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
+        self.indent = "    "
+
+    def store_outputs(self, env: dict) -> None:
+        for group, nodes in enumerate(self.low.program.groups):
             for k, o in enumerate(nodes):
                 self.line(f"out{group}[{k}LL * batch + s] = {self.value(o, env)};")
-        functions = sorted(self.low.functions() & set(_math.FUNCTIONS))
-        head = HEAD.format(real="double" if self.bits == 64 else "float", integer="long long" if self.bits == 64 else "int")
+
+    def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
+        """The function of all lines so far.  The launch bounds of a recursion ask for two blocks on a processor: without that the
+        compiler spills small kernels of 64 registers; with it it gives a plain sum twice the registers that it needs."""
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
-        body = "\n".join(self.lines)
-        source = head + "".join(function(f, self.bits) for f in functions)
-        bounds = f"{THREADS}, 2" if any(loop.carry for loop in p.loops) else str(THREADS)
-        source += f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
-        return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups), sum(totals.values()))
+        bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
+        text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        rows = tuple(len(x) for x in self.low.program.groups)
+        return text, Signature(parameters, rows, sum(self.totals.values()))
 
     def load_inputs(self, env: dict) -> None:
         g, p, first = self.g, self.low.program, 0
@@ -315,14 +340,51 @@ class Kernel(Writer):
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
         return f"mine[(start{n} + {t} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
 
+    def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
+        """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
+        if self.every == 1:
+            return self.place(n, loop, t, k)
+        return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
+
+    def store(self, n: int, loop: Loop, t: str, carry: list) -> None:
+        if self.every > 1:
+            self.line(f"if ({t} % {self.every} == 0) {{")
+        for k, name in enumerate(carry):
+            self.line(f"{self.place(n, loop, t if self.every == 1 else f'({t} / {self.every})', k)} = {name};")
+        if self.every > 1:
+            self.line("}")
+
+    def segment(self, m: int, outer: dict, u: str, t: str) -> None:
+        """At the last step t of a segment: its steps once more, from the carry that was stored."""
+        body, env = self.low.bodies[m], dict(outer)
+        loop, c = body.loop, self.every
+        v, carry = f"v{next(self.fresh)}", [f"r{next(self.fresh)}" for _ in body.loop.carry]
+        self.line(f"if ({u} == 0 || ({t} + 1) % {c} == 0) {{")
+        for k, name in enumerate(carry):
+            self.line(f"real {name} = {self.place(m, loop, f'({t} / {c})', k)};")
+        self.line(f"for (i64 {v} = {t} / {c} * {c}; ; ++{v}) {{")
+        for k, name in enumerate(carry):
+            self.line(f"{self.stored_at(m, loop, v, k)} = {name};")
+        self.line(f"if ({v} == {t}) break;")
+        env.update(zip(loop.carry, carry, strict=True))
+        for _, _, load in self.loads(m, v, env):
+            load()
+        self.straight(body.code, env)
+        following = [self.let(self.value(x, env)) for x in loop.next]
+        for name, value in zip(carry, following, strict=True):
+            self.line(f"{name} = {value};")
+        self.line("}")
+        self.line("}")
+
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
         env.update(zip(loop.carry, carry, strict=True))
         if loop.stored:
-            for k, name in enumerate(carry):
-                self.line(f"{self.place(n, loop, t, k)} = {name};")
+            self.store(n, loop, t, carry)
+        if self.every > 1 and loop.of is not None and loop.of in self.low.loops and loop.of.stored:
+            self.segment(self.low.loops.index(loop.of), outer, u, t)
         work = self.loads(n, t, env)
         work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
         work += [(("each", k), (e,), lambda k=k, e=e: self.put(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
@@ -346,7 +408,7 @@ class Kernel(Writer):
         places = {}
         if body.loop.of is not None:
             m = self.low.loops.index(source) if source in self.low.loops else 0
-            places = {c: self.place(m, source, t, k) for k, c in enumerate(source.carry) if c in used}
+            places = {c: self.stored_at(m, source, t, k) for k, c in enumerate(source.carry) if c in used}
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env and j not in places:
                 kind, _, k = self.g.args[j]
@@ -361,7 +423,7 @@ class Kernel(Writer):
     def put(self, k: int, t: str, value: str) -> None:
         """A step's output: each sample has its own place, or each thread, which sums."""
         summed = self.low.program.by_data and not self.per_sample
-        place = f"steps[({k}LL * T + {t}) * {'slots + slot' if summed else 'batch + s'}]"
+        place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
     def take_up(self, name: str, x: list[str]) -> None:
@@ -370,9 +432,10 @@ class Kernel(Writer):
 
 
 def emit_cuda(
-    program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel"
+    program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
 ) -> tuple[str, str, Signature]:
-    """CUDA C source of a lowered program, the name of its entry, and its parameters.
+    """CUDA C source of a lowered program, the name of its entry, and its parameters; of the steps of a recursion that a sweep back
+    needs, the carry is stored of one in `every`, and the others are computed again.
 
     >>> import tapegrad as tg
     >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
@@ -380,5 +443,5 @@ def emit_cuda(
     >>> [name for name, _, _ in signature.parameters]
     ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
-    source, signature = Kernel(program, 8 * np.dtype(dtype).itemsize, per_sample).text(entry)
+    source, signature = Kernel(program, 8 * np.dtype(dtype).itemsize, per_sample, every).text(entry)
     return source, entry, signature
