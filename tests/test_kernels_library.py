@@ -239,6 +239,18 @@ def test_both_libraries(name, device):
         assert {entry for entry, *_ in launches} == {f"{name}_value_and_grad"}, "value and gradient are one launch"
 
 
+@pytest.mark.cupy_only
+def test_data_on_a_device_are_looked_at_once(device, monkeypatch):
+    xp, _ = device
+    looks, isinf = [], xp.isinf
+    monkeypatch.setattr(xp, "isinf", lambda x: looks.append(x.shape) or isinf(x))
+    theta, x = xp.asarray([[0.1], [0.9]]), xp.asarray(SAMPLE)
+    for _ in range(3):
+        student_t.loglik(xp.asarray([[0.1], [0.9], [3.0]]), x)
+        gaussian.loglik.value_and_grad(theta, x)
+    assert looks == [x.shape] * 2, "once by each kernel"
+
+
 def test_nothing_is_loaded_before_it_is_used():
     program = (
         "import sys, tapegrad as tg; tg.kernels.likelihood; assert 'numba' not in sys.modules, 'numba'; "

@@ -13,6 +13,7 @@ derivatives beyond the first."""
 
 import hashlib
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,12 +137,20 @@ class Handwritten(Generated):
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if data.ndim == 1:
-            data = data.reshape(1, -1)
+            data = self._as_row(data)
         name, _, _, fit, wants, *_ = self._model
         if fit(theta.shape[0], data.shape[0]) is None:
             shapes = f"theta has shape {tuple(theta.shape)} and the data {tuple(data.shape)}"
             raise ShapeError(f"{name}: {shapes}; wanted are {wants}")
         return theta, data, single
+
+    def _as_row(self, data: Any) -> Any:
+        """(1, N); on a device what was found out about the data, which makes the host wait, holds for this view too."""
+        row = data.reshape(1, -1)
+        if xp_of(data) is not np:
+            found = self._is_missing(data)
+            self._clean = {id(data): self._clean[id(data)], id(row): (weakref.ref(row), row.data.ptr, found)}
+        return row
 
     def _run(self, kind: str, n: int, arrays: tuple, outs: list | None = None) -> Any:
         """The first derivative by hand, those beyond it generated."""
