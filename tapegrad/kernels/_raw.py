@@ -110,7 +110,7 @@ class RawKernel:
             if is_tracked(v):
                 raise ArgumentError(
                     f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
-                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.value({a.name})'
+                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.Const({a.name})'
                 )
             v = plain(v)
         return v
