@@ -132,6 +132,11 @@ class Looking:
         self.clean = {id(data): (weakref.ref(data), data.data.ptr, missing)}
         return missing
 
+    def holds_for(self, view: Any, data: Any) -> None:
+        """What was found out about data on a device holds for this view of all of them, too."""
+        found = self(data)
+        self.clean = {id(data): self.clean[id(data)], id(view): (weakref.ref(view), view.data.ptr, found)}
+
     def refuse_inf(self, found: bool) -> None:
         if found:
             raise ArgumentError(f"{self.name}: the data hold inf; mark missing data by nan")

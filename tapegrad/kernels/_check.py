@@ -14,6 +14,7 @@ from .._primitive import plain
 from .._transforms import jvp, vjp
 from .._tree import Const
 from ..errors import KernelError, NoRuleError
+from . import _cache
 from ._call import REALS
 from ._declare import SLOTS, bind_dimensions
 from ._host import sanitized, uses_block
@@ -106,12 +107,15 @@ class Check:
             cuda = importlib.import_module("tapegrad.kernels._cuda")
             if cuda.cupy is None:
                 raise ImportError("CuPy is not installed")
-            cuda.nvrtc.getVersion()
+            version = str(cuda.nvrtc.getVersion())
         except (ImportError, RuntimeError) as error:
             self.say(f"NOT RUN: compilation for a device ({error})")
             return
+        text, options = self.k.text(real), cuda.with_options(self.k.options)
         for arch in ARCHITECTURES:
-            cuda.cubin(self.k.text(real), arch, cuda.with_options(self.k.options), self.k.file)
+            key = _cache.key("check", text, str(arch), version, *options)
+            if _cache.load(key) is None:
+                _cache.save(key, cuda.cubin(text, arch, options, self.k.file)[0])
 
     def host_run(self, kernel, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
         """The outputs of a run between canaries."""

@@ -171,10 +171,10 @@ def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
     source = dict.fromkeys(known, "the kernel that it is a rule of")
     for a, v in zip(given, values, strict=True):
         if a.dims is None:
-            if a.kind in ("int", "long long") and a.name not in known and not isinstance(v, np.ndarray):
+            if a.kind in ("int", "long long") and a.name not in known:
                 known[a.name] = int(v)  # a whole number passed by value serves in dimensions
             continue
-        shape = tuple(v.shape)
+        shape = () if type(v) is float else tuple(v.shape)
         if len(shape) != len(a.dims):
             raise ShapeError(f"{kernel}: argument {a.name} has shape {shape}, declared is {a.text!r}")
         for d, n in zip(a.dims, shape, strict=True):
@@ -220,7 +220,7 @@ PLAIN = dict(zip(KINDS, KINDS, strict=True)) | {
 
 
 def c_parameters(kernel: str, source: str, entry: str) -> list:
-    """(type, is a pointer, text) of each parameter of the entry; the type is None where it is not one of the plain ones."""
+    """(type, is a pointer, name, text) of each parameter of the entry; the type is None where it is not one of the plain ones."""
     code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), source)
     found = re.search(rf"__global__[^;{{}}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{{}}()]*\b{re.escape(entry)}\s*\(", code)
     if found is None:
@@ -234,7 +234,7 @@ def c_parameters(kernel: str, source: str, entry: str) -> list:
         words = re.sub(r"\b(const|volatile|__restrict__|__restrict|restrict)\b", " ", re.sub(r"=.*", "", p, flags=re.S))
         pointer = "*" in words or "[" in words
         words = re.sub(r"\[.*?\]", " ", words.replace("*", " * ")).replace("*", " ").split()
-        made.append((PLAIN.get(" ".join(words[:-1])), pointer, " ".join(p.split())))
+        made.append((PLAIN.get(" ".join(words[:-1])), pointer, words[-1], " ".join(p.split())))
     return made
 
 
@@ -242,7 +242,10 @@ def compare(kernel: str, args: list, parameters: list) -> None:
     """Raise KernelError where the declarations differ from the C text."""
     if len(args) != len(parameters):
         raise KernelError(f"{kernel}: {len(args)} parameters are declared, the C function has {len(parameters)}")
-    for n, (a, (kind, pointer, text)) in enumerate(zip(args, parameters, strict=True)):
+    names = [name for _, _, name, _ in parameters]
+    for n, (a, (kind, pointer, _, text)) in enumerate(zip(args, parameters, strict=True)):
+        if a.name in names and names.index(a.name) != n:
+            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}; in the C text {a.name} is parameter {names.index(a.name)}")
         want = a.dims is not None
         if pointer != want:
             raise KernelError(

@@ -168,7 +168,7 @@ def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: 
         (where / "kernel.cpp").write_text(translation(source, entry, real, name) + MAIN)
         build = subprocess.run([compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True)
         if build.returncode:
-            raise compile_error(kernel, source, build.stderr, name)
+            raise KernelError(f"{kernel}: g++ did not build it with sanitizers; check without sanitize=True\n{build.stderr[:2000]}")
         with open(where / "values", "wb") as file:
             file.write(np.array(head, np.int64).tobytes())
             for v in values:

@@ -22,6 +22,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 
 from .._array import xp_of
+from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ._api import Generated, Likelihood, Recursion
 from ._arguments import checked_outs, contiguous
@@ -137,12 +138,19 @@ class Handwritten(Generated):
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if data.ndim == 1:
-            data = data.reshape(1, -1)
+            data = self._as_row(data)
         name, _, _, fit, wants, *_ = self._model
         if fit(theta.shape[0], data.shape[0]) is None:
             shapes = f"theta has shape {tuple(theta.shape)} and the data {tuple(data.shape)}"
             raise ShapeError(f"{name}: {shapes}; wanted are {wants}")
         return theta, data, single
+
+    def _as_row(self, data: Any) -> Any:
+        """(1, N)."""
+        row = data.reshape((1, -1))
+        if not isinstance(data, Variable) and xp_of(data) is not np:
+            self._is_missing.holds_for(row, data)
+        return row
 
     def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
         """The first derivative by theta by hand, those beyond it and those by the data generated."""

@@ -110,7 +110,7 @@ class RawKernel:
             if is_tracked(v):
                 raise ArgumentError(
                     f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
-                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.value({a.name})'
+                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.Const({a.name})'
                 )
             v = plain(v)
         return v
@@ -436,7 +436,8 @@ def raw(
     >>> import numpy as np, tapegrad as tg
     >>> source = '''
     ... extern "C" __global__ void cube(const real* x, real* y, long long B) {
-    ...   for (long long b = blockIdx.x * blockDim.x + threadIdx.x; b < B; b += gridDim.x * blockDim.x) y[b] = x[b] * x[b] * x[b];
+    ...   const long long threads = (long long)gridDim.x * blockDim.x;
+    ...   for (long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; b < B; b += threads) y[b] = x[b] * x[b] * x[b];
     ... }'''
     >>> def fill(x, y, B):
     ...     y[:] = x**3

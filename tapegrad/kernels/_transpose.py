@@ -56,7 +56,7 @@ def contracted(c: Any, d: Any, axis: int | None) -> Any:
     if axis is None:
         return (c * d).sum()
     if c.ndim > d.ndim:
-        d = d.reshape(d.shape + (1,))
+        d = d.reshape(d.shape + (1,)) if d.ndim else d
         axis = c.ndim - 1
     return (c * d).sum(axis=tuple([i for i in range(c.ndim) if i != axis]))
 

@@ -51,7 +51,7 @@ def add_responsibility(q, over, z, part, first, second, w):
 
 
 @twin
-def add(x, here, given, z, q, rest, sums, w, gradient):
+def add(x, here, given, z, q, rest, sums, w):
     """The terms of the datum x (w,).  Rows of `rest`: the largest q, the sum of exponentials, the sum of terms."""
     k = len(z)
     most, sum_, some = rest[0], rest[1], rest[2]
@@ -73,11 +73,10 @@ def add(x, here, given, z, q, rest, sums, w, gradient):
     for l in range(w):
         term = most[l] + log(sum_[l])
         some[l] += term if here[l] else none
-    if gradient.ndim == 2:
-        for l in range(w):
-            sum_[l] = one / sum_[l] if here[l] else none
-        for i in range(k):
-            add_responsibility(q[i], sum_, z[i], sums[i], sums[k + i], sums[2 * k + i], w)
+    for l in range(w):
+        sum_[l] = one / sum_[l] if here[l] else none
+    for i in range(k):
+        add_responsibility(q[i], sum_, z[i], sums[i], sums[k + i], sums[2 * k + i], w)
 
 
 @twin
@@ -109,16 +108,15 @@ def finish(theta, given, valid, seen, total, sums, value, gradient):
         all_ = total[l] - seen[l] * (log(weights) + HALF_LOG_2_PI)
         good = valid[l] and all_ - all_ == 0
         value[l] = all_ if good else -np.inf
-        if gradient.ndim == 2:
-            for i in range(k):
-                gradient[i, l] = sums[i, l] - seen[l] * (exp(theta[i, l] - top) / weights) if good else 0
-                gradient[k + i, l] = sums[k + i, l] * given[k + i, l] if good else 0
-                gradient[2 * k + i, l] = sums[2 * k + i, l] - sums[i, l] if good else 0
+        for i in range(k):
+            gradient[i, l] = sums[i, l] - seen[l] * (exp(theta[i, l] - top) / weights) if good else 0
+            gradient[k + i, l] = sums[k + i, l] * given[k + i, l] if good else 0
+            gradient[2 * k + i, l] = sums[2 * k + i, l] - sums[i, l] if good else 0
 
 
 @twin
 def mixture(theta, data, value, gradient, B, N):
-    """As in mixture.cu; data (1, N, B) or (1, N, 1); without a gradient if `gradient` has one axis."""
+    """As in mixture.cu; data (1, N, B) or (1, N, 1)."""
     p = len(theta)
     given, z, q, rest, some = [aligned(n, WIDTH, theta) for n in (p, p // 3, p // 3, 4, p)]
     total, sums, seen = np.empty(WIDTH), np.empty((p, WIDTH)), np.empty(WIDTH, np.int64)
@@ -139,15 +137,15 @@ def mixture(theta, data, value, gradient, B, N):
                 else:
                     continue
                 seen += here
-                add(x, here, given, z, q, rest, some, w, gradient)
+                add(x, here, given, z, q, rest, some, w)
             total += rest[2]
             sums += some
-        finish(theta[:, s : s + w], given, valid, seen, total, sums, value[s : s + w], gradient[..., s : s + w])
+        finish(theta[:, s : s + w], given, valid, seen, total, sums, value[s : s + w], gradient[:, s : s + w])
 
 
 @twin
 def mixture_value(theta, data, value, B, N):
-    mixture(theta, with_samples(data), value, value, B, N)
+    mixture(theta, with_samples(data), value, np.empty_like(theta), B, N)
 
 
 @twin

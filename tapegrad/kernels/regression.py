@@ -93,7 +93,7 @@ def link(eta, y, log_factorial, here, values, residuals, w, logistic):
 
 
 @twin
-def add_shared(data, n, b, slopes, rest, here, w, logistic, gradient):
+def add_shared(data, n, b, slopes, rest, here, w, logistic):
     """The terms of datum n of all samples.  Rows of `rest`: eta, y, log(y!), residuals, values."""
     k = len(b)
     for i in range(data.shape[0]):
@@ -106,15 +106,14 @@ def add_shared(data, n, b, slopes, rest, here, w, logistic, gradient):
             eta[l] = fma(x, row[l], eta[l])
     rest[1], rest[2], here[:] = data[k, n, 0], data[-1, n, 0], True
     link(rest[0], rest[1], rest[2], here, rest[4], rest[3], w, logistic)
-    if gradient.ndim == 2:
-        for i in range(k):
-            x, residual, row = data[i, n, 0], rest[3], slopes[i]
-            for l in range(w):
-                row[l] = fma(x, residual[l], row[l])
+    for i in range(k):
+        x, residual, row = data[i, n, 0], rest[3], slopes[i]
+        for l in range(w):
+            row[l] = fma(x, residual[l], row[l])
 
 
 @twin
-def add_each(data, n, b, slopes, rest, here, w, logistic, gradient):
+def add_each(data, n, b, slopes, rest, here, w, logistic):
     """The same where each sample has its own data, (d, N, w)."""
     k = len(b)
     here[:], rest[0] = True, 0
@@ -126,16 +125,15 @@ def add_each(data, n, b, slopes, rest, here, w, logistic, gradient):
             rest[0, l] = fma(data[i, n, l], b[i, l], rest[0, l])
     rest[1, :w], rest[2, :w] = data[k, n], data[-1, n]
     link(rest[0], rest[1], rest[2], here, rest[4], rest[3], w, logistic)
-    if gradient.ndim == 2:
-        for i in range(k):
-            for l in range(w):
-                if here[l]:
-                    slopes[i, l] = fma(data[i, n, l], rest[3, l], slopes[i, l])
+    for i in range(k):
+        for l in range(w):
+            if here[l]:
+                slopes[i, l] = fma(data[i, n, l], rest[3, l], slopes[i, l])
 
 
 @twin
 def regression(theta, data, value, gradient, B, N, logistic):
-    """As in regression.cu; data (d, N, B) or (d, N, 1); without a gradient if `gradient` has one axis."""
+    """As in regression.cu; data (d, N, B) or (d, N, 1)."""
     k = len(theta)
     b, slopes, rest, here = aligned(k, WIDTH, theta), aligned(k, WIDTH, theta), aligned(5, WIDTH, theta), np.empty(WIDTH, np.bool_)
     totals, sums = np.empty(WIDTH), np.empty((k, WIDTH))
@@ -147,22 +145,21 @@ def regression(theta, data, value, gradient, B, N, logistic):
             rest[4], slopes[:] = 0, 0
             for n in range(begin, min(begin + CHUNK, N)):
                 if data.shape[2] > 1:
-                    add_each(data[:, :, s : s + w], n, b, slopes, rest, here, w, logistic, gradient)
+                    add_each(data[:, :, s : s + w], n, b, slopes, rest, here, w, logistic)
                 else:
-                    add_shared(data, n, b, slopes, rest, here, w, logistic, gradient)
+                    add_shared(data, n, b, slopes, rest, here, w, logistic)
             totals += rest[4]
             sums += slopes
         for l in range(w):
             valid = totals[l] - totals[l] == 0
             value[s + l] = totals[l] if valid else -np.inf
-            if gradient.ndim == 2:
-                for i in range(k):
-                    gradient[i, s + l] = sums[i, l] if valid else 0
+            for i in range(k):
+                gradient[i, s + l] = sums[i, l] if valid else 0
 
 
 @twin
 def poisson_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, value, B, N, False)
+    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, False)
 
 
 @twin
@@ -172,7 +169,7 @@ def poisson_value_and_grad(theta, data, value, gradient, B, N):
 
 @twin
 def logistic_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, value, B, N, True)
+    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, True)
 
 
 @twin

@@ -42,7 +42,7 @@ def gamma_ratio(a):
 
 
 @twin
-def add(a, w, gradient):
+def add(a, w):
     """The terms of the datum in the first row; nan adds nothing."""
     one, none = a.dtype.type(1), a.dtype.type(0)
     for l in range(w):
@@ -50,10 +50,9 @@ def add(a, w, gradient):
         z = (a[i] - a[i + MEAN]) * a[i + INVERSE] if a[i] == a[i] else none
         u = z * z * a[i + OVER]
         a[i + LOGS] += log1p(u)
-        if gradient.ndim == 2:
-            q = one / (one + u)
-            a[i + PARTS] += u * q
-            a[i + MEANS] += z * q
+        q = one / (one + u)
+        a[i + PARTS] += u * q
+        a[i + MEANS] += z * q
 
 
 @twin
@@ -66,15 +65,14 @@ def finish(theta, seen, sums, value, gradient):
         total = seen[l] * (h - HALF_LOG_2_PI - log(scale)) - 0.5 * (df + 1) * logs
         valid = scale > 0 and df > 0 and location - location == 0 and total - total == 0
         value[l] = total if valid else -np.inf
-        if gradient.ndim == 2:
-            gradient[0, l] = (df + 1) * means / (df * scale) if valid else 0
-            gradient[1, l] = ((df + 1) * parts - seen[l]) / scale if valid else 0
-            gradient[2, l] = 0.5 * (seen[l] * dh - logs + (df + 1) * parts / df) if valid else 0
+        gradient[0, l] = (df + 1) * means / (df * scale) if valid else 0
+        gradient[1, l] = ((df + 1) * parts - seen[l]) / scale if valid else 0
+        gradient[2, l] = 0.5 * (seen[l] * dh - logs + (df + 1) * parts / df) if valid else 0
 
 
 @twin
 def student_t(theta, data, value, gradient, B, N):
-    """As in student_t.cu; data (1, N, B) or (1, N, 1); without a gradient if `gradient` has one axis."""
+    """As in student_t.cu; data (1, N, B) or (1, N, 1)."""
     block = aligned(7, WIDTH, theta)
     a = block.ravel()
     sums, seen = np.empty((3, WIDTH)), np.empty(WIDTH, np.int64)
@@ -90,20 +88,20 @@ def student_t(theta, data, value, gradient, B, N):
                     block[0, :w] = data[0, n, s : s + w]
                     for l in range(w):
                         seen[l] += block[0, l] == block[0, l]
-                    add(a, w, gradient)
+                    add(a, w)
                 elif data[0, n, 0] == data[0, n, 0]:
                     block[0] = data[0, n, 0]
                     seen += 1
-                    add(a, w, gradient)
+                    add(a, w)
             for k in range(3):
                 for l in range(w):
                     sums[k, l] += block[4 + k, l]
-        finish(theta[:, s : s + w], seen, sums, value[s : s + w], gradient[..., s : s + w])
+        finish(theta[:, s : s + w], seen, sums, value[s : s + w], gradient[:, s : s + w])
 
 
 @twin
 def student_t_value(theta, data, value, B, N):
-    student_t(theta, with_samples(data), value, value, B, N)
+    student_t(theta, with_samples(data), value, np.empty_like(theta), B, N)
 
 
 @twin
