@@ -368,7 +368,7 @@ def test_samples_with_invalid_parameters(name):
         k.options(invalid="raise")
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.1, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("scale", [0.0, -0.1, np.nan, np.inf, -np.inf, -1e300])
 def test_scales_that_are_none(scale):
     for k, theta in ((gaussian.loglik, [0.1, scale]), (student_t.loglik, [0.1, scale, 3.0]), (student_t.loglik, [0.1, 1.0, scale])):
         value, gradient = k.value_and_grad(np.array(theta), SAMPLE)
