@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
-from test_kernels_raw import device, host  # noqa: F401 (a fixture)
+from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
 from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
@@ -668,7 +668,7 @@ def test_wrong_calls():
 
 
 @pytest.mark.parametrize("name", ["kalman 3", "vector 3, 2", "garch", "autoregression 4", "markov 3"])
-def test_many_samples_on_both_libraries(device, name):  # noqa: F811
+def test_many_samples_on_both_libraries(device, name):
     """More samples than one block has threads; on CuPy each thread has a slot of its own in the scratch."""
     xp, launches = device
     k, theta, data = CASES[name]()
@@ -683,7 +683,7 @@ def test_many_samples_on_both_libraries(device, name):  # noqa: F811
         close(host(gradient), slope, 1e-9)
 
 
-def test_models_on_both_libraries(device):  # noqa: F811
+def test_models_on_both_libraries(device):
     """Arguments that are small NumPy arrays go where the others are."""
     xp, _ = device
     M, y = model(2, 300), series(20, holes=[3])

@@ -6,6 +6,7 @@ pattern of modes there is one `Handwritten` kernel, made when it is first needed
 
 import math
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,7 @@ class Filter:
         self._invalid = invalid
         self._kernels: dict = {}
         self._lock = threading.Lock()
+        self._seen = threading.local()  # `last`: a reference to the observations of the last call, and these with one more axis
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}.loglik>"
@@ -186,7 +188,7 @@ class Filter:
         wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
         modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
         dtype = np.result_type(*[plain(v).dtype for v in values])
-        theta, lines = [], [y.reshape(-1, steps, *y.shape[base + 1 :])]
+        theta, lines = [], [self._observations(y, base)]
         for a, v, kind, mode in zip(arguments, values, kinds, modes, strict=True):
             rows = _rows(a, v, kind, sizes, steps)
             if mode == 2:
@@ -196,6 +198,15 @@ class Filter:
             else:
                 theta.append(shaping.broadcast_to(rows, (rows.shape[0], batch)))
         return Packed(shaping.concatenate(*theta).astype(dtype), _lines(xp, lines, batch), modes, sizes, single, const, steps, batch)
+
+    def _observations(self, y: Any, base: int) -> Any:
+        """y with an axis of components; the same object for the same y, so that data on a device are looked at once."""
+        if base:
+            return y
+        known = getattr(self._seen, "last", None)
+        if known is None or known[0]() is not y:
+            known = self._seen.last = weakref.ref(y), y[None]
+        return known[1]
 
     def _sizes(self, values: list, y: Any) -> dict:
         """k, and d where several numbers are observed, from the first arguments."""
@@ -302,6 +313,8 @@ def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
 
 def _lines(xp: Any, lines: list, batch: int) -> Any:
     """(d, T), or (d, T, B) if any line has samples."""
+    if len(lines) == 1 and (lines[0].ndim == 2 or lines[0].shape[2] == batch):
+        return lines[0]
     if all([x.ndim == 2 or x.shape[-1] == 1 for x in lines]):
         return xp.concatenate([x.reshape(x.shape[:2]) for x in lines])
     lines = [x[..., None] if x.ndim == 2 else x for x in lines]

@@ -8,7 +8,13 @@ be compared.  phi outside the region of stationarity and v <= 0 are not valid.  
 ones use `kalman`, whose A is then the companion matrix of phi.
 
 Source: Durbin, The fitting of time-series models, Rev. Int. Stat. Inst. 28 (1960), backwards; Brockwell and Davis, Time Series: Theory
-and Methods, sections 5.2 and 8.7."""
+and Methods, sections 5.2 and 8.7.
+
+>>> import numpy as np, tapegrad as tg
+>>> theta = np.array([[0.0, 0.0], [0.5, 1.5], [1.0, 1.0]])      # the second is not stationary
+>>> tg.kernels.autoregression.loglik(theta, np.array([0.5, 1.0, -1.0])).round(4)
+array([-4.4007,    -inf])
+"""
 
 from typing import Any
 

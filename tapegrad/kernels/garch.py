@@ -6,7 +6,13 @@ loglik.value_and_grad(theta, y)     (B,), (4, B)
 The first variance is the stationary one, omega / (1 - alpha - beta).  nan is missing: e^2 has then its mean h.  omega <= 0, alpha < 0,
 beta < 0 and alpha + beta >= 1 are not valid.
 
-Source: Bollerslev, Generalized autoregressive conditional heteroskedasticity, J. Econometrics 31 (1986)."""
+Source: Bollerslev, Generalized autoregressive conditional heteroskedasticity, J. Econometrics 31 (1986).
+
+>>> import numpy as np, tapegrad as tg
+>>> value, gradient = tg.kernels.garch.loglik.value_and_grad(np.array([0.0, 0.1, 0.1, 0.8]), np.array([0.5, np.nan, -1.0]))
+>>> gradient.round(4)
+array([-0.5759, -3.3968, -3.4259, -3.3997])
+"""
 
 import numpy as np
 
@@ -86,7 +92,6 @@ def backward(theta, data, gradient, tape, s, n, valid):
             gradient[k, s + l] = sums[k, l] if valid[l] else 0
 
 
-@twin
 def garch_value(theta, data, value, B, N):
     data = cube(data)
     h, valid, none = np.empty(LANES, theta.dtype), np.empty(LANES, np.bool_), np.empty((0, 0), theta.dtype)
@@ -94,7 +99,6 @@ def garch_value(theta, data, value, B, N):
         forward(theta, data, value, none, s, min(LANES, B - s), h, valid)
 
 
-@twin
 def garch_value_and_grad(theta, data, value, gradient, tape, B, N):
     data = cube(data)
     h, valid = np.empty(LANES, theta.dtype), np.empty(LANES, np.bool_)

@@ -9,7 +9,16 @@
 As `kalman`, but for C (d, k), R (d, d), of which the symmetric part counts, and y (d, T) or (d, T, B), in which any element may be nan:
 the others at that step are used.  k is 1 to 8, d 1 to 4.
 
-Source: Durbin and Koopman, Time Series Analysis by State Space Methods, sections 4.3, 4.10 and 7.2."""
+Source: Durbin and Koopman, Time Series Analysis by State Space Methods, sections 4.3, 4.10 and 7.2.
+
+>>> import numpy as np, tapegrad as tg
+>>> one = np.ones((1, 1))
+>>> walk = tg.kernels.kalman_vector.Model(A=one, C=np.ones((2, 1)), Q=one, R=np.eye(2), m0=np.zeros(1), P0=one)
+>>> value, gradient = tg.kernels.kalman_vector.loglik.value_and_grad(walk, np.array([[1.0, np.nan, 3.0], [2.0, 1.0, 2.0]]))
+>>> gradient.R.round(4)
+array([[-0.2955,  0.2218],
+       [ 0.2218, -0.4685]])
+"""
 
 from typing import Any, NamedTuple
 
@@ -301,7 +310,6 @@ def backward(theta, data, gradient, tape, s, n, K, D, place, modes, args, bars, 
             store(gradient, bars[a], place[a], 0, 0, s, n, valid)
 
 
-@twin
 def kalman_vector_value(theta, data, value, B, N, K, D, modes, rows):
     dtype, valid = theta.dtype, np.empty(LANES, np.bool_)
     args, work, y = arrays(K, D, dtype), scratch(K, D, dtype), np.empty((D, LANES), dtype)
@@ -310,7 +318,6 @@ def kalman_vector_value(theta, data, value, B, N, K, D, modes, rows):
         forward(theta, data, value, none, s, min(LANES, B - s), K, D, place, modes, args, work, y, valid)
 
 
-@twin
 def kalman_vector_value_and_grad(theta, data, value, gradient, tape, B, N, K, D, modes, rows):
     dtype, valid = theta.dtype, np.empty(LANES, np.bool_)
     args, bars, work, y = arrays(K, D, dtype), arrays(K, D, dtype), scratch(K, D, dtype), np.empty((D, LANES), dtype)

@@ -8,7 +8,14 @@ means and K standard deviations.  Logits are taken to probabilities by softmax, 
 forbids a move.  `value_and_grad` gives (B,) and a gradient of theta's shape.  Where y, or any element of b at a step, is nan the datum
 is missing.  Standard deviations must be positive.  K is 1 to 8.
 
-Source: Rabiner, A tutorial on hidden Markov models, Proc. IEEE 77 (1989), sections III.A and V.A."""
+Source: Rabiner, A tutorial on hidden Markov models, Proc. IEEE 77 (1989), sections III.A and V.A.
+
+>>> import numpy as np, tapegrad as tg
+>>> theta = np.concatenate([np.log([0.5, 0.5, 0.9, 0.1, 0.2, 0.8]), [0.0, 3.0], [1.0, 1.0]])
+>>> value, gradient = tg.kernels.markov.loglik.value_and_grad(theta, np.array([0.1, 2.9, 3.1]))
+>>> gradient[6:].round(4)                                       # by the means and the standard deviations
+array([ 0.1454, -0.3046, -0.7406, -1.1797])
+"""
 
 import numpy as np
 
@@ -214,7 +221,6 @@ def arrays(K, dtype):
     return p, np.empty_like(p), np.empty_like(p), np.empty_like(p), np.empty_like(p), np.empty((2, LANES), dtype)
 
 
-@twin
 def markov(theta, data, value, gradient, tape, B, K, normal):
     """As in markov.cu; without a gradient if that is empty."""
     data, x, bars = cube(data), np.empty((len(theta), LANES), theta.dtype), np.empty((len(theta), LANES), theta.dtype)

@@ -57,7 +57,7 @@ static __device__ __forceinline__ void student_t(const real* theta, const real* 
       means += some_means;
     }
     double h, dh;
-    gamma_ratio(0.5 * df, &h, &dh);
+    gamma_ratio(df > 0 ? 0.5 * df : 1, &h, &dh);
     const double total = seen * (h - HALF_LOG_2_PI - own_log(scale)) - 0.5 * (df + 1) * logs;
     const bool valid = scale > 0 && df > 0 && is_finite(location) && is_finite(total);
     value[s] = valid ? total : REJECTED;

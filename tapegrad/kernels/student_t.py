@@ -61,7 +61,7 @@ def finish(theta, seen, sums, value, gradient):
     for l in range(len(value)):
         location, scale, df = np.float64(theta[0, l]), np.float64(theta[1, l]), np.float64(theta[2, l])
         logs, parts, means = sums[0, l], sums[1, l], sums[2, l]
-        h, dh = gamma_ratio(0.5 * df)
+        h, dh = gamma_ratio(0.5 * df if df > 0 else 1.0)
         total = seen[l] * (h - HALF_LOG_2_PI - log(scale)) - 0.5 * (df + 1) * logs
         valid = scale > 0 and df > 0 and location - location == 0 and total - total == 0
         value[l] = total if valid else -np.inf
