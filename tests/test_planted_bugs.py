@@ -92,9 +92,16 @@ BUGS = [
     Bug(
         "views do not see writes",
         "_primitive.py",
-        "    base = y._base\n    hot =",
-        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    hot =",
+        "    base = y._base\n    source =",
+        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    source =",
     ),
+    Bug(
+        "an unread transpose does not see writes",
+        "_primitive.py",
+        "    if y._base._version:\n        return None\n    if type(",
+        "    if type(",
+    ),
+    Bug("the base of a transpose in a product not marked", "ops/products.py", "        x._base._saved = True\n", ""),
     Bug(
         "a view of a written buffer aliases it",
         "_primitive.py",
