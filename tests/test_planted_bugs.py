@@ -101,7 +101,6 @@ BUGS = [
         "    if y._base._version:\n        return None\n    if type(",
         "    if type(",
     ),
-    Bug("the base of a transpose in a product not marked", "ops/products.py", "        x._base._saved = True\n", ""),
     Bug(
         "a view of a written buffer aliases it",
         "_primitive.py",
