@@ -92,8 +92,14 @@ BUGS = [
     Bug(
         "views do not see writes",
         "_primitive.py",
-        "    base = y._base\n    hot =",
-        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    hot =",
+        "    base = y._base\n    source =",
+        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    source =",
+    ),
+    Bug(
+        "an unread transpose does not see writes",
+        "_primitive.py",
+        "    if y._base._version:\n        return None\n    if type(",
+        "    if type(",
     ),
     Bug(
         "a view of a written buffer aliases it",

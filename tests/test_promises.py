@@ -332,6 +332,39 @@ def quiet(f, x):
         pass
 
 
+def long_chain(x):
+    for _ in range(20000):
+        x = x * 1.0001
+    return x
+
+
+def long_and_broken(x):
+    raise KeyError(float(tg.value(long_chain(x))))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_after_a_long_tape(enabled):
+    """It rests while a tape of many records grows and is swept."""
+    calls = [
+        lambda: tg.grad(long_chain)(1.0),
+        lambda: tg.vjp(long_chain, np.float64(1.0))[1](1.0),
+        lambda: tg.grad(long_and_broken)(1.0),
+        lambda: tg.grad(lambda x: long_chain(x) * np.ones(2))(1.0),
+        lambda: tg.hessian(lambda x: long_chain(x) ** 2)(1.0),
+    ]
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        for call in calls:
+            try:
+                call()
+            except (KeyError, TypeError):
+                pass
+            assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
 @pytest.mark.parametrize("name", programs(np))
 def test_8_nothing_for_the_cyclic_collector(xp, name):
     run = programs(xp)[name]

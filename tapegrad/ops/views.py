@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory
-from .._primitive import READ, Ended, bind, handle, plain, refresh, view
+from .._primitive import READ, Ended, bind, handle, plain, view
 from .._primitive import turned as matrix_turned
 from .._tape import REGION, Tape
 from .._variable import Variable, View, variable
@@ -146,9 +146,7 @@ DIAGONAL = ("diagonal", (0, 0, 1))
 
 def turned(x: Variable) -> Any:
     """x.T, by the short way for a matrix."""
-    if type(x) is View and x._seen != x._base._version:
-        refresh(x)
-    v = x._value
+    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value  # (what is not read yet need not be)
     while isinstance(v, Variable):
         v = v._value
     return matrix_turned(x) if getattr(v, "ndim", 0) == 2 else transpose(x)
