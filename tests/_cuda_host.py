@@ -20,6 +20,8 @@ import hosted_cupy
 import numpy as np
 import pytest
 
+from tapegrad.kernels import emit_cuda
+
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 FOLDER = Path(tempfile.gettempdir()) / f"tapegrad_host_{os.getuid() if hasattr(os, 'getuid') else 0}"
 FLAGS = ("-O1", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
@@ -121,6 +123,14 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     given |= {"tape": np.full(max(size * slots, 1), np.nan, dtype), "needed": np.zeros(len(low.counted), np.int64)}
     found = [left[role].pop(0) if role in left else given[role] for role in signature.roles()]
     return found, outs
+
+
+def run_on_host(low, dtype, inputs: list, data, steps: int, batch: int, per_sample: bool = False, every: int = 1) -> list:
+    """The outputs of a program's CUDA C on NumPy arrays, by two blocks of 32 threads."""
+    source, entry, signature = emit_cuda(low, dtype, per_sample, every=every)
+    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, 64, every)
+    HostKernel(source, entry)((2,), (32,), given)
+    return outs
 
 
 @pytest.fixture(name="cupy", params=["hosted", pytest.param("device", marks=pytest.mark.gpu)])
