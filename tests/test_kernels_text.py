@@ -106,12 +106,11 @@ extern "C" void launch(unsigned grid, unsigned block, {types}) {{
 
 def run_on_host(low, dtype, inputs, data, steps, batch, per_sample=False, grid=2, block=4):
     source, _, signature = emit_cuda(low, dtype, per_sample)
-    caps, size = np.zeros(2 * len(low.bodies) + 2, np.int64), 0
-    for n, body in enumerate(low.bodies):
-        if body.loop.stored:
-            cap = steps if body.loop.data else body.loop.cap or 64
-            caps[2 * n], caps[2 * n + 1] = size, cap
-            size += cap * len(body.loop.carry)
+    caps, size = np.zeros(2 * len(low.bodies) + 2, np.int64), low.arena
+    for n, carry, loop in low.taped():
+        cap = steps if loop.data else loop.cap or 64
+        caps[2 * n], caps[2 * n + 1] = size, cap
+        size += cap * carry
     tape, needed = np.full(max(size * grid * block, 1), np.nan, dtype), np.zeros(8, np.int64)
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
     arrays = [*inputs, data if data is not None else inputs[0], *outs, tape]

@@ -396,7 +396,6 @@ class BlockCode:
         if not g.shape[i]:
             env[i] = read(self, out, 0)
 
-
     def operand(self, j: int, env: dict) -> Access:
         """Block j for a routine; where all its elements are one number, that number at stride 0."""
         n = self.number(j)
@@ -415,6 +414,6 @@ def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
 
 
 ROUTINES = {
-    "matmul": (matmul, (0, 1)), "cholesky": (cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (lu, (0,)), "lusolve": (lusolve, (1, 2)),
-    "logdet": (determinant, (1,)), "det": (determinant, (1,)), "detsign": (determinant, (0,)),
+    "matmul": (matmul, (0, 1)), "cholesky": (cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (lu, (0,)),
+    "lusolve": (lusolve, (1, 2)), "logdet": (determinant, (1,)), "det": (determinant, (1,)), "detsign": (determinant, (0,)),
 }  # fmt: skip

@@ -65,7 +65,7 @@ class CudaLauncher:
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.source, self.entry, self.signature = emit_cuda(low, dtype, per_sample)
         self.outputs = list(self.signature.outputs)
-        self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
+        self.taped = low.taped()
         self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
         self.room = dict.fromkeys(self.counted, 64)
 
@@ -87,7 +87,7 @@ class CudaLauncher:
     def launch(self, kernel, arrays: list, steps: int, batch: int):
         threads = self.signature.threads
         caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
-        size = 0
+        size = self.low.arena
         for n, carry, loop in self.taped:
             cap = steps if loop.data else loop.cap if loop.cap is not None else self.room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap

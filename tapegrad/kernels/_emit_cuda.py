@@ -9,11 +9,15 @@ bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
 
 import itertools
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _math
+from ._block_code import Access, Affine, BlockCode, Buffer
+from ._blocks import BLOCK_OPS, size_of
 from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Lowered
 from ._program import Loop
@@ -154,6 +158,57 @@ class Writer:
     def odd(self, a):
         return self.let(f"({a} & 1) != 0", "bool")
 
+    def function(self, name: str, a):
+        return self.let(f"own_{name}({a})")
+
+    # --- memory, and loops for blocks ---
+
+    def cell(self, value: str) -> str:
+        name = f"m{next(self.fresh)}"
+        self.line(f"real {name} = {value};")
+        return name
+
+    def get(self, cell: str) -> str:
+        return self.let(cell)
+
+    def set(self, cell: str, value: str) -> None:
+        self.line(f"{cell} = {value};")
+
+    def single(self, value: str) -> Buffer:
+        """A buffer of one element."""
+        return Buffer(f"(&{self.cell(value)})")
+
+    def count(self, x: Affine | int) -> str:
+        if isinstance(x, int):
+            return str(x)
+        parts = [name if factor == 1 else f"{name} * {factor}" for name, factor in x.terms.items()]
+        parts += [str(x.const)] if x.const or not parts else []
+        return " + ".join(parts)
+
+    def place_in(self, buffer: Buffer, at: Affine | int) -> str:
+        index = self.count(at + buffer.offset)
+        return f"{buffer.base}[{index}]" if buffer.constant else f"{buffer.base}[({index}) * slots]"
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        return self.let(self.place_in(buffer, at))
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        self.line(f"{self.place_in(buffer, at)} = {value};")
+
+    @contextmanager
+    def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
+        """A loop; its variable counts from start to below stop."""
+        if isinstance(start, int) and isinstance(stop, int) and start < stop <= start + step:
+            yield Affine(start)
+            return
+        i, before = f"i{next(self.fresh)}", self.indent
+        self.line("#pragma unroll 1")  # whole matrices unrolled compile in minutes and spill
+        self.line(f"for (i64 {i} = {self.count(start)}; {i} < {self.count(stop)}; {i} += {step}) {{")
+        self.indent += "  "
+        yield Affine(0, {i: 1})
+        self.indent = before
+        self.line("}")
+
 
 def function(name: str, bits: int) -> str:
     """The text of exp, log, ... as a device function."""
@@ -163,13 +218,16 @@ def function(name: str, bits: int) -> str:
     return f"static __device__ __forceinline__ real own_{name}(real x) {{\n{body}\n  return {result};\n}}\n"
 
 
-class Kernel(Writer):
+class Kernel(BlockCode, Writer):
     """The text of one program."""
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool):
         super().__init__(bits)
         self.low, self.per_sample = low, per_sample
         self.g: Graph = low.program.g
+        self.arena = "arena"
+        self.globals: dict = {}
+        self.routines: dict = {}
 
     def text(self, entry: str) -> tuple[str, Signature]:
         p = self.low.program
@@ -181,33 +239,43 @@ class Kernel(Writer):
         self.line("const i64 slot = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
         self.line("for (i64 s = slot; s < batch; s += slots) {")
         self.indent = "    "
+        if self.low.arena:
+            self.line("real* const arena = tape + slot;")
         self.load_inputs(env)
         for n, code in enumerate(self.low.sections):
             self.straight(code, env)
             if n < len(self.low.bodies):
                 self.loop(n, env)
         for group, nodes in enumerate(p.groups):
-            for k, o in enumerate(nodes):
-                self.line(f"out{group}[{k}LL * batch + s] = {self.value(o, env)};")
+            row = 0
+            for o in nodes:
+                if self.g.shape[o]:
+                    with self.range(0, size_of(self.g.shape[o])) as k:
+                        value = self.element(o, [k], env, True)
+                        self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
+                else:
+                    self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
+                row += size_of(self.g.shape[o])
         functions = sorted(self.low.functions() & set(_math.FUNCTIONS))
         head = HEAD.format(real="double" if self.bits == 64 else "float", integer="long long" if self.bits == 64 else "int")
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
         body = "\n".join(self.lines)
         source = head + "".join(function(f, self.bits) for f in functions)
+        source += "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         source += f'extern "C" __global__ void __launch_bounds__(128) {entry}({types}) {{\n{body}\n  }}\n}}\n'
-        return source, Signature(tuple(parameters), tuple(len(x) for x in p.groups))
+        return source, Signature(tuple(parameters), tuple(p.rows_of(k) for k in range(len(p.groups))))
 
     def load_inputs(self, env: dict) -> None:
-        g, p, first = self.g, self.low.program, 0
-        used = self.low.used()
-        for group, n in enumerate(p.inputs):
-            for k in range(n):
-                node = g.input("th", 0, first + k)
-                if node in used:
-                    env[node] = self.let(f"in{group}[{k}LL * batch + s]")
-            first += n
+        g = self.g
+        for node, group, k in self.low.parameters():
+            if g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, size_of(g.shape[node])) as r:
+                    self.put(env[node], r, self.let(f"in{group}[({self.count(r + k)}) * batch + s]"))
+            else:
+                env[node] = self.let(f"in{group}[{k}LL * batch + s]")
         count = g.input("N", 0, 0)
-        if count in used:
+        if count in self.low.used():
             env[count] = self.let("(real)T")
 
     def value(self, i: int, env: dict) -> str:
@@ -218,7 +286,35 @@ class Kernel(Writer):
             return "true" if self.g.args[i][0] else "false"
         return env[i]
 
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        if j not in self.globals:
+            content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
+            name = f"k{len(self.globals)}"
+            self.globals[j] = name, f"static __device__ const real {name}[] = {{{content}}};\n"
+        return Buffer(self.globals[j][0], constant=True)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
+        if key not in self.routines:
+            w = Writer(self.bits)
+            code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+            head = ", ".join(f"{'real* __restrict__' if n == 0 else 'const real*'} p{n}" for n in range(len(accesses)))
+            name, body = f"{op}{len(self.routines)}", "\n".join(w.lines)
+            text = f"static __device__ __attribute__((noinline)) void {name}({head}, i64 slots) {{\n{body}\n}}\n"
+            self.routines[key] = name, text
+        given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
+        self.line(f"{self.routines[key][0]}({given}, slots);")
+
     def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
         for i, op, args in code:
             x = [self.value(j, env) for j in args]
             if op in _math.FUNCTIONS:
@@ -247,38 +343,59 @@ class Kernel(Writer):
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
         loop = body.loop
-        carry = [f"c{loop.id}_{k}" for k in range(len(loop.carry))]
-        sums = [f"s{loop.id}_{k}" for k in range(len(loop.sums))]
-        chunked = loop.data and bool(sums)
-        totals = [f"t{loop.id}_{k}" for k in range(len(sums))] if chunked else sums
-        for name, start in zip(carry, loop.start, strict=True):
-            self.line(f"real {name} = {self.value(start, env)};")
-        for name in totals:
-            self.line(f"real {name} = 0;")
+        g = self.g
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        chunked = loop.data and bool(loop.sums)
+        carry = [self.home((None, c)) if g.shape[c] else f"c{loop.id}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((None, s)) if g.shape[s] else f"t{loop.id}_{k}" for k, s in enumerate(loop.sums)]
+        sums = totals
+        if chunked:
+            sums = [self.home(("chunk", n, k)) if shape else f"s{loop.id}_{k}" for k, shape in enumerate(sum_shapes)]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        for place, shape in zip(totals, sum_shapes, strict=True):
+            self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         outer, u = f"o{loop.id}", f"u{loop.id}"
         if chunked:
             self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
             self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
-            for name in sums:
-                self.line(f"real {name} = 0;")
+            for place, shape in zip(sums, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
             self.line(f"for (i64 {u} = {outer}; {u} < e{loop.id}; ++{u}) {{")
         else:
             self.line(f"for (i64 {u} = 0; {u} < {trips}; ++{u}) {{")
         before = self.indent
         self.indent += "  "
+        self.part = n
         self.step(n, env, carry, sums, u, trips)
+        self.part = None
         self.indent = before
         self.line("}")
         if chunked:
-            for name, total in zip(sums, totals, strict=True):
-                self.line(f"{total} = {total} + {name};")
+            for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                if shape:
+                    self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                else:
+                    self.line(f"{total} = {total} + {place};")
             self.line("}")
         env.update(zip(loop.final, carry, strict=True))
         env.update(zip(loop.sums, totals, strict=True))
 
+    def keep(self, place: str | Buffer, shape: tuple, node: int, env: dict) -> None:
+        """The first value of a carry or sum."""
+        if shape:
+            self.filled_with(place, shape, node, env)
+        else:
+            self.line(f"real {place} = {self.value(node, env)};")
+
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"tape[(caps[{2 * n}] + {t} * {len(loop.carry)} + {k}) * slots + slot]"
+        return f"tape[(caps[{2 * n}] + {t} * {self.low.offsets(loop)[-1]} + {k}) * slots + slot]"
+
+    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
+        name = f"b{next(self.fresh)}"
+        self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
+        return Buffer(name)
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
         body, env = self.low.bodies[n], dict(outer)
@@ -286,27 +403,36 @@ class Kernel(Writer):
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
         env.update(zip(loop.carry, carry, strict=True))
         if loop.stored:
-            for k, name in enumerate(carry):
-                self.line(f"{self.place(n, loop, t, k)} = {name};")
+            for k, c, name in zip(self.low.offsets(loop)[:-1], loop.carry, carry, strict=True):
+                if self.g.shape[c]:
+                    self.filled_with(self.block_on_tape(n, loop, t, k), self.g.shape[c], c, env)
+                else:
+                    self.line(f"{self.place(n, loop, t, k)} = {name};")
         used = body.used()
         source = loop.of or loop
         if loop.of is not None:
             m = self.low.loops.index(source) if source in self.low.loops else 0
-            for k, c in enumerate(source.carry):
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True):
                 if c in used:
-                    env[c] = self.let(self.place(m, source, t, k))
+                    block = self.g.shape[c]
+                    env[c] = self.block_on_tape(m, source, t, k) if block else self.let(self.place(m, source, t, k))
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env:
                 kind, _, k = self.g.args[j]
                 at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample else "")
                 env[j] = self.let(f"data[{at}]" if kind == "y" else f"(real){t}")
         self.straight(body.code, env)
-        following = [self.let(self.value(x, env)) for x in loop.next]
-        for name, term in zip(sums, body.terms, strict=True):  # before the carry changes under its name
+        g = self.g
+        following = [(c, self.let(self.value(x, env))) for c, i, x in zip(carry, loop.carry, loop.next, strict=True) if not g.shape[i]]
+        for name, s, term in zip(sums, loop.sums, body.terms, strict=True):  # before the carry changes under its name
+            if g.shape[s]:
+                self.accumulate_term(name, g.shape[s], term, env)
+                continue
             x = [self.value(j, env) for j in term]
             self.line(f"{name} = fma{self.f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
-        for name, value in zip(carry, following, strict=True):
+        for name, value in following:
             self.line(f"{name} = {value};")
+        self.blocks_forward(n, loop, carry, env)
         if loop.active is not None:
             self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
 

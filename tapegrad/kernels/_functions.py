@@ -45,7 +45,7 @@ def matmul(a: Any, b: Any) -> Sym:
 def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
     """Is this product kept whole?  Zeros known while tracing cost nothing in the unrolled one."""
     products = int(((x != g.zero).sum(axis=0) * (y != g.zero).sum(axis=1)).sum())
-    return products > LIMITS.products or (products > LIMITS.elements and bool((x >= ELEMENT).any() or (y >= ELEMENT).any()))
+    return products > LIMITS.products or (products >= 2 * LIMITS.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any()))
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ import scipy.special
 
 from ._blocks import LIMITS
 from ._functions import total
-from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, where
+from ._symbolic import COMPOSED, Sym, graph_of, implements, large, lift, where
 
 
 @implements(np.linalg.cholesky)
@@ -36,7 +36,7 @@ def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_d
     a, b = lift(g, a), lift(g, b)
     if trans in (1, "T", 2, "C"):
         a, lower = a.T, not lower
-    if LIMITS.large(a.size):
+    if LIMITS.large(a.size) or large(b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
         return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, False, unit_diagonal), b.shape))
     n, rows = len(a), [None] * len(a)
@@ -78,7 +78,7 @@ def solve(a: Any, b: Any) -> Sym:
         d = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
         r = 1.0 / d
         return lift(g, [(a[1, 1] * b[0] - a[0, 1] * b[1]) * r, (a[0, 0] * b[1] - a[1, 0] * b[0]) * r])
-    if LIMITS.large(a.size):
+    if LIMITS.large(a.size) or large(b.ids):
         block = g.pack(a.ids)
         right = b.reshape(-1, 1) if b.ndim == 1 else b
         return Sym(g, g.names(g.lusolve(block, g.lu(block), g.pack(right.ids), False), b.shape))
