@@ -4,7 +4,7 @@ arithmetic, so that CPU and GPU give the same bits.
 A builder offers range (a loop), load and put (an element of a buffer), cell, get and set (a number that changes), beside its
 arithmetic.  Matrix products and factorisations are routines: functions of pointers, made once for each shape and called."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,23 +94,34 @@ def tiles(b: Any, n: int, visit: Callable) -> None:
             visit(c, step)
 
 
-def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int) -> None:
+def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
+    """In tiles; a gated operand's zeros give 0 also with nan."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as i:
-            tiles(b, m, lambda j, width, i=i, step=step: _tile(b, out, x, y, inner, i, step, j, width))
+            tiles(b, m, lambda j, width, i=i, step=step: _tile(b, out, x, y, inner, i, step, j, width, gates))
 
 
-def _tile(b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int) -> None:
+def _tile(b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple) -> None:
     cells = [[b.cell(b.c(0.0)) for _ in range(columns)] for _ in range(rows)]
     with b.range(0, inner) as k:
         left = [read(b, x, i + r, k) for r in range(rows)]
         right = [read(b, y, k, j + c) for c in range(columns)]
         for r in range(rows):
             for c in range(columns):
-                b.set(cells[r][c], b.fma(left[r], right[c], b.get(cells[r][c])))
+                u, v = gated(b, left[r], right[c], gates)
+                b.set(cells[r][c], b.fma(u, v, b.get(cells[r][c])))
     for r in range(rows):
         for c in range(columns):
             write(b, out, b.get(cells[r][c]), i + r, j + c)
+
+
+def gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
+    zero = b.c(0.0)
+    if gates[0]:
+        v = b.select(b.eq(u, zero), zero, v)
+    if gates[1]:
+        u = b.select(b.eq(v, zero), zero, u)
+    return u, v
 
 
 def cholesky(b: Any, out: Access, a: Access, n: int) -> None:
@@ -321,6 +332,15 @@ class BlockCode:
                     value = self.select(value, self.c(1.0), self.c(0.0))
                 self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
 
+    def row_by_row(self, j: int, env: dict) -> Iterator[tuple]:
+        """(number in the flat block, value) of the elements of block j, in loops."""
+        shape = self.g.shape[j]
+        flat = self.flat([j], shape, env)
+        dims = (size_of(shape),) if flat else shape
+        with ExitStack() as stack:
+            index = self.loops(stack, dims)
+            yield Access(Buffer(""), 0, contiguous(dims)).at(*index), self.element(j, index, env, flat)
+
     def filled_with(self, out: Buffer, shape: tuple, j: int, env: dict) -> None:
         """The buffer becomes block j, or the number j for all elements."""
         self.mapped(Access(out, 0, contiguous(shape)), shape, [], j, env)
@@ -344,6 +364,7 @@ class BlockCode:
         g, place = self.g, self.low.plan.place
         blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
         shape = lambda k: g.shape[loop.carry[k]]
+        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (None, loop.carry[k])]
         moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
         for k, after in moved:
             self.filled_with(self.home(("moved", n, k)), shape(k), after, env)
@@ -405,7 +426,7 @@ class BlockCode:
 def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
     """The numbers with which a routine is called."""
     if op == "matmul":
-        return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1]
+        return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1], g.meta[i]
     if op in ("trisolve", "lusolve"):
         return (*g.shape[i], *g.meta[i])
     if op in ("cholesky", "lu"):

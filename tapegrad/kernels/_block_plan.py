@@ -56,7 +56,9 @@ class Plan:
         self._evaluated()
         self.place: dict = {}
         self.size = 0
+        self.in_place = self._in_place(bodies)
         self._allocate(self._lives(bodies))
+        self.place.update({key: self.place[carry] for key, carry in self.in_place.items()})
         self.group = {key: self._grouped(key) for key in self.made if key not in self.inlined}
 
     # --- who uses what, and when ---
@@ -127,11 +129,23 @@ class Plan:
             times.append(self.end[part] if part is not None and key[0] != part else time)
         return max(times)
 
+    def _in_place(self, bodies: list) -> dict:
+        """key -> key of the carry in whose place it is computed, for nobody reads the old carry then."""
+        g, found = self.g, {}
+        for n, body in enumerate(bodies):
+            for c, after in zip(body.loop.carry, body.loop.next, strict=True):
+                key = n, after
+                if g.shape[c] and key in self.made and key not in found and key not in self.inlined:
+                    times = [self.when[u] if u in self.inlined else t for t, part, u, _ in self.uses.get((None, c), ()) if part == n]
+                    if max(times, default=0) < self.made[key][0]:
+                        found[key] = None, c
+        return found
+
     def _lives(self, bodies: list) -> list[tuple]:
         """(first time, last time, key, elements) of all that needs a place."""
         g, lives = self.g, []
         for key, (time, _) in self.made.items():
-            if g.shape[key[1]] and key not in self.inlined:
+            if g.shape[key[1]] and key not in self.inlined and key not in self.in_place:
                 lives.append((time, max(time, self._last(key)), key, size_of(g.shape[key[1]])))
         for key in self.uses:
             if g.shape[key[1]] and g.op[key[1]] == "in" and g.args[key[1]][0] == "th":

@@ -10,6 +10,7 @@ stacking, writing into an array) is done by NumPy on arrays of names.  `pack` fi
 a view of one block, or a block assembled from pieces of several."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,6 +122,8 @@ class Blocks:
             return self.node_of(int(self.names(block).flat[k]))
         if self.boolean(block):
             return self.compare("ne", self.node_of(int(self.names(self.as_real(block)).flat[k])), self.zero)
+        if self.gated_elements(block) and block != self.as_real(self.args[block][0]):
+            return self.select(*[self.node_of(int(self.names(j, self.shape[block]).flat[k])) for j in self.args[block]])
         return self.raw("elem", block, shape=(), meta=k)
 
     def nodes_of(self, names: np.ndarray) -> np.ndarray:
@@ -251,8 +254,36 @@ class Blocks:
             return self.sum(self.spread(x[0], self.shape[self.args[i][0]]), meta)
         if op in MAKERS:
             shaped = [j if j == self.zero else self.spread(j, self.shape[old]) for j, old in zip(x, self.args[i], strict=True)]
-            return MAKERS[op](self, *shaped, *(meta or ()))
+            return MAKERS[op](self, *shaped, *(() if op == "matmul" else meta or ()))
         return self.node(op, *x)
+
+    # --- gates: select(c, a, 0), whose zeros are exact also where a is nan ---
+
+    def gate(self, i: int) -> tuple | None:
+        """(c, whether a stands first, a) if i is gated by one number c."""
+        op, x = self.op[i], self.args[i]
+        if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:
+            return x[0], x[2] == self.zero, self.spread(x[1] if x[2] == self.zero else x[2], self.shape[i])
+        if op in ("view", "assemble"):
+            gates = [self.gate(s) for s in x]
+            if all(gates) and len({gate[:2] for gate in gates}) == 1:
+                return *gates[0][:2], self.remade(i, [gate[2] for gate in gates])
+        return None
+
+    def through(self, i: int, make: Callable[[int], int]) -> int | None:
+        """make(i), a linear operation, with i's gate outside."""
+        found = self.gate(i)
+        if found is None:
+            return None
+        c, first, a = found
+        return self.select(c, make(a), self.zero) if first else self.select(c, self.zero, make(a))
+
+    def gated_elements(self, i: int) -> bool:
+        """Are single elements of i gated?"""
+        op, x = self.op[i], self.args[i]
+        if op in ("view", "assemble"):
+            return any(self.gated_elements(s) for s in x)
+        return op == "select" and self.zero in x[1:]
 
     # --- operations ---
 
@@ -265,7 +296,8 @@ class Blocks:
         rest = tuple([n for k, n in enumerate(shape) if k not in axes])
         if self.op[x] == "view" and not self.shape[self.args[x][0]]:
             return self.spread(self.mul(self.const(size_of(shape) // size_of(rest)), self.args[x][0]), rest)
-        return self.raw("sum", x, shape=rest, meta=axes)
+        found = self.through(x, lambda a: self.sum(a, axes))
+        return self.raw("sum", x, shape=rest, meta=axes) if found is None else found
 
     def matmul(self, a: int, b: int) -> int:
         if self.zero in (a, b):
@@ -274,7 +306,13 @@ class Blocks:
             return b
         if self.identity(b):
             return a
-        return self.raw("matmul", a, b, shape=(self.shape[a][0], self.shape[b][1]))
+        found = self.through(a, lambda a: self.matmul(a, b))
+        if found is None:
+            found = self.through(b, lambda b: self.matmul(a, b))
+        if found is None:
+            gates = self.gated_elements(a), self.gated_elements(b)
+            found = self.raw("matmul", a, b, shape=(self.shape[a][0], self.shape[b][1]), meta=gates)
+        return found
 
     def identity(self, i: int) -> bool:
         return self.op[i] == "array" and np.array_equal(self.numbers(i), np.eye(len(self.numbers(i))))
@@ -285,7 +323,10 @@ class Blocks:
 
     def trisolve(self, t: int, b: int, lower: bool, transpose: bool, unit: bool) -> int:
         """t^-1 b, or t^-T b, with a triangle of t, its diagonal taken as 1 if `unit`."""
-        return b if b == self.zero else self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit))
+        if b == self.zero:
+            return b
+        found = self.through(b, lambda b: self.trisolve(t, b, lower, transpose, unit))
+        return self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit)) if found is None else found
 
     def lu(self, a: int) -> int:
         """Pivoted factors of a, and for each pair of rows whether it was exchanged; for lusolve and logdet only, which have the
@@ -294,7 +335,10 @@ class Blocks:
 
     def lusolve(self, a: int, f: int, b: int, transpose: bool) -> int:
         """a^-1 b, or a^-T b; f = lu(a)."""
-        return b if b == self.zero else self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,))
+        if b == self.zero:
+            return b
+        found = self.through(b, lambda b: self.lusolve(a, f, b, transpose))
+        return self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
 
     def logdet(self, a: int, f: int) -> int:
         """log |det a|; f = lu(a)."""

@@ -250,8 +250,7 @@ class Kernel(BlockCode, Writer):
             row = 0
             for o in nodes:
                 if self.g.shape[o]:
-                    with self.range(0, size_of(self.g.shape[o])) as k:
-                        value = self.element(o, [k], env, True)
+                    for k, value in self.row_by_row(o, env):
                         self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
                 else:
                     self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")

@@ -298,8 +298,8 @@ class Kernel(BlockCode, Builder):
         if not self.g.shape[o]:
             self.store(self.value(o, env), self.column(base, row))
             return
-        with self.range(0, size_of(self.g.shape[o])) as k:
-            self.store(self.element(o, [k], env, True), self.column(base, k + row))
+        for k, value in self.row_by_row(o, env):
+            self.store(value, self.column(base, k + row))
 
     def load_inputs(self, env: dict) -> None:
         used = self.low.used()
