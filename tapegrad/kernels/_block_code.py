@@ -98,21 +98,24 @@ def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int
     """In tiles; a gated operand's zeros give 0 also with nan."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as i:
-            tiles(b, m, lambda j, width, i=i, step=step: _tile(b, out, x, y, inner, i, step, j, width, gates))
+            tiles(b, m, lambda j, width, i=i, step=step: tile(b, out, x, y, inner, i, step, j, width, gates))
 
 
-def _tile(b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple) -> None:
+def tile(
+    b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple, pitch: int = 1
+) -> None:
+    """`rows` times `columns` elements, the columns at a distance of `pitch`."""
     cells = [[b.cell(b.c(0.0)) for _ in range(columns)] for _ in range(rows)]
     with b.range(0, inner) as k:
         left = [read(b, x, i + r, k) for r in range(rows)]
-        right = [read(b, y, k, j + c) for c in range(columns)]
+        right = [read(b, y, k, j + c * pitch) for c in range(columns)]
         for r in range(rows):
             for c in range(columns):
                 u, v = gated(b, left[r], right[c], gates)
                 b.set(cells[r][c], b.fma(u, v, b.get(cells[r][c])))
     for r in range(rows):
         for c in range(columns):
-            write(b, out, b.get(cells[r][c]), i + r, j + c)
+            write(b, out, b.get(cells[r][c]), i + r, j + c * pitch)
 
 
 def gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
@@ -290,10 +293,14 @@ class BlockCode:
         """Element `index` of block j; `flat`: the index counts the elements."""
         n = self.number(j)
         if n is not None:
-            return self.value(n, env)
+            return self.everywhere(n, env)
         a = self.access(j, env)
         value = self.load(a.buffer, (Affine(a.offset) + index[0]) if flat else a.at(*index))
         return self.compare("ne", value, self.c(0.0)) if self.g.boolean(j) else value
+
+    def everywhere(self, j: int, env: dict) -> Any:
+        """The number j for all lanes."""
+        return self.value(j, env)
 
     def flat(self, nodes: list[int], shape: tuple, env: dict) -> bool:
         """Can these be read in one loop over all elements?"""
@@ -305,12 +312,19 @@ class BlockCode:
         done: set = set()
         for i, op, args in group:
             for j in args:
-                if g.shape[j] and j not in done:
+                if j not in done:
                     done.add(j)
-                    local[j] = self.element(j, index, env, flat)
+                    local[j] = self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
             done.add(i)
             self.straight_scalar([(i, op, args)], local)
         return local
+
+    def along(self, n: int, visit: Callable, short: bool) -> None:
+        """visit(i) for n neighbouring elements, several in a turn if it is short."""
+        steps = next(k for k in (4, 3, 2, 1) if n % k == 0) if short else 1
+        with self.range(0, n, steps) as i:
+            for k in range(steps):
+                visit(i + k)
 
     def loops(self, stack: ExitStack, dims: tuple, steps: int = 1) -> list:
         return [stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1)) for k, n in enumerate(dims)]
@@ -321,16 +335,21 @@ class BlockCode:
         inner = {i for i, _, _ in group}
         leaves = [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
         flat = self.flat(leaves, shape, env) and out.strides == contiguous(shape)
-        dims = (size_of(shape),) if flat else shape
-        steps = next(k for k in (4, 3, 2, 1) if dims[-1] % k == 0) if len(group) <= UNROLLED else 1
+
+        def visit(here: list) -> None:
+            value = self.evaluated(group, here, env, flat)[result] if group else self.element(result, here, env, flat)
+            if g.boolean(result):
+                value = self.select(value, self.c(1.0), self.c(0.0))
+            self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
+
+        if flat:
+            self.along(size_of(shape), lambda i: visit([i]), len(group) <= UNROLLED)
+            return
+        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= UNROLLED else 1
         with ExitStack() as stack:
-            index = self.loops(stack, dims, steps)
+            index = self.loops(stack, shape, steps)
             for k in range(steps):
-                here = [*index[:-1], index[-1] + k]
-                value = self.evaluated(group, here, env, flat)[result] if group else self.element(result, here, env, flat)
-                if g.boolean(result):
-                    value = self.select(value, self.c(1.0), self.c(0.0))
-                self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
+                visit([*index[:-1], index[-1] + k])
 
     def row_by_row(self, j: int, env: dict) -> Iterator[tuple]:
         """(number in the flat block, value) of the elements of block j, in loops."""
@@ -349,11 +368,17 @@ class BlockCode:
         """out += x, or x y, elementwise; each reader gives a factor at an index."""
         dims = (size_of(shape),) if flat else shape
         target = Access(out, 0, contiguous(dims))
-        with ExitStack() as stack:
-            index = self.loops(stack, dims)
+
+        def visit(index: list) -> None:
             x = [reader(index) for reader in readers]
             old = read(self, target, *index)
             write(self, target, self.fma(*x, old) if len(x) == 2 else self.add(old, x[0]), *index)
+
+        if flat:
+            self.along(dims[0], lambda i: visit([i]), True)
+            return
+        with ExitStack() as stack:
+            visit(self.loops(stack, dims))
 
     def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
         flat = self.flat(list(term), shape, env)

@@ -7,223 +7,16 @@ carries of one block, [loop][step][component][lane], and is used anew by each bl
 loop l begins, and how many steps have room there; needed[l]: how many it wanted.
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from . import _math
 from ._block_code import Access, Affine, BlockCode, Buffer
 from ._blocks import BLOCK_OPS, size_of
+from ._llvm_builder import COMPARE, Builder, matmul_across, widths
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop
-
-BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
-COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
-
-
-class Builder:
-    """Text with fresh registers; the operations that _math.py writes its functions in."""
-
-    def __init__(self, width: int, bits: int):
-        self.W, self.bits = width, bits
-        self.real, self.int = ("double", "i64") if bits == 64 else ("float", "i32")
-        self.T = self.vector(self.real)
-        self.I, self.B = self.vector(self.int), self.vector("i1")
-        self.suffix = f"f{bits}" if width == 1 else f"v{width}f{bits}"
-        self.align = bits // 8
-        self.lines: list[str] = []
-        self.slots: list[str] = []
-        self.fresh = itertools.count()
-        self.labels = itertools.count()
-
-    def vector(self, kind: str) -> str:
-        return kind if self.W == 1 else f"<{self.W} x {kind}>"
-
-    def __call__(self, text: str) -> str:
-        name = f"%v{next(self.fresh)}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def splat(self, kind: str, text: str) -> str:
-        return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
-
-    def c(self, x: float) -> str:
-        x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
-        return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
-
-    def ci(self, x: int) -> str:
-        return self.splat(self.int, str(x))
-
-    def add(self, a, b):
-        return self(f"fadd {self.T} {a}, {b}")
-
-    def sub(self, a, b):
-        return self(f"fsub {self.T} {a}, {b}")
-
-    def mul(self, a, b):
-        return self(f"fmul {self.T} {a}, {b}")
-
-    def div(self, a, b):
-        return self(f"fdiv {self.T} {a}, {b}")
-
-    def neg(self, a):
-        return self(f"fneg {self.T} {a}")
-
-    def call(self, name: str, *x: str) -> str:
-        return self(f"call {self.T} @llvm.{name}.{self.suffix}({', '.join(f'{self.T} {v}' for v in x)})")
-
-    def fma(self, a, b, c):
-        return self.call("fma", a, b, c)
-
-    def fnma(self, a, b, c):
-        return self.call("fma", self.neg(a), b, c)
-
-    def fms(self, a, b, c):
-        return self.call("fma", a, b, self.neg(c))
-
-    def rcp(self, a):
-        return self.div(self.c(1.0), a)
-
-    def floor(self, a):
-        return self.call("floor", a)
-
-    def sqrt(self, a):
-        return self.call("sqrt", a)
-
-    def abs(self, a):
-        return self.call("fabs", a)
-
-    def compare(self, op: str, a, b):
-        return self(f"fcmp {COMPARE[op]} {self.T} {a}, {b}")
-
-    def lt(self, a, b):
-        return self.compare("lt", a, b)
-
-    def gt(self, a, b):
-        return self.compare("gt", a, b)
-
-    def eq(self, a, b):
-        return self.compare("eq", a, b)
-
-    def isnan(self, a):
-        return self(f"fcmp uno {self.T} {a}, {a}")
-
-    def select(self, m, a, b):
-        return self(f"select {self.B} {m}, {self.T} {a}, {self.T} {b}")
-
-    def and_(self, a, b):
-        return self(f"and {self.B} {a}, {b}")
-
-    def or_(self, a, b):
-        return self(f"or {self.B} {a}, {b}")
-
-    def not_(self, a):
-        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
-
-    def to_int(self, a):
-        return self(f"fptosi {self.T} {a} to {self.I}")
-
-    def from_int(self, a):
-        return self(f"sitofp {self.I} {a} to {self.T}")
-
-    def to_bits(self, a):
-        return self(f"bitcast {self.T} {a} to {self.I}")
-
-    def from_bits(self, a):
-        return self(f"bitcast {self.I} {a} to {self.T}")
-
-    def iadd(self, a, n: int):
-        return self(f"add {self.I} {a}, {self.ci(n)}")
-
-    def iand(self, a, n: int):
-        return self(f"and {self.I} {a}, {self.ci(n)}")
-
-    def shl(self, a, n: int):
-        return self(f"shl {self.I} {a}, {self.ci(n)}")
-
-    def shr(self, a, n: int):
-        return self(f"lshr {self.I} {a}, {self.ci(n)}")
-
-    def odd(self, a):
-        return self(f"trunc {self.I} {a} to {self.B}")
-
-    def function(self, name: str, a):
-        return _math.FUNCTIONS[name](self, a)
-
-    def spread(self, x: str) -> str:
-        if self.W == 1:
-            return x
-        one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
-        return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
-
-    # --- memory, and loops for blocks ---
-
-    def slot(self, kind: str | None = None) -> str:
-        name = f"%m{next(self.fresh)}"
-        self.slots.append(f"  {name} = alloca {kind or self.T}, align 64")
-        return name
-
-    def read(self, pointer: str) -> str:
-        return self(f"load {self.T}, ptr {pointer}, align {self.align}")
-
-    def store(self, value: str, pointer: str) -> None:
-        self.lines.append(f"  store {self.T} {value}, ptr {pointer}, align {self.align}")
-
-    def cell(self, value: str) -> str:
-        slot = self.slot()
-        self.set(slot, value)
-        return slot
-
-    def get(self, cell: str) -> str:
-        return self.read(cell)
-
-    def set(self, cell: str, value: str) -> None:
-        self.store(value, cell)
-
-    def single(self, value: str) -> Buffer:
-        """A buffer of one element."""
-        return Buffer(self.cell(value))
-
-    def count(self, x: Affine | int) -> str:
-        """An index as a number of 64 bits."""
-        if isinstance(x, int):
-            return str(x)
-        parts = [name if factor == 1 else self(f"mul i64 {name}, {factor}") for name, factor in x.terms.items()]
-        parts += [str(x.const)] if x.const or not parts else []
-        out = parts[0]
-        for part in parts[1:]:
-            out = self(f"add i64 {out}, {part}")
-        return out
-
-    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
-        kind = self.real if buffer.constant else self.T
-        return self(f"getelementptr {kind}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
-
-    def load(self, buffer: Buffer, at: Affine) -> str:
-        pointer = self.pointer(buffer, at)
-        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}")) if buffer.constant else self.read(pointer)
-
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
-        self.store(value, self.pointer(buffer, at))
-
-    @contextmanager
-    def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
-        """A loop; its variable counts from start to below stop."""
-        if isinstance(start, int) and isinstance(stop, int) and start + step >= stop:
-            if start < stop:
-                yield Affine(start)
-                return
-        k, slot, line = next(self.labels), self.slot("i64"), self.lines.append
-        line(f"  store i64 {self.count(start)}, ptr {slot}")
-        end = self.count(stop)
-        line(f"  br label %test{k}\ntest{k}:")
-        i = self(f"load i64, ptr {slot}")
-        line(f"  br i1 {self(f'icmp slt i64 {i}, {end}')}, label %turn{k}, label %past{k}\nturn{k}:")
-        yield Affine(0, {i: 1})
-        line(f"  store i64 {self(f'add i64 {i}, {step}')}, ptr {slot}\n  br label %test{k}\npast{k}:")
 
 
 class Kernel(BlockCode, Builder):
@@ -233,6 +26,7 @@ class Kernel(BlockCode, Builder):
         super().__init__(width, bits)
         self.low, self.g, self.per_sample = low, low.program.g, per_sample
         self.arena = "%tape"
+        self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
 
@@ -257,7 +51,8 @@ class Kernel(BlockCode, Builder):
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + [f"%out{k}" for k in range(len(p.groups))] + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
-        declared = [f"declare {self.T} @llvm.{x}.{self.suffix}({', '.join([self.T] * (3 if x == 'fma' else 1))})" for x in names]
+        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W])]
+        declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
@@ -265,6 +60,48 @@ class Kernel(BlockCode, Builder):
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
                 + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- one sample: neighbouring elements in lanes ---
+
+    @contextmanager
+    def lanes(self, width: int) -> Iterator[None]:
+        """Inside, blocks are read and written by `width` neighbouring elements."""
+        names = ("W", "T", "I", "B", "suffix")
+        before = {name: getattr(self, name) for name in names}
+        vector = Builder(width, self.bits)
+        self.__dict__.update({name: getattr(vector, name) for name in names})
+        self.across = True
+        yield
+        self.__dict__.update(before)
+        self.across = False
+
+    def along(self, n: int, visit: Callable, short: bool) -> None:
+        if self.W > 1 or self.across:
+            super().along(n, visit, short)
+            return
+        done = 0
+        for width in (widths(self.bits)[0], 1):
+            count = (n - done) // width * width
+            if count:
+                with self.range(done, done + count, width) as i, self.lanes(width):
+                    visit(i)
+            done += count
+
+    def everywhere(self, j: int, env: dict) -> str:
+        x = self.value(j, env)
+        if not self.across or self.W == 1 or self.g.op[j] in ("const", "bool"):
+            return x
+        kind, whole = ("i1", self.B) if self.g.boolean(j) else (self.real, self.T)
+        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
+        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
+
+    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+        if self.across:
+            return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+        return super().pointer(buffer, at)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        return super().load(Buffer(buffer.base, buffer.offset) if self.across else buffer, at)
 
     def constants(self, j: int) -> Buffer:
         """A constant block as a global array."""
@@ -280,6 +117,8 @@ class Kernel(BlockCode, Builder):
         key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
         if key not in self.routines:
             b = Builder(self.W, self.bits)
+            if self.W == 1 and op == "matmul":
+                code = matmul_across
             code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
             head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
             body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
