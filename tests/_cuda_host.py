@@ -20,6 +20,8 @@ import hosted_cupy
 import numpy as np
 import pytest
 
+from tapegrad.kernels import emit_cuda
+
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 FOLDER = Path(tempfile.gettempdir()) / f"tapegrad_host_{os.getuid() if hasattr(os, 'getuid') else 0}"
 FLAGS = ("-O1", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
@@ -111,9 +113,10 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     dtype = np.dtype(dtype)
     rooms = {n: steps if b.loop.data else b.loop.cap or 1000 for n, b in enumerate(low.bodies) if b.loop.stored}
     rows = {n: room if every == 1 else -(-room // every) + every for n, room in rooms.items()}
-    sizes = {n: k * len(low.bodies[n].loop.carry) for n, k in rows.items()}
-    size = signature.totals + sum(sizes.values())
-    starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
+    sizes = {n: k * low.offsets(low.loops[n])[-1] for n, k in rows.items()}
+    first = signature.totals + low.arena
+    size = first + sum(sizes.values())
+    starts = dict(zip(sizes, np.cumsum([first, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
     left = {"input": list(inputs), "output": list(outs), "data": [inputs[0] if data is None else data]}
     given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
@@ -121,6 +124,14 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     given |= {"tape": np.full(max(size * slots, 1), np.nan, dtype), "needed": np.zeros(len(low.counted), np.int64)}
     found = [left[role].pop(0) if role in left else given[role] for role in signature.roles()]
     return found, outs
+
+
+def run_on_host(low, dtype, inputs: list, data, steps: int, batch: int, per_sample: bool = False, every: int = 1) -> list:
+    """The outputs of a program's CUDA C on NumPy arrays, by two blocks of 32 threads."""
+    source, entry, signature = emit_cuda(low, dtype, per_sample, every=every)
+    given, outs = arguments(low, signature, dtype, inputs, data, steps, batch, 64, every)
+    HostKernel(source, entry)((2,), (32,), given)
+    return outs
 
 
 @pytest.fixture(name="cupy", params=["hosted", pytest.param("device", marks=pytest.mark.gpu)])

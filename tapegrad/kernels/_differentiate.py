@@ -7,6 +7,8 @@ The reverse of straight code is straight code.  The reverse of a loop with a car
 carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
 code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop."""
 
+import numpy as np
+
 from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
@@ -17,8 +19,7 @@ def forward(p: Program, group: int) -> Program:
     """The derivative of all outputs in a new direction, appended to the inputs; differentiated is input array `group`."""
     g = p.g
     thetas = p.thetas(group)
-    first = sum(p.inputs)
-    t = {x: g.input("th", 0, first + k) for k, x in enumerate(thetas)}
+    t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
     loops = []
     for old in p.loops:
         loop = old.copy()
@@ -27,7 +28,7 @@ def forward(p: Program, group: int) -> Program:
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
-            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]])
+            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
         _tangents(g, loop.next[: len(old.carry)] + loop.inc, t)
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
@@ -38,8 +39,8 @@ def forward(p: Program, group: int) -> Program:
                 t[old.sums[k]] = loop.add_sum(g, d)
         loops.append(loop)
     _tangents(g, p.outputs, t)
-    groups = [[t[o] for o in group] for group in p.groups]
-    return Program(g, p.inputs + [len(thetas)], p.rows, loops, groups)
+    groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
+    return Program(g, p.inputs + [p.inputs[group]], p.rows, loops, groups)
 
 
 def _tangents(g: Graph, outs: list[int], t: dict) -> None:
@@ -72,11 +73,12 @@ def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
 
 
 class Adjoints(dict):
-    """node -> its adjoint so far."""
+    """node -> its adjoint so far; one number stands for all elements of a block."""
 
     def __init__(self, g: Graph):
         super().__init__()
         self.g = g
+        self.elements: dict = {}  # block -> {element: adjoint}, until the sweep comes to the block
 
     def include(self, i: int, bar: int) -> None:
         if bar != self.g.zero:
@@ -87,14 +89,31 @@ class Adjoints(dict):
         nothing, a zero adjoint stays zero through an infinite derivative."""
         g = self.g
         for i in order:
+            self.settle(i)
             bar = self.get(i)
             if bar is None or g.op[i] in LEAVES:
+                continue
+            if g.op[i] == "elem":
+                (block,) = g.args[i]
+                if block in active:
+                    self.elements.setdefault(block, {})[g.meta[i]] = bar
                 continue
             for j, share in g.pulled(i, bar):
                 if j in active:
                     if outside and g.op[i] in SINGULAR:
                         share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
                     self.include(j, share)
+        for block in list(self.elements):
+            self.settle(block)
+
+    def settle(self, block: int) -> None:
+        """Include the adjoints of single elements."""
+        found = self.elements.pop(block, None)
+        if found:
+            names = np.full(self.g.shape[block], self.g.zero, np.int64)
+            for k, bar in found.items():
+                names.flat[k] = bar
+            self.include(block, self.g.pack_or_zero(names))
 
 
 def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list[int]]:
@@ -120,7 +139,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int]) -> tuple[Program, list
         else:
             _more_sums(g, loop, adj, active)
     program.loops = loops + [r for r in back if r is not None]
-    return program, [adj.get(w, g.zero) for w in wrt]
+    return program, [g.spread(adj.get(w, g.zero), g.shape[w]) for w in wrt]
 
 
 class _Below:
@@ -177,7 +196,7 @@ def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> Loop |
     """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     sweep = Loop(g.new_loop(), loop.steps, None, loop.cap, loop)
-    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero)) for k in on}
+    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero), g.shape[loop.carry[k]]) for k in on}
     seeds = [(loop.next[k], b[k]) for k in on]
     seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
     bars = _body_adjoints(g, seeds, active)
@@ -186,5 +205,7 @@ def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> Loop |
         if g.mask[f] == 0:
             adj.include(f, sweep.add_sum(g, bars[f]))
     for k, f in zip(on, sweep.final, strict=True):
-        adj.include(loop.start[k], f)
+        start = loop.start[k]
+        if start in active:
+            adj.include(start, f if g.shape[start] == g.shape[f] else g.sum(f))
     return sweep

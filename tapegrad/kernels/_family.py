@@ -55,9 +55,8 @@ class Family:
         if kind != "F":
             seeds = [g.one] * len(p.outputs)
             if not self.scalar:
-                first = sum(inputs)
-                seeds = [g.input("th", 0, first + k) for k in range(len(seeds))]
-                inputs.append(len(seeds))
+                seeds = g.parameters_like(sum(inputs), p.outputs)
+                inputs.append(sum(p.rows_of(k) for k in range(len(p.groups))))
             made, gradient = reverse(p, p.thetas(0), seeds)
         outputs = list(p.outputs)
         if self.reject:
