@@ -3,8 +3,8 @@
 from functools import cache
 
 import numpy as np
-from test_kernels_likelihood import GAUSSIAN, THETA, X
-from test_kernels_recursion import KNOWN, MODELS, NILE, POINTS
+from test_kernels_likelihood import THETA, X, gaussian
+from test_kernels_recursion import MODELS, NILE, POINTS, known, step, unseen
 
 import tapegrad as tg
 
@@ -38,8 +38,8 @@ def model(name: str):
 
 
 CASES = {
-    "gaussian": lambda: (GAUSSIAN, THETA, np.tile(X, 30)),
-    "local level": lambda: (KNOWN, POINTS, NILE),
+    "gaussian": lambda: (kernels.likelihood(gaussian), THETA, np.tile(X, 30)),
+    "local level": lambda: (kernels.recursion(known, step, missing=unseen), POINTS, NILE),
     **{f"kalman {k}": lambda k=k: dense_kalman(k) for k in (1, 2, 3, 4)},
     "garch": lambda: model("garch"),
     "hidden markov": lambda: model("hidden Markov"),
@@ -79,13 +79,23 @@ ESCAPE, POWER_SUM = kernels.map(escape), kernels.map(power_sum)
 MAPS = {"escape": ESCAPE, "power sum": POWER_SUM}
 
 
-def lowered(name: str, kind: str, order: int, missing: bool = False):
-    """The program of one kernel of the list."""
+def program(k, name: str, kind: str, order: int, missing: bool = False):
+    """The program of one derivative of kernel k, which is that called `name`."""
     if name in MAPS:
-        family, _ = MAPS[name]._family(((), ()), (False, name == "power sum"))
+        family, _ = k._family(((), ()), (False, name == "power sum"))
         low = tg.kernels._lower.lowered(family.derived("R" if kind == "VG" else kind, order, ()))
     else:
-        k, theta, data = case(name)
+        _, theta, data = case(name)
         low = k.lowered(theta.shape[0], 0 if data.ndim == 1 else data.shape[0], kind, order, missing)
     low.name = f"{name}.{kind}{order}"
     return low
+
+
+def lowered(name: str, kind: str, order: int, missing: bool = False):
+    """The program of one kernel of the list."""
+    return program(MAPS[name] if name in MAPS else case(name)[0], name, kind, order, missing)
+
+
+def fresh(name: str):
+    """A kernel of the list of which no derivative has been made: what is made first decides on the order of instructions."""
+    return kernels.map(MAPS[name].f) if name in MAPS else CASES[name]()[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from _cuda_host import FOLDER
-from _kernel_cases import CASES, MAPS, WAYS, lowered
+from _kernel_cases import CASES, MAPS, WAYS, fresh, program
 
 from tapegrad.kernels import emit_cuda
 from tapegrad.kernels._cuda import OPTIONS, cubin, nvrtc
@@ -34,8 +34,9 @@ def kernels() -> list[tuple]:
     """(key, source) of all kernels of the list."""
     found = []
     for name in [*CASES, *MAPS]:
+        k = fresh(name)
         for kind, order in WAYS:
-            low = lowered(name, kind, order)
+            low = program(k, name, kind, order)
             for dtype in DTYPES:
                 key = f"{name}, {kind}{order}, {np.dtype(dtype).name}"
                 found.append((key, emit_cuda(low, dtype)[0]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _cuda_host import BACKWARDS, CONST, FLOAT, POINTER, SHUFFLED, HostKernel, arguments, needs_compiler
+from _cuda_host import BACKWARDS, CONST, FLOAT, POINTER, SHUFFLED, HostKernel, arguments, needs_compiler, run_on_host
 from _kernel_cases import CASES, MAPS, WAYS, case, lowered
 
 import tapegrad as tg
@@ -57,6 +57,22 @@ def test_threads_in_any_order_give_the_same_bits(name):
             kernel.order = order
             kernel(grid, block, given)
             assert all(np.array_equal(a, b) for a, b in zip(outs, expected, strict=True))
+
+
+@needs_compiler
+@pytest.mark.parametrize("every", [1, 3, 64])
+@pytest.mark.parametrize("name, per_sample", [("local level", True), ("kalman 3", False)])
+def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
+    """Without CuPy; more kernels, and the launcher, in test_kernels_device.py."""
+    _, theta, data = case(name)
+    if per_sample:
+        data = np.ascontiguousarray((data * (1 + 0.01 * np.arange(11)[:, None])).T[None])
+    low, steps = lowered(name, "VG", 0), data.shape[data.ndim > 1]
+    launcher = Launcher(low, np.dtype(np.float64), per_sample)
+    ours = [np.empty((rows, 11)) for rows in launcher.outputs]
+    launcher([theta], data, steps, ours, 11)
+    for a, b in zip(ours, run_on_host(low, np.float64, [theta], data, steps, 11, per_sample, every), strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
 @needs_compiler
