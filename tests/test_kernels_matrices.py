@@ -429,6 +429,15 @@ def test_a_bad_matrix_spoils_only_its_sample():
     assert not np.isfinite(x[:, :, 5]).all() and np.isfinite(np.delete(x, 5, 2)).all()
 
 
+@pytest.mark.parametrize("f", [np.linalg.inv, np.linalg.cholesky, lambda A: np.log(np.linalg.det(A)), lambda A: np.linalg.slogdet(A)[1]])
+def test_a_zero_cotangent_stays_zero_through_a_singular_matrix(f):
+    A = np.random.default_rng(12).normal(size=(9, 9, 5))
+    A[:, :, 2] = 0.0
+    k = kernels.map(lambda A: (f(A @ A.T), A * 2.0))
+    loss = lambda A: (k(A)[1] ** 2).sum()
+    assert np.array_equal(tg.grad(loss)(A), 8 * A)
+
+
 def test_only_the_lower_triangle_counts_for_cholesky():
     rng = np.random.default_rng(5)
     A = np.einsum("ijb,kjb->ikb", *[rng.normal(size=(10, 10, 3))] * 2) + 10 * np.eye(10)[..., None]
@@ -557,6 +566,23 @@ def test_two_equal_carries_and_a_constant_one():
     value, gradient = k.value_and_grad(theta, y)
     close(value, expected)
     close(gradient, slope, 1e-11)
+
+
+def test_a_step_that_catches_errors_is_traced_whole(monkeypatch):
+    """The first trace, unrolled, stops where it becomes too long: not seen by the user's function."""
+    monkeypatch.undo()
+
+    def loglik(theta, x):
+        try:
+            A = theta.reshape(20, 20)
+            return np.sum((A @ A) ** 2) * x
+        except Exception:
+            return theta[0] * x
+
+    theta = np.random.default_rng(13).normal(size=400)
+    k, A = kernels.likelihood(loglik), theta.reshape(20, 20)
+    close(k(theta, np.ones(2)), 2 * np.sum((A @ A) ** 2))
+    close(k.grad(theta, np.ones(2)), 4 * (A @ A @ A.T + A.T @ A @ A).ravel(), 1e-11)
 
 
 def test_wrong_shapes_are_refused():

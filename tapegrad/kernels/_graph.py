@@ -31,8 +31,8 @@ PER_STEP = frozenset(("y", "i", "c"))
 NAN = math.nan
 
 
-class LongCode(Exception):
-    """A program has more nodes than were allowed."""
+class LongCode(BaseException):
+    """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
 
 
 class Graph(Blocks):
@@ -45,7 +45,7 @@ class Graph(Blocks):
     """
 
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
-        self.limits, self.budget = limits, budget
+        self.limits, self.budget, self.exceeded = limits, budget, False
         self.op: list[str] = []
         self.args: list[tuple] = []
         self.shape: list[tuple] = []  # () for a number
@@ -63,9 +63,11 @@ class Graph(Blocks):
         key = (op, args, shape, meta)
         i = self.memo.get(key)
         if i is None:
-            i = self.memo[key] = len(self.op)
+            i = len(self.op)
             if i > self.budget:
+                self.exceeded = True
                 raise LongCode
+            self.memo[key] = i
             self.op.append(op)
             self.args.append(args)
             self.meta.append(meta)

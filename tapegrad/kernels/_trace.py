@@ -125,10 +125,12 @@ def shortest(trace: Callable) -> Callable:
         try:
             tracer = Tracer(UNROLLED, LIMITS.nodes)
             made = trace(tracer, *args)
+            if not tracer.g.exceeded:
+                tracer.g.budget = math.inf
+                return made
         except LongCode:
-            return trace(Tracer(), *args)
-        tracer.g.budget = math.inf
-        return made
+            pass
+        return trace(Tracer(), *args)
 
     return run
 
