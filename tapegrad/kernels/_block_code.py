@@ -11,7 +11,7 @@ from typing import Any
 
 from ._blocks import contiguous, size_of
 
-UNROLLED = 8  # instructions of an elementwise loop up to which four elements are computed at a time
+SHORT = 8  # instructions of an elementwise loop up to which four elements are computed at a time
 
 
 @dataclass(frozen=True)
@@ -343,9 +343,9 @@ class BlockCode:
             self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
 
         if flat:
-            self.along(size_of(shape), lambda i: visit([i]), len(group) <= UNROLLED)
+            self.along(size_of(shape), lambda i: visit([i]), len(group) <= SHORT)
             return
-        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= UNROLLED else 1
+        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= SHORT else 1
         with ExitStack() as stack:
             index = self.loops(stack, shape, steps)
             for k in range(steps):

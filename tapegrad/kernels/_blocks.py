@@ -21,18 +21,21 @@ MASK = (1 << BITS) - 1
 
 @dataclass
 class Limits:
-    """What is unrolled into scalars.  `elements`: arrays up to this size; `row`: arrays below this size, even where they come from a
-    block; `products`: matrix products of so many multiplications."""
+    """What is unrolled into scalars.  `nodes`: programs that need no more than this in all, which run faster so; in longer ones
+    `elements`: arrays up to this size; `row`: arrays below this size, even where they come from a block; `products`: matrix
+    products of so many multiplications."""
 
-    elements: int = 64
-    row: int = 9
-    products: int = 600
+    nodes: float = 8000
+    elements: float = 64
+    row: float = 9
+    products: float = 600
 
     def large(self, n: int, from_block: bool = False) -> bool:
         return n > self.elements or (from_block and n >= self.row)
 
 
 LIMITS = Limits()
+UNROLLED = Limits(math.inf, math.inf, math.inf, math.inf)
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class Launcher:
         lanes = 64 // dtype.itemsize
         n = self.operations = low.operations
         self.width = lanes * (4 if n < WIDE else 2 if n < NARROW else 1)
+        self.long = low.instructions > HEAVY
         self.forms: dict = {}
         self.local = threading.local()
         self.taped = low.taped()
@@ -134,7 +135,7 @@ class Launcher:
 
     def __call__(self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int) -> None:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype."""
-        width = self.width if batch >= SCALAR or self.low.instructions > HEAVY else 1
+        width = self.width if batch >= SCALAR or self.long else 1
         full = batch // width
         if full > 1 and THREADS > 1 and full * width * self.operations * max(steps, 1) > WORTH:
             self.shared(width, inputs, data, steps, outs, batch, full)
@@ -147,7 +148,7 @@ class Launcher:
     def repeatable(self, data: np.ndarray, steps: int, batch: int) -> tuple | None:
         """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
         needed); None where more than one launch is due."""
-        width = self.width if batch >= SCALAR or self.low.instructions > HEAVY else 1
+        width = self.width if batch >= SCALAR or self.long else 1
         work = batch * self.operations * max(steps, 1)
         if batch % width or self.counted or (THREADS > 1 and work > WORTH) or not HEADER:
             return None

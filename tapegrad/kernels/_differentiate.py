@@ -13,6 +13,7 @@ from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
 SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p"))
+FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
 def forward(p: Program, group: int) -> Program:
@@ -102,9 +103,16 @@ class Adjoints(dict):
                 if j in active:
                     if outside and g.op[i] in SINGULAR:
                         share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
+                    elif outside and g.op[i] in FACTORED and share != g.zero:
+                        share = g.select(self.all_zero(bar), g.zero, share)
                     self.include(j, share)
         for block in list(self.elements):
             self.settle(block)
+
+    def all_zero(self, bar: int) -> int:
+        g = self.g
+        size = g.node("abs", bar)
+        return g.compare("eq", g.sum(size) if g.shape[size] else size, g.zero)
 
     def settle(self, block: int) -> None:
         """Include the adjoints of single elements."""
@@ -186,6 +194,8 @@ def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
         bar = adj.pop(s, None)
         if bar is None:
             continue
+        if g.shape[s]:
+            raise AssertionError("the sum of a loop that is differentiated again is a block")
         bars = _body_adjoints(g, [(inc, g.one)], active)
         for f in sorted(bars):
             if g.mask[f] == 0:

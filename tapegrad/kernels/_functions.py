@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelError
-from ._blocks import ELEMENT, LIMITS
+from ._blocks import ELEMENT
 from ._graph import Graph
 from ._symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, large, lift, operand, real, where
 
@@ -45,7 +45,10 @@ def matmul(a: Any, b: Any) -> Sym:
 def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
     """Is this product kept whole?  Zeros known while tracing cost nothing in the unrolled one."""
     products = int(((x != g.zero).sum(axis=0) * (y != g.zero).sum(axis=1)).sum())
-    return products > LIMITS.products or (products >= 2 * LIMITS.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any()))
+    if products > g.limits.products:
+        return True
+    sparse = 4 * products < x.shape[0] * x.shape[1] * y.shape[1]
+    return not sparse and products >= 2 * g.limits.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any())
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -133,7 +136,7 @@ def power(a: Any, b: Any) -> Sym:
         c = float(exponent)
         if c == int(c) and abs(c) <= 64:
             ids = lift(g, a).ids
-            if large(ids):
+            if large(g, ids):
                 return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
             ids = g.nodes_of(ids)
             out = np.empty(ids.shape, np.int64)
@@ -167,7 +170,7 @@ def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
 
 def total(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = real(lift(graph_of(x), x))
-    if x.size and large(x.ids):
+    if x.size and large(x.g, x.ids):
         axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))

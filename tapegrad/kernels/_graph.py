@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ._blocks import BLOCK_OPS, Blocks, size_of
+from ._blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
 
 LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -31,6 +31,10 @@ PER_STEP = frozenset(("y", "i", "c"))
 NAN = math.nan
 
 
+class LongCode(BaseException):
+    """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
+
+
 class Graph(Blocks):
     """Nodes and the dict that makes each of them unique.
 
@@ -40,7 +44,8 @@ class Graph(Blocks):
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.limits, self.budget, self.exceeded = limits, budget, False
         self.op: list[str] = []
         self.args: list[tuple] = []
         self.shape: list[tuple] = []  # () for a number
@@ -58,7 +63,11 @@ class Graph(Blocks):
         key = (op, args, shape, meta)
         i = self.memo.get(key)
         if i is None:
-            i = self.memo[key] = len(self.op)
+            i = len(self.op)
+            if i > self.budget:
+                self.exceeded = True
+                raise LongCode
+            self.memo[key] = i
             self.op.append(op)
             self.args.append(args)
             self.meta.append(meta)

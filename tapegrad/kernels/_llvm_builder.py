@@ -230,12 +230,15 @@ def widths(bits: int) -> list[int]:
     return [w for w in (16, 8, 4, 2, 1) if w <= 512 // bits]
 
 
+COPIED = 1 << 14  # elements of a transposed operand that are copied to the stack
+
+
 def matmul_across(b: Builder, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
     """The product of one sample's matrices, its columns in lanes; each element is summed as in `matmul`."""
     if m == 1 and x.strides[0] == 1 and n > 1:
         x, y, n, m, gates = turned(y), turned(x), m, n, gates[::-1]
         out = Access(out.buffer, out.offset, (0, 1))
-    if y.strides[1] != 1 and m > 3 and n > 3:
+    if y.strides[1] != 1 and m > 3 and n > 3 and inner * m <= COPIED:
         y = transposed_copy(b, y, inner, m)
     if y.strides[1] != 1:
         matmul(b, out, x, y, n, inner, m, gates)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelError
-from ._blocks import ELEMENT, LIMITS
+from ._blocks import ELEMENT
 from ._graph import Graph
 
 UNARY = {
@@ -280,10 +280,10 @@ def real(x: Sym) -> Sym:
 LOGIC = frozenset(("and", "or", "not"))
 
 
-def large(*ids: np.ndarray) -> bool:
+def large(g: Graph, *ids: np.ndarray) -> bool:
     """Are operands of this common shape kept as blocks?"""
     n = ids[0].size
-    return LIMITS.large(n) or (LIMITS.large(n, True) and any((a >= ELEMENT).any() for a in ids))
+    return g.limits.large(n) or (g.limits.large(n, True) and any((a >= ELEMENT).any() for a in ids))
 
 
 def operand(g: Graph, ids: np.ndarray) -> int:
@@ -302,7 +302,7 @@ def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     if op not in LOGIC:
         x = [real(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
-    if large(*arrays):
+    if large(g, *arrays):
         return blockwise(g, op, *arrays)
     arrays = [g.nodes_of(a) for a in arrays]
     out = np.empty(arrays[0].shape, np.int64)
@@ -328,7 +328,7 @@ def where(c: Any, a: Any, b: Any) -> Any:
     if a.is_bool:
         return elementwise(g, "or", elementwise(g, "and", c, a), elementwise(g, "and", elementwise(g, "not", c), b))
     cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
-    if large(cs, xs, ys):
+    if large(g, cs, xs, ys):
         return blockwise(g, "select", cs, xs, ys)
     cs, xs, ys = g.nodes_of(cs), g.nodes_of(xs), g.nodes_of(ys)
     out = np.empty(cs.shape, np.int64)

@@ -4,6 +4,8 @@
 `tapegrad.kernels.loop` and `while_loop`.  Components of a carry that are equal at the start are taken for equal throughout and
 the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle."""
 
+import functools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +14,8 @@ import numpy as np
 
 from .._tree import children, is_node, rebuilt
 from ..errors import KernelError, TapegradError
-from ._blocks import LIMITS, size_of
-from ._graph import Graph
+from ._blocks import LIMITS, UNROLLED, Limits, size_of
+from ._graph import Graph, LongCode
 from ._program import Loop, Program
 from ._rebuild import Rebuilder, line_of, origin
 from ._symbolic import Sym, elementwise, lift, real
@@ -24,8 +26,8 @@ ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 class Tracer:
     """One trace: graph, rebuilt functions, the loops made so far."""
 
-    def __init__(self) -> None:
-        self.g = Graph()
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.g = Graph(limits, budget)
         self.rebuild = Rebuilder(self.g)
         self.loops: list[Loop] = []
         self.inside = 0  # > 0 in the body of a loop
@@ -51,7 +53,7 @@ class Tracer:
 
     def inputs(self, kind: str, loop: int, first: int, shape: tuple) -> Sym:
         g, n = self.g, int(np.prod(shape, dtype=int))
-        if kind == "th" and LIMITS.large(n):
+        if kind == "th" and g.limits.large(n):
             g.wide[first] = g.input(kind, loop, first, shape)
             return self.sym(g.names(g.wide[first]))
         return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
@@ -72,11 +74,11 @@ def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
         return leaf(x)
 
     shape = walk(tree)
-    some = any(LIMITS.large(x.size) for x in found)
+    some = any(g.limits.large(x.size) for x in found)
     nodes: list[int] = []
     places = []
     for x in found:
-        block = LIMITS.large(x.size, some)
+        block = g.limits.large(x.size, some)
         places.append((len(nodes), x.shape, block))
         nodes.extend([g.pack(x.ids)] if block else [int(i) for i in x.nodes.ravel()])
 
@@ -115,9 +117,27 @@ def gate(g: Graph, rows: int, loop: int) -> int:
     return missing
 
 
-def trace_likelihood(f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None) -> Program:
+def shortest(trace: Callable) -> Callable:
+    """trace(tracer, ...) with everything unrolled, or, where that is too long, with large arrays as blocks."""
+
+    @functools.wraps(trace)
+    def run(*args):
+        try:
+            tracer = Tracer(UNROLLED, LIMITS.nodes)
+            made = trace(tracer, *args)
+            if not tracer.g.exceeded:
+                tracer.g.budget = math.inf
+                return made
+        except LongCode:
+            pass
+        return trace(Tracer(), *args)
+
+    return run
+
+
+@shortest
+def trace_likelihood(t: Tracer, f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None) -> Program:
     """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers."""
-    t = Tracer()
     g = t.g
     loop = Loop(g.new_loop(), "data")
     t.inside = 1
@@ -138,10 +158,11 @@ def handles_missing(g: Graph) -> bool:
 class Recursion:
     """The step of a recursion, traced again and again under weaker assumptions on the carry."""
 
-    def __init__(self, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None):
+    def __init__(
+        self, t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None
+    ):
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
-        self.t = t = Tracer()
-        self.g = t.g
+        self.t, self.g = t, t.g
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
         self.theta = theta if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
@@ -196,11 +217,12 @@ class Recursion:
         return Program(g, [self.p], self.rows, keep, [[value]])
 
 
+@shortest
 def trace_recursion(
-    init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None
+    t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None
 ) -> Program:
     """The sum of the contributions of a recursion; `missing`: data with nan take `skip`, or leave the step out."""
-    return renumbered(Recursion(init, step, p, rows, missing, skip, build).program())
+    return renumbered(Recursion(t, init, step, p, rows, missing, skip, build).program())
 
 
 def renumbered(p: Program) -> Program:
@@ -220,10 +242,10 @@ def renumbered(p: Program) -> Program:
     return Program(g, p.inputs, p.rows, p.loops, [[new[o] for o in group] for group in p.groups])
 
 
-def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
+@shortest
+def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
     """f on per-sample arguments; and the function that builds its result from an array of rows.  Argument n of f is input array
     place[n], and shapes are those of the input arrays."""
-    t = Tracer()
     args, first = [], 0
     for shape in shapes:
         args.append(t.inputs("th", 0, first, shape))
@@ -235,7 +257,7 @@ def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Progr
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = real(lift(t.g, x))
-        shape.append((x.shape, [t.g.pack(x.ids)] if LIMITS.large(x.size) else [int(i) for i in x.nodes.ravel()]))
+        shape.append((x.shape, [t.g.pack(x.ids)] if t.g.limits.large(x.size) else [int(i) for i in x.nodes.ravel()]))
         return len(shape) - 1
 
     tree = note(out)
