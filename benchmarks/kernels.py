@@ -62,6 +62,31 @@ def four_states(np):
     return init, step
 
 
+def dense(n):
+    """n states, two observations, all of the n x n transition and n log variances are parameters."""
+
+    def model(np):
+        rows = H.repeat(-(-n // 4), axis=1)[:, :n] * 4 / n
+
+        def init(theta):
+            return np.zeros(n), np.eye(n)
+
+        def step(carry, theta, y):
+            m, P = carry
+            A = theta[: n * n].reshape((n, n))
+            m, P = A @ m, A @ P @ A.T + np.diag(np.exp(theta[n * n :]))
+            v, PH = y - rows @ m, P @ rows.T
+            S = rows @ PH + 0.5 * np.eye(2)
+            Si = np.linalg.inv(S)
+            K = PH @ Si
+            P = P - K @ PH.T
+            return (m + K @ v, 0.5 * (P + P.T)), -0.5 * (np.linalg.slogdet(S)[1] + v @ Si @ v + 2 * LOG2PI)
+
+        return init, step
+
+    return model
+
+
 def gaussian(theta, x):
     mu1, mu2, s1, s2 = theta
     d1, d2 = (x[0] - mu1) / s1, (x[1] - mu2) / s2
@@ -100,7 +125,7 @@ def jobs_of(kernel, model, theta, ours, data, jax, torch):
     jobs |= {"PyTorch": none, "Dr.Jit": none, "Warp": none, "statsmodels": none}
     if model is level:
         jobs["Dr.Jit"], jobs["Warp"] = peers.drjit_level(theta, data), peers.warp_level(theta, data)
-    elif theta.shape[1] <= 1000:
+    elif model is four_states and theta.shape[1] <= 1000:
         jobs["PyTorch"] = peers.torch_four_states(torch, theta, data, H)
     if model is four_states and theta.shape[1] == 1:
         _, jobs["statsmodels"] = peers.statsmodels_four_states(theta, data, H)
@@ -140,6 +165,25 @@ def filters(report, jax, torch):
     for first in firsts:
         report.goal(*first)
     hessians(report, jax, big, centre, data, y)
+    matrices(report, jax, data, y)
+
+
+def matrices(report, jax, data, y):
+    """Matrices that are kept whole."""
+    rng = np.random.default_rng(1)
+    report.table("Filters with large matrices, value and gradient, T = 100", ["states", "batch", "tapegrad ms", "JAX ms", "JAX / tapegrad"])
+    short, theirs = np.ascontiguousarray(data[:, :100]), y[:100]
+    for n in (12, 20) if report.quick else (12, 20, 40):
+        A = 0.8 * np.linalg.qr(rng.normal(size=(n, n)))[0]
+        centre = np.concatenate([A.ravel(), np.log(np.full(n, 0.3))])[:, None]
+        kernel = tg.kernels.recursion(*dense(n)(np))
+        report.goal(f"first call, {n} states, s", first_call(kernel.value_and_grad, centre, short), 1.0)
+        for batch in (1,) if n == 40 else (1, 1000):
+            theta = np.ascontiguousarray(centre + (0.002 * rng.normal(size=(len(centre), batch)) if batch > 1 else 0))
+            jobs = checked(jobs_of(kernel, dense(n), theta, short, theirs, jax, None))
+            figures = bench.measure(jobs, rounds=(3, 11), compare=False)
+            both, peer = figures["tapegrad"], figures["JAX"]
+            report.row(n, batch, both * 1e3, bench.times(peer, 1e3), bench.ratio(peer, both))
 
 
 def hessians(report, jax, big, centre, data, y):

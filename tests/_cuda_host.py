@@ -113,9 +113,10 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     dtype = np.dtype(dtype)
     rooms = {n: steps if b.loop.data else b.loop.cap or 1000 for n, b in enumerate(low.bodies) if b.loop.stored}
     rows = {n: room if every == 1 else -(-room // every) + every for n, room in rooms.items()}
-    sizes = {n: k * len(low.bodies[n].loop.carry) for n, k in rows.items()}
-    size = signature.totals + sum(sizes.values())
-    starts = dict(zip(sizes, np.cumsum([signature.totals, *sizes.values()]).tolist(), strict=False))
+    sizes = {n: k * low.offsets(low.loops[n])[-1] for n, k in rows.items()}
+    first = signature.totals + low.arena
+    size = first + sum(sizes.values())
+    starts = dict(zip(sizes, np.cumsum([first, *sizes.values()]).tolist(), strict=False))
     outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
     left = {"input": list(inputs), "output": list(outs), "data": [inputs[0] if data is None else data]}
     given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}

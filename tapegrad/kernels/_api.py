@@ -51,6 +51,8 @@ def again(theta: np.ndarray, data: np.ndarray, dtype: np.dtype, fire: Callable, 
     fire(address(theta), address(data), address(v), address(g), *rest[:-1])
     return (v, g) if theta.ndim == 2 else (v[0], g)
 
+BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
+
 
 class Generated:
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
@@ -379,7 +381,7 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     skip = missing == "skip"
 
     def trace(s, build, what):
-        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject")
+        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
 
     return Likelihood(loglik, trace, missing, invalid)
 
@@ -403,6 +405,6 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     rule = missing if callable(missing) else None
 
     def trace(s, build, what):
-        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what)
+        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
 
     return Recursion(step, trace, missing, invalid)

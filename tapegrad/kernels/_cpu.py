@@ -115,15 +115,16 @@ class Launcher:
     def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         p = low.program
-        self.inputs, self.outputs = p.inputs, [len(group) for group in p.groups]
+        self.inputs, self.outputs = p.inputs, [p.rows_of(k) for k in range(len(p.groups))]
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
         n = self.operations = low.operations
         self.width = lanes * (1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1)
+        self.long = low.instructions > HEAVY
         self.forms: dict = {}
         self.local = threading.local()
-        self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
+        self.taped = low.taped()
         self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
 
     def form(self, width: int):
@@ -141,7 +142,7 @@ class Launcher:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype.
 
         `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed over samples."""
-        width = self.width if batch >= SCALAR or self.operations > HEAVY else 1
+        width = self.width if batch >= SCALAR or self.long else 1
         full = batch // width
         if self.summed:
             steps_out[...] = self.sum_over_samples(width, inputs, data, steps, outs, batch, each)
@@ -185,7 +186,7 @@ class Launcher:
     def repeatable(self, data: np.ndarray, steps: int, batch: int) -> tuple | None:
         """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
         needed); None where more than one launch is due."""
-        width = self.width if batch >= SCALAR or self.operations > HEAVY else 1
+        width = self.width if batch >= SCALAR or self.long else 1
         work = batch * self.operations * max(steps, 1)
         if batch % width or self.counted or (THREADS > 1 and work > WORTH) or not HEADER:
             return None
@@ -248,7 +249,7 @@ class Launcher:
         """Addresses of caps, needed and tape of this thread, for this number of steps."""
         room = local.setdefault("room", dict.fromkeys(self.counted, 64))
         caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
-        size = 0
+        size = self.low.arena
         for n, carry, loop in self.taped:
             cap = steps if loop.data else loop.cap if loop.cap is not None else room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap

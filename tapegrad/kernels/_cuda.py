@@ -142,7 +142,7 @@ class CudaLauncher:
         p = low.program
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
-        self.taped = [(n, len(b.loop.carry), b.loop) for n, b in enumerate(low.bodies) if b.loop.stored]
+        self.taped = low.taped()
         self.room = dict.fromkeys(low.counted, 64)
         self.divided: tuple | None = None  # source and signatures of the kernels of a divided sum
 
@@ -176,7 +176,7 @@ class CudaLauncher:
 
     def layout(self, rooms: dict, every: int) -> tuple[dict, int]:
         """Where the part of each stored loop begins in the tape, and the rows of the tape."""
-        starts, size = {}, self.signature.totals
+        starts, size = {}, self.signature.totals + self.low.arena
         for n, carry, _ in self.taped:
             starts[n] = size
             size += (rooms[n] if every == 1 else -(-rooms[n] // every) + every) * carry
@@ -186,7 +186,7 @@ class CudaLauncher:
         """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
         rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
         size = -1
-        for every in INTERVALS:
+        for every in INTERVALS if not self.low.arena else (1,):
             layout = self.layout(rooms, every)
             if -1 < size <= layout[1]:  # no gain with so few steps
                 break

@@ -12,10 +12,13 @@ cotangents of step outputs its step input."""
 
 from dataclasses import replace
 
+import numpy as np
+
 from ._graph import LEAVES, Graph
 from ._program import Loop, Outside, Program
 
 SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p", "lgamma", "digamma"))
+FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
 def forward(p: Program, group: int | None) -> Program:
@@ -26,9 +29,9 @@ def forward(p: Program, group: int | None) -> Program:
         ways += 1
         t = dict(zip(p.data(), p.data(ways), strict=True))
     else:
-        thetas, first = p.thetas(group), sum(p.inputs)
-        t = {x: g.input("th", 0, first + k) for k, x in enumerate(thetas)}
-        inputs.append(len(thetas))
+        thetas = p.thetas(group)
+        t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
+        inputs.append(p.inputs[group])
     loops = []
     for old in p.loops:
         loop = old.copy()
@@ -37,7 +40,7 @@ def forward(p: Program, group: int | None) -> Program:
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
-            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]])
+            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
         _tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
@@ -49,7 +52,7 @@ def forward(p: Program, group: int | None) -> Program:
                 t[old.sums[k]] = loop.add_sum(g, d)
         loops.append(loop)
     _tangents(g, p.outputs, t)
-    groups = [[t[o] for o in group] for group in p.groups]
+    groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
 
 
@@ -83,11 +86,12 @@ def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
 
 
 class Adjoints(dict):
-    """node -> its adjoint so far."""
+    """node -> its adjoint so far; one number stands for all elements of a block."""
 
     def __init__(self, g: Graph):
         super().__init__()
         self.g = g
+        self.elements: dict = {}  # block -> {element: adjoint}, until the sweep comes to the block
 
     def include(self, i: int, bar: int) -> None:
         if bar != self.g.zero:
@@ -98,14 +102,38 @@ class Adjoints(dict):
         nothing, a zero adjoint stays zero through an infinite derivative."""
         g = self.g
         for i in order:
+            self.settle(i)
             bar = self.get(i)
             if bar is None or g.op[i] in LEAVES:
+                continue
+            if g.op[i] == "elem":
+                (block,) = g.args[i]
+                if block in active:
+                    self.elements.setdefault(block, {})[g.meta[i]] = bar
                 continue
             for j, share in g.pulled(i, bar):
                 if j in active:
                     if outside and g.op[i] in SINGULAR:
                         share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
+                    elif outside and g.op[i] in FACTORED and share != g.zero:
+                        share = g.select(self.all_zero(bar), g.zero, share)
                     self.include(j, share)
+        for block in list(self.elements):
+            self.settle(block)
+
+    def all_zero(self, bar: int) -> int:
+        g = self.g
+        size = g.node("abs", bar)
+        return g.compare("eq", g.sum(size) if g.shape[size] else size, g.zero)
+
+    def settle(self, block: int) -> None:
+        """Include the adjoints of single elements."""
+        found = self.elements.pop(block, None)
+        if found:
+            names = np.full(self.g.shape[block], self.g.zero, np.int64)
+            for k, bar in found.items():
+                names.flat[k] = bar
+            self.include(block, self.g.pack_or_zero(names))
 
 
 def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[Program, list[int]]:
@@ -135,7 +163,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
         else:
             _more_sums(g, loop, adj, active)
     program.loops = loops + back
-    return program, [adj.get(w, g.zero) for w in wrt]
+    return program, [g.spread(adj.get(w, g.zero), g.shape[w]) for w in wrt]
 
 
 class _Below:
@@ -190,6 +218,8 @@ def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
         bar = adj.pop(s, None)
         if bar is None:
             continue
+        if g.shape[s]:
+            raise AssertionError("the sum of a loop that is differentiated again is a block")
         bars = _body_adjoints(g, [(inc, g.one)], active)
         for f in sorted(bars):
             if g.mask[f] == 0:
@@ -200,7 +230,7 @@ def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int], data: lis
     """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry; and the same by the data, for each step."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     sweep = Loop(g.new_loop(), loop.steps, None, loop.cap, loop)
-    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero)) for k in on}
+    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero), g.shape[loop.carry[k]]) for k in on}
     seeds = [(loop.next[k], b[k]) for k in on]
     seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
     seeds += [(e, g.input("e", loop.id, k)) for k, e in enumerate(each)]
@@ -211,5 +241,7 @@ def _swept_back(g: Graph, loop: Loop, adj: Adjoints, active: set[int], data: lis
         if g.mask[f] == 0:
             adj.include(f, sweep.add_sum(g, bars[f]))
     for k, f in zip(on, sweep.final, strict=True):
-        adj.include(loop.start[k], f)
+        start = loop.start[k]
+        if start in active:
+            adj.include(start, f if g.shape[start] == g.shape[f] else g.sum(f))
     return sweep

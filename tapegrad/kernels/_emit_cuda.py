@@ -16,13 +16,17 @@ The order of all arithmetic is that of the CPU kernel, multiply-add is spelled o
 
 import itertools
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _math
+from ._block_code import Access, Affine, BlockCode, Buffer
+from ._blocks import BLOCK_OPS, size_of
 from ._graph import COMPARE, Graph
-from ._lower import CHUNK, Lowered
+from ._lower import CHUNK, Body, Lowered
 from ._program import Loop, carried
 from ._schedule import ordered
 
@@ -171,6 +175,57 @@ class Writer:
     def odd(self, a):
         return self.let(f"({a} & 1) != 0", "bool")
 
+    def function(self, name: str, a):
+        return self.let(f"own_{name}({a})")
+
+    # --- memory, and loops for blocks ---
+
+    def cell(self, value: str) -> str:
+        name = f"m{next(self.fresh)}"
+        self.line(f"real {name} = {value};")
+        return name
+
+    def get(self, cell: str) -> str:
+        return self.let(cell)
+
+    def set(self, cell: str, value: str) -> None:
+        self.line(f"{cell} = {value};")
+
+    def single(self, value: str) -> Buffer:
+        """A buffer of one element."""
+        return Buffer(f"(&{self.cell(value)})")
+
+    def count(self, x: Affine | int) -> str:
+        if isinstance(x, int):
+            return str(x)
+        parts = [name if factor == 1 else f"{name} * {factor}" for name, factor in x.terms.items()]
+        parts += [str(x.const)] if x.const or not parts else []
+        return " + ".join(parts)
+
+    def place_in(self, buffer: Buffer, at: Affine | int) -> str:
+        index = self.count(at + buffer.offset)
+        return f"{buffer.base}[{index}]" if buffer.constant else f"{buffer.base}[({index}) * {WARP}]"
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        return self.let(self.place_in(buffer, at))
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        self.line(f"{self.place_in(buffer, at)} = {value};")
+
+    @contextmanager
+    def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
+        """A loop; its variable counts from start to below stop."""
+        if isinstance(start, int) and isinstance(stop, int) and start < stop <= start + step:
+            yield Affine(start)
+            return
+        i, before = f"i{next(self.fresh)}", self.indent
+        self.line("#pragma unroll 1")  # whole matrices unrolled compile in minutes and spill
+        self.line(f"for (i64 {i} = {self.count(start)}; {i} < {self.count(stop)}; {i} += {step}) {{")
+        self.indent += "  "
+        yield Affine(0, {i: 1})
+        self.indent = before
+        self.line("}")
+
 
 def function(name: str, bits: int) -> str:
     """The text of exp, log, ... as a device function."""
@@ -186,7 +241,7 @@ def head(low: Lowered, bits: int) -> str:
     return text + "".join(function(f, bits) for f in sorted(low.functions() & set(_math.FUNCTIONS)))
 
 
-class Kernel(Writer):
+class Kernel(BlockCode, Writer):
     """The text of one program."""
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
@@ -194,12 +249,16 @@ class Kernel(Writer):
         self.low, self.per_sample, self.every = low, per_sample, every
         self.g: Graph = low.program.g
         self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
+        self.totals = {n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)}
+        self.arena = "arena"
+        self.globals: dict = {}
+        self.routines: dict = {}
 
     def text(self, entry: str) -> tuple[str, Signature]:
         p, env = self.low.program, {}
         parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
-        if self.totals or stored:
+        if self.totals or stored or self.low.arena:
             parameters += [("tape", "real*", "tape"), ("size", "i64", "size")]
             parameters += [(name, "i64", name) for n in stored for name in (f"start{n}", f"room{n}")]
             warp = f"((i64)blockIdx.x * blockDim.x + threadIdx.x) / {WARP}"
@@ -209,6 +268,8 @@ class Kernel(Writer):
                 self.line(f"const i64 segment{n} = start{n} + (room{n} + {c - 1}) / {c} * {carry};")
         if self.totals:  # volatile, or the compiler would keep them in registers after all
             self.line("volatile real* const kept = mine;")
+        if self.low.arena:
+            self.line(f"real* const arena = mine + {sum(self.totals.values()) * WARP};")
         if self.low.counted:
             parameters += [("needed", "i64*", "needed")]
         self.begin()
@@ -219,7 +280,8 @@ class Kernel(Writer):
                 self.loop(n, env)
         self.store_outputs(env)
         text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
-        return head(self.low, self.bits) + text, signature
+        made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
+        return head(self.low, self.bits) + made + text, signature
 
     def inputs(self) -> list[tuple]:
         p = self.low.program
@@ -239,8 +301,14 @@ class Kernel(Writer):
 
     def store_outputs(self, env: dict) -> None:
         for group, nodes in enumerate(self.low.program.groups):
-            for k, o in enumerate(nodes):
-                self.line(f"out{group}[{k}LL * batch + s] = {self.value(o, env)};")
+            row = 0
+            for o in nodes:
+                if self.g.shape[o]:
+                    for k, value in self.row_by_row(o, env):
+                        self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
+                else:
+                    self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
+                row += size_of(self.g.shape[o])
 
     def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
         """The function of all lines so far.  The launch bounds of a recursion ask for two blocks on a processor: without that the
@@ -248,20 +316,20 @@ class Kernel(Writer):
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
         bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
-        rows = tuple(len(x) for x in self.low.program.groups)
+        rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
         return text, Signature(parameters, rows, sum(self.totals.values()))
 
     def load_inputs(self, env: dict) -> None:
-        g, p, first = self.g, self.low.program, 0
-        used = self.low.used()
-        for group, n in enumerate(p.inputs):
-            for k in range(n):
-                node = g.input("th", 0, first + k)
-                if node in used:
-                    env[node] = self.let(f"in{group}[{k}LL * batch + s]")
-            first += n
+        g = self.g
+        for node, group, k in self.low.parameters():
+            if g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, size_of(g.shape[node])) as r:
+                    self.put(env[node], r, self.let(f"in{group}[({self.count(r + k)}) * batch + s]"))
+            else:
+                env[node] = self.let(f"in{group}[{k}LL * batch + s]")
         count = g.input("N", 0, 0)
-        if count in used:
+        if count in self.low.used():
             env[count] = self.let("(real)T")
 
     def value(self, i: int, env: dict) -> str:
@@ -272,7 +340,35 @@ class Kernel(Writer):
             return "true" if self.g.args[i][0] else "false"
         return env[i]
 
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        if j not in self.globals:
+            content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
+            name = f"k{len(self.globals)}"
+            self.globals[j] = name, f"static __device__ const real {name}[] = {{{content}}};\n"
+        return Buffer(self.globals[j][0], constant=True)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
+        if key not in self.routines:
+            w = Writer(self.bits)
+            code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+            head = ", ".join(f"{'real* __restrict__' if n == 0 else 'const real*'} p{n}" for n in range(len(accesses)))
+            name, body = f"{op}{len(self.routines)}", "\n".join(w.lines)
+            text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
+            self.routines[key] = name, text
+        given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
+        self.line(f"{self.routines[key][0]}({given});")
+
     def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
         for i, op, args in code:
             x = [self.value(j, env) for j in args]
             if op in _math.FUNCTIONS:
@@ -302,43 +398,65 @@ class Kernel(Writer):
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
         loop = body.loop
-        carry = [f"c{loop.id}_{k}" for k in range(len(loop.carry))]
-        sums = [f"s{loop.id}_{k}" for k in range(len(loop.sums))]
-        chunked = loop.data and bool(sums)
-        totals = sums
+        g = self.g
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        chunked = loop.data and bool(loop.sums)
+        carry = [self.home((None, c)) if g.shape[c] else f"c{loop.id}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((None, s)) if g.shape[s] else f"t{loop.id}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
-            totals = [f"kept[{(first + k) * WARP}]" for k in range(len(sums))]
-        elif chunked:
-            totals = [f"t{loop.id}_{k}" for k in range(len(sums))]
-        for name, start in zip(carry, loop.start, strict=True):
-            self.line(f"real {name} = {self.value(start, env)};")
-        for name in totals:
-            self.line(f"{name} = 0;" if n in self.totals else f"real {name} = 0;")
+            totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
+        sums = totals
+        if chunked:
+            sums = [self.home(("chunk", n, k)) if shape else f"s{loop.id}_{k}" for k, shape in enumerate(sum_shapes)]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        for place, shape in zip(totals, sum_shapes, strict=True):
+            if n in self.totals:
+                self.line(f"{place} = 0;")
+            else:
+                self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         outer, u = f"o{loop.id}", f"u{loop.id}"
         if chunked:
             self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
             self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
-            for name in sums:
-                self.line(f"real {name} = 0;")
+            for place, shape in zip(sums, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
             self.line(f"for (i64 {u} = {outer}; {u} < e{loop.id}; ++{u}) {{")
         else:
             self.line(f"for (i64 {u} = 0; {u} < {trips}; ++{u}) {{")
         before = self.indent
         self.indent += "  "
+        self.part = n
         self.step(n, env, carry, sums, u, trips)
+        self.part = None
         self.indent = before
         self.line("}")
         if chunked:
-            for name, total in zip(sums, totals, strict=True):
-                self.line(f"{total} = {total} + {name};")
+            for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                if shape:
+                    self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                else:
+                    self.line(f"{total} = {total} + {place};")
             self.line("}")
         env.update(zip(loop.final, carry, strict=True))
         env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
 
+    def keep(self, place: str | Buffer, shape: tuple, node: int, env: dict) -> None:
+        """The first value of a carry or sum."""
+        if shape:
+            self.filled_with(place, shape, node, env)
+        else:
+            self.line(f"real {place} = {self.value(node, env)};")
+
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"mine[(start{n} + {t} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
+        return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
+
+    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
+        name = f"b{next(self.fresh)}"
+        self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
+        return Buffer(name)
 
     def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
         """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
@@ -346,11 +464,15 @@ class Kernel(Writer):
             return self.place(n, loop, t, k)
         return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
 
-    def store(self, n: int, loop: Loop, t: str, carry: list) -> None:
+    def store(self, n: int, loop: Loop, t: str, carry: list, env: dict) -> None:
         if self.every > 1:
             self.line(f"if ({t} % {self.every} == 0) {{")
-        for k, name in enumerate(carry):
-            self.line(f"{self.place(n, loop, t if self.every == 1 else f'({t} / {self.every})', k)} = {name};")
+            t = f"({t} / {self.every})"
+        for k, c, name in zip(self.low.offsets(loop)[:-1], loop.carry, carry, strict=True):
+            if self.g.shape[c]:
+                self.filled_with(self.block_on_tape(n, loop, t, k), self.g.shape[c], c, env)
+            else:
+                self.line(f"{self.place(n, loop, t, k)} = {name};")
         if self.every > 1:
             self.line("}")
 
@@ -382,24 +504,29 @@ class Kernel(Writer):
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
         env.update(zip(loop.carry, carry, strict=True))
         if loop.stored:
-            self.store(n, loop, t, carry)
+            self.store(n, loop, t, carry, env)
         if self.every > 1 and loop.of is not None and loop.of in self.low.loops and loop.of.stored:
             self.segment(self.low.loops.index(loop.of), outer, u, t)
         work = self.loads(n, t, env)
         work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
         work += [(("each", k), (e,), lambda k=k, e=e: self.put(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
-        for name, term in zip(sums, body.terms, strict=True):
-            work.append((name, term, lambda name=name, term=term: self.take_up(name, [self.value(j, env) for j in term])))
-        varying = {name for name, _, _ in work} | set(loop.carry)
-        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, _ in work]
-        fixed = len(sums) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
-        for k in ordered(items, carried(loop), ROOM * 32 // self.bits - fixed):
+        for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
+            work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
+        for k in range(len(work)) if body.blocks else self.order(body, work):
             work[k][2]()
-        following = [self.let(self.value(x, env)) for x in loop.next]  # all, before the carry changes under its names
-        for name, value in zip(carry, following, strict=True):
+        values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry changes under its names
+        following = [(name, self.let(self.value(x, env))) for name, c, x in values if not self.g.shape[c]]
+        for name, value in following:
             self.line(f"{name} = {value};")
+        self.blocks_forward(n, loop, carry, env)
         if loop.active is not None:
             self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
+
+    def order(self, body: Body, work: list) -> list[int]:
+        varying = {name for name, _, _ in work} | set(body.loop.carry)
+        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, _ in work]
+        fixed = len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
+        return ordered(items, carried(body.loop), ROOM * 32 // self.bits - fixed)
 
     def loads(self, n: int, t: str, env: dict) -> list[tuple]:
         """What a step reads from memory: (node, (), the function that writes it)."""
@@ -408,7 +535,8 @@ class Kernel(Writer):
         places = {}
         if body.loop.of is not None:
             m = self.low.loops.index(source) if source in self.low.loops else 0
-            places = {c: self.stored_at(m, source, t, k) for k, c in enumerate(source.carry) if c in used}
+            offsets = zip(self.low.offsets(source)[:-1], source.carry, strict=True)
+            places = {c: self.stored_at(m, source, t, k) for k, c in offsets if c in used}
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env and j not in places:
                 kind, _, k = self.g.args[j]
@@ -416,7 +544,12 @@ class Kernel(Writer):
                 places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"
 
         def load(j):
-            env[j] = self.let(places[j])
+            if self.g.shape[j]:
+                name = f"b{next(self.fresh)}"
+                self.line(f"real* const {name} = &{places[j]};")
+                env[j] = Buffer(name)
+            else:
+                env[j] = self.let(places[j])
 
         return [(j, (), lambda j=j: load(j)) for j in places]
 
@@ -426,8 +559,12 @@ class Kernel(Writer):
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
-    def take_up(self, name: str, x: list[str]) -> None:
+    def take_up(self, name: str | Buffer, s: int, term: tuple, env: dict) -> None:
         """One more term of a sum, a number or a product."""
+        if self.g.shape[s]:
+            self.accumulate_term(name, self.g.shape[s], term, env)
+            return
+        x = [self.value(j, env) for j in term]
         self.line(f"{name} = fma{self.f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
 
 

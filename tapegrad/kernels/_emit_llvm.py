@@ -8,152 +8,29 @@ carries of one block, [loop][step][component][lane], and is used anew by each bl
 loop l begins, and how many steps have room there; needed[l]: how many it wanted.
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
-import itertools
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from . import _math
+from ._block_code import Access, Affine, BlockCode, Buffer
+from ._blocks import BLOCK_OPS, size_of
+from ._llvm_builder import COMPARE, Builder, matmul_across, widths
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop
 
-BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
-COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
-
-class Builder:
-    """Text with fresh registers; the operations that _math.py writes its functions in."""
-
-    def __init__(self, width: int, bits: int):
-        self.W, self.bits = width, bits
-        self.real, self.int = ("double", "i64") if bits == 64 else ("float", "i32")
-        self.T = self.vector(self.real)
-        self.I, self.B = self.vector(self.int), self.vector("i1")
-        self.suffix = f"f{bits}" if width == 1 else f"v{width}f{bits}"
-        self.lines: list[str] = []
-        self.fresh = itertools.count()
-
-    def vector(self, kind: str) -> str:
-        return kind if self.W == 1 else f"<{self.W} x {kind}>"
-
-    def __call__(self, text: str) -> str:
-        name = f"%v{next(self.fresh)}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def splat(self, kind: str, text: str) -> str:
-        return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
-
-    def c(self, x: float) -> str:
-        x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
-        return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
-
-    def ci(self, x: int) -> str:
-        return self.splat(self.int, str(x))
-
-    def add(self, a, b):
-        return self(f"fadd {self.T} {a}, {b}")
-
-    def sub(self, a, b):
-        return self(f"fsub {self.T} {a}, {b}")
-
-    def mul(self, a, b):
-        return self(f"fmul {self.T} {a}, {b}")
-
-    def div(self, a, b):
-        return self(f"fdiv {self.T} {a}, {b}")
-
-    def neg(self, a):
-        return self(f"fneg {self.T} {a}")
-
-    def call(self, name: str, *x: str) -> str:
-        return self(f"call {self.T} @llvm.{name}.{self.suffix}({', '.join(f'{self.T} {v}' for v in x)})")
-
-    def fma(self, a, b, c):
-        return self.call("fma", a, b, c)
-
-    def fnma(self, a, b, c):
-        return self.call("fma", self.neg(a), b, c)
-
-    def fms(self, a, b, c):
-        return self.call("fma", a, b, self.neg(c))
-
-    def rcp(self, a):
-        return self.div(self.c(1.0), a)
-
-    def floor(self, a):
-        return self.call("floor", a)
-
-    def sqrt(self, a):
-        return self.call("sqrt", a)
-
-    def abs(self, a):
-        return self.call("fabs", a)
-
-    def compare(self, op: str, a, b):
-        return self(f"fcmp {COMPARE[op]} {self.T} {a}, {b}")
-
-    def lt(self, a, b):
-        return self.compare("lt", a, b)
-
-    def gt(self, a, b):
-        return self.compare("gt", a, b)
-
-    def eq(self, a, b):
-        return self.compare("eq", a, b)
-
-    def isnan(self, a):
-        return self(f"fcmp uno {self.T} {a}, {a}")
-
-    def select(self, m, a, b):
-        return self(f"select {self.B} {m}, {self.T} {a}, {self.T} {b}")
-
-    def and_(self, a, b):
-        return self(f"and {self.B} {a}, {b}")
-
-    def or_(self, a, b):
-        return self(f"or {self.B} {a}, {b}")
-
-    def not_(self, a):
-        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
-
-    def to_int(self, a):
-        return self(f"fptosi {self.T} {a} to {self.I}")
-
-    def from_int(self, a):
-        return self(f"sitofp {self.I} {a} to {self.T}")
-
-    def to_bits(self, a):
-        return self(f"bitcast {self.T} {a} to {self.I}")
-
-    def from_bits(self, a):
-        return self(f"bitcast {self.I} {a} to {self.T}")
-
-    def iadd(self, a, n: int):
-        return self(f"add {self.I} {a}, {self.ci(n)}")
-
-    def iand(self, a, n: int):
-        return self(f"and {self.I} {a}, {self.ci(n)}")
-
-    def shl(self, a, n: int):
-        return self(f"shl {self.I} {a}, {self.ci(n)}")
-
-    def shr(self, a, n: int):
-        return self(f"lshr {self.I} {a}, {self.ci(n)}")
-
-    def odd(self, a):
-        return self(f"trunc {self.I} {a} to {self.B}")
-
-
-class Kernel(Builder):
+class Kernel(BlockCode, Builder):
     """The text of one program."""
 
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
         super().__init__(width, bits)
         self.low, self.g, self.per_sample = low, low.program.g, per_sample
-        self.align = bits // 8
         self.unit = ""  # a register that holds 1.0, for `balance`
-        self.slots: list[str] = []
-        self.labels = itertools.count()
+        self.arena = "%tape"
+        self.across = False
+        self.globals: dict = {}
+        self.routines: dict = {}
 
     def text(self, name: str, target: str) -> str:
         p = self.low.program
@@ -167,59 +44,116 @@ class Kernel(Builder):
             self.straight(code, env)
             if n < len(self.low.bodies):
                 self.loop(n, env)
-        row = itertools.count()
         for group, nodes in enumerate(p.groups):
-            for k, o in enumerate(nodes):
-                next(row)
-                self.store(self.value(o, env), self.column(f"%out{group}", k))
+            row = 0
+            for o in nodes:
+                self.store_output(o, f"%out{group}", row, env)
+                row += size_of(self.g.shape[o])
         self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
-        declared = [f"declare {self.T} @llvm.{x}.{self.suffix}({', '.join([self.T] * (3 if x == 'fma' else 1))})" for x in names]
+        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W])]
+        declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
         body = "\n".join(["entry:", *self.slots, *self.lines])
-        return (f'target triple = "{target}"\n' + "\n".join(declared)
-                + f'\ndefine void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+        others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
+        return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
+                + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- one sample: neighbouring elements in lanes ---
+
+    @contextmanager
+    def lanes(self, width: int) -> Iterator[None]:
+        """Inside, blocks are read and written by `width` neighbouring elements."""
+        names = ("W", "T", "I", "B", "suffix")
+        before = {name: getattr(self, name) for name in names}
+        vector = Builder(width, self.bits)
+        self.__dict__.update({name: getattr(vector, name) for name in names})
+        self.across = True
+        yield
+        self.__dict__.update(before)
+        self.across = False
+
+    def along(self, n: int, visit: Callable, short: bool) -> None:
+        if self.W > 1 or self.across:
+            super().along(n, visit, short)
+            return
+        done = 0
+        for width in (widths(self.bits)[0], 1):
+            count = (n - done) // width * width
+            if count:
+                with self.range(done, done + count, width) as i, self.lanes(width):
+                    visit(i)
+            done += count
+
+    def everywhere(self, j: int, env: dict) -> str:
+        x = self.value(j, env)
+        if not self.across or self.W == 1 or self.g.op[j] in ("const", "bool"):
+            return x
+        kind, whole = ("i1", self.B) if self.g.boolean(j) else (self.real, self.T)
+        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
+        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
+
+    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+        if self.across:
+            return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+        return super().pointer(buffer, at)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        return super().load(Buffer(buffer.base, buffer.offset) if self.across else buffer, at)
+
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        if j not in self.globals:
+            scalar, values = Builder(1, self.bits), self.g.numbers(j).ravel()
+            content = ", ".join([f"{self.real} {scalar.c(x)}" for x in values])
+            name = f"@k{len(self.globals)}"
+            self.globals[j] = name, f"{name} = private unnamed_addr constant [{values.size} x {self.real}] [{content}], align 64\n"
+        return Buffer(self.globals[j][0], constant=True)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
+        if key not in self.routines:
+            b = Builder(self.W, self.bits)
+            if self.W == 1 and op == "matmul":
+                code = matmul_across
+            code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+            head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
+            body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
+            name = f"@{op}{len(self.routines)}"
+            self.routines[key] = name, f'define internal void {name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
+        given = ", ".join([f"ptr {self.pointer(a.buffer, a.offset)}" for a in accesses])
+        self.lines.append(f"  call void {self.routines[key][0]}({given})")
 
     # --- memory ---
 
-    def slot(self, kind: str | None = None) -> str:
-        name = f"%m{next(self.fresh)}"
-        self.slots.append(f"  {name} = alloca {kind or self.T}, align 64")
-        return name
-
-    def read(self, pointer: str) -> str:
-        return self(f"load {self.T}, ptr {pointer}, align {self.align}")
-
-    def store(self, value: str, pointer: str) -> None:
-        self.lines.append(f"  store {self.T} {value}, ptr {pointer}, align {self.align}")
-
-    def column(self, base: str, row: int) -> str:
-        at = self(f"add i64 {self(f'mul i64 %stride, {row}')}, %first")
+    def column(self, base: str, row: Affine | int) -> str:
+        at = self(f"add i64 {self(f'mul i64 %stride, {self.count(row)}')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
+    def store_output(self, o: int, base: str, row: int, env: dict) -> None:
+        if not self.g.shape[o]:
+            self.store(self.value(o, env), self.column(base, row))
+            return
+        for k, value in self.row_by_row(o, env):
+            self.store(value, self.column(base, k + row))
+
     def load_inputs(self, env: dict) -> None:
-        first = 0
-        p = self.low.program
         used = self.low.used()
-        for group, n in enumerate(p.inputs):
-            for k in range(n):
-                node = self.g.input("th", 0, first + k)
-                if node in used:
-                    env[node] = self.read(self.column(f"%in{group}", k))
-            first += n
+        for node, group, k in self.low.parameters():
+            if self.g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, size_of(self.g.shape[node])) as r:
+                    self.put(env[node], r, self.read(self.column(f"%in{group}", r + k)))
+            else:
+                env[node] = self.read(self.column(f"%in{group}", k))
         if self.g.input("N", 0, 0) in used:
             env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
-
-    def spread(self, x: str) -> str:
-        if self.W == 1:
-            return x
-        one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
-        return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
 
     def datum(self, k: int, t: str) -> str:
         at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
@@ -251,7 +185,7 @@ class Kernel(Builder):
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
         """The place of step t of loop number n."""
         first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
-        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {len(loop.carry)}')}")
+        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
         return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
 
     # --- code ---
@@ -265,6 +199,13 @@ class Kernel(Builder):
         return env[i]
 
     def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
         for i, op, args in code:
             x = [self.value(j, env) for j in args]
             if op in _math.FUNCTIONS:
@@ -314,14 +255,18 @@ class Kernel(Builder):
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
         loop = body.loop
-        carry = [self.slot() for _ in loop.carry]
-        sums = [self.slot() for _ in loop.sums]
-        chunked = loop.data and bool(sums)
-        totals = [self.slot() for _ in sums] if chunked else sums
-        for slot, start in zip(carry, loop.start, strict=True):
-            self.store(self.value(start, env), slot)
-        for slot in totals:
-            self.store(self.c(0.0), slot)
+        g = self.g
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        chunked = loop.data and bool(loop.sums)
+        carry = [self.home((None, c)) if g.shape[c] else self.slot() for c in loop.carry]
+        totals = [self.home((None, s)) if g.shape[s] else self.slot() for s in loop.sums]
+        sums = totals
+        if chunked:
+            sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        for place, shape in zip(totals, sum_shapes, strict=True):
+            self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         self.unit = self.one() if balance(body) else ""
         k = next(self.labels)
@@ -334,11 +279,13 @@ class Kernel(Builder):
         if chunked:
             end = self(f"add i64 {begin}, {CHUNK}")
             end = self(f"select i1 {self(f'icmp slt i64 {end}, {trips}')}, i64 {end}, i64 {trips}")
-            for slot in sums:
-                self.store(self.c(0.0), slot)
+            for place, shape in zip(sums, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
         line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
         u = self(f"load i64, ptr {inner}")
+        self.part = n
         going = self.step(n, env, carry, sums, u, trips)
+        self.part = None
         following = self(f"add i64 {u}, 1")
         line(f"  store i64 {following}, ptr {inner}")
         stop = self(f"icmp sge i64 {following}, {end}")
@@ -349,29 +296,46 @@ class Kernel(Builder):
             line(f"  store i64 {following}, ptr %trips{loop.id}")
             end = trips
         if chunked:
-            for slot, total in zip(sums, totals, strict=True):
-                self.store(self.add(self.read(total), self.read(slot)), total)
+            for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                if shape:
+                    self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                else:
+                    self.store(self.add(self.read(total), self.read(place)), total)
         line(f"  store i64 {end}, ptr {outer}\n  br label %chunk{k}\nafter{k}:")
-        env.update(zip(loop.final, [self.read(s) for s in carry], strict=True))
-        env.update(zip(loop.sums, [self.read(s) for s in totals], strict=True))
+        env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
+        env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+
+    def kept(self, places: list, shapes: list) -> list:
+        """The values in these places: of numbers; blocks stay where they are."""
+        return [place if shape else self.read(place) for place, shape in zip(places, shapes, strict=True)]
+
+    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+        if shape:
+            self.filled_with(place, shape, node, env)
+        else:
+            self.store(self.value(node, env), place)
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> str | None:
         """The code of one step; the result says whether any lane of a while loop goes on."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
-        env.update(zip(loop.carry, [self.read(s) for s in carry], strict=True))
+        env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
         if loop.stored:
             place = self.on_tape(n, loop, t)
-            for k, c in enumerate(loop.carry):
-                self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+            for k, c in zip(self.low.offsets(loop)[:-1], loop.carry, strict=True):
+                if self.g.shape[c]:
+                    self.filled_with(Buffer(place, k), self.g.shape[c], c, env)
+                else:
+                    self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         used = body.used()
         source = loop.of or loop
         if loop.of is not None and any(c in used for c in source.carry):
             place = self.on_tape(self.low.loops.index(source), source, t)
-            for k, c in enumerate(source.carry):
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True):
                 if c in used:
-                    env[c] = self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+                    block = self.g.shape[c]
+                    env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env:
                 kind, _, k = self.g.args[j]
@@ -381,16 +345,21 @@ class Kernel(Builder):
                     env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
         self.straight(body.code, env)
         self.hand_out(loop, t, env)
-        following = [self.value(x, env) for x in loop.next]
-        for slot, value in zip(carry, following, strict=True):
-            self.store(value, slot)
+        g = self.g
         moved = balance(body)
-        for slot, term in zip(sums, body.terms, strict=True):
+        for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
+            if g.shape[s]:
+                self.accumulate_term(slot, g.shape[s], term, env)
+                continue
             x = [self.value(j, env) for j in term]
             if len(x) == 1 and moved:
                 moved -= 1
                 x.append(self.unit)
             self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
+        following = [(slot, self.value(x, env)) for slot, c, x in zip(carry, loop.carry, loop.next, strict=True) if not g.shape[c]]
+        for slot, value in following:
+            self.store(value, slot)
+        self.blocks_forward(n, loop, carry, env)
         if loop.active is None:
             return None
         going = self.value(loop.active, env)
@@ -401,6 +370,8 @@ def balance(body: Body) -> int:
     """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
     bits are the same.  Only for short steps, where the sums are much of the work."""
     products = ("fma", "fms", "fnma", "mul")
+    if body.blocks:
+        return 0
     if len(body.code) > 24 or any(op not in ("add", "sub", *products) for _, op, _ in body.code):
         return 0
     heavy = sum(op in products for _, op, _ in body.code) + sum(len(t) == 2 for t in body.terms)

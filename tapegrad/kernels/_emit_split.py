@@ -24,11 +24,11 @@ gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 c
 
 
 def splittable(low: Lowered) -> bool:
-    """Is the program one plain sum over data?"""
+    """Is the program one plain sum over data, of numbers?"""
     p = low.program
-    if len(low.bodies) != 1 or p.streams or p.step_rows:
+    if low.arena or p.streams or p.step_rows or any(p.g.shape[s] for loop in low.loops for s in loop.sums):
         return False
-    return low.loops[0].data and not low.loops[0].carry and low.loops[0].active is None
+    return len(low.bodies) == 1 and low.loops[0].data and not low.loops[0].carry and low.loops[0].active is None
 
 
 class Part(Kernel):

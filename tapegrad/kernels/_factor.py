@@ -43,7 +43,7 @@ def _factor(g: Graph, loop: Loop, new: dict) -> None:
     parts = choose(g, loop.inc, loop.next + loop.each)
     bases = sorted({b for part in parts for b in part if b != ONE})
     count = g.input("N", 0, 0)
-    sums = {b: g.input("s", loop.id, 10**6 + k) for k, b in enumerate(bases)}
+    sums = {b: g.input("s", loop.id, 10**6 + k, g.shape[b]) for k, b in enumerate(bases)}
     for s, part in zip(loop.sums, parts, strict=True):
         total = g.zero
         for b, c in part.items():

@@ -68,9 +68,8 @@ class Family:
         inputs, seeds = list(p.inputs), [g.one] * len(outputs)
         if kind != "F":
             if outputs and (kind == "D" or not self.scalar):
-                first = sum(inputs)
-                seeds = [g.input("th", 0, first + k) for k in range(len(seeds))]
-                inputs.append(len(seeds))
+                seeds = g.parameters_like(sum(inputs), outputs)
+                inputs.append(sum([p.rows_of(k) for k in range(len(p.groups))]))
             made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind == "D")
         if self.reject:
             (v,) = self.program(signature, 0).outputs

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelError
-from ._symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, lift, real, where
+from ._blocks import ELEMENT
+from ._graph import Graph
+from ._symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, large, lift, operand, real, where
 
 
 def matmul(a: Any, b: Any) -> Sym:
@@ -18,6 +20,10 @@ def matmul(a: Any, b: Any) -> Sym:
     x, y = np.atleast_2d(a.ids), b.ids[:, None] if b.ndim == 1 else b.ids
     if x.shape[1] != y.shape[0]:
         raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+    if _block_product(g, x, y):
+        block = g.names(g.matmul(g.pack(x), g.pack(y)), (x.shape[0], y.shape[1]))
+        return Sym(g, block.reshape((() if a.ndim == 1 else x.shape[:1]) + (() if b.ndim == 1 else y.shape[1:])))
+    x, y = g.nodes_of(x), g.nodes_of(y)
     symmetric = x.shape[0] == y.shape[1] and _symmetric_product(a, b)
     out = np.empty((x.shape[0], y.shape[1]), np.int64)
     for i, j in np.ndindex(out.shape):
@@ -34,6 +40,15 @@ def matmul(a: Any, b: Any) -> Sym:
     if a.ndim == b.ndim == 2:
         made.product = (a, b)
     return made
+
+
+def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
+    """Is this product kept whole?  Zeros known while tracing cost nothing in the unrolled one."""
+    products = int(((x != g.zero).sum(axis=0) * (y != g.zero).sum(axis=1)).sum())
+    if products > g.limits.products:
+        return True
+    sparse = 4 * products < x.shape[0] * x.shape[1] * y.shape[1]
+    return not sparse and products >= 2 * g.limits.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any())
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -121,6 +136,9 @@ def power(a: Any, b: Any) -> Sym:
         c = float(exponent)
         if c == int(c) and abs(c) <= 64:
             ids = lift(g, a).ids
+            if large(g, ids):
+                return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
+            ids = g.nodes_of(ids)
             out = np.empty(ids.shape, np.int64)
             for k in np.ndindex(ids.shape):
                 out[k] = g.power(int(ids[k]), int(c))
@@ -151,7 +169,13 @@ def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
 
 
 def total(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    out = reduced(real(lift(graph_of(x), x)), axis, lambda a, b: a + b, 0.0)
+    x = real(lift(graph_of(x), x))
+    if x.size and large(x.g, x.ids):
+        axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
+        rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
+        out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
+    else:
+        out = reduced(x, axis, lambda a, b: a + b, 0.0)
     if keepdims:
         shape = [1] * np.ndim(x) if axis is None else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
         out = out.reshape(tuple(shape))
@@ -283,7 +307,7 @@ def nan_to_num(x: Any, nan: float = 0.0) -> Sym:
 def einsum(spec: str, *x: Any) -> Sym:
     """By explicit sums over the indices."""
     g = graph_of(*x)
-    x = [lift(g, v) for v in x]
+    x = [Sym(g, lift(g, v).nodes) for v in x]
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow:

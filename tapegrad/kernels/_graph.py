@@ -13,7 +13,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-LEAVES = frozenset(("in", "const", "bool"))
+from ._blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+
+LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 FOLD1 = {
@@ -30,7 +32,11 @@ PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
 
-class Graph:
+class LongCode(BaseException):
+    """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
+
+
+class Graph(Blocks):
     """Nodes and the dict that makes each of them unique.
 
     >>> g = Graph()
@@ -39,9 +45,13 @@ class Graph:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.limits, self.budget, self.exceeded = limits, budget, False
         self.op: list[str] = []
         self.args: list[tuple] = []
+        self.shape: list[tuple] = []  # () for a number
+        self.meta: list[Any] = []  # what else a block needs, such as axes
+        self.wide: dict[int, int] = {}  # first row -> the traced block of parameters that begins there
         self.mask: list[int] = []  # bit l: depends on what loop l has in a step (counter, datum, carry)
         self.memo: dict = {}
         self.loops = 0
@@ -49,13 +59,20 @@ class Graph:
 
     # --- making nodes ---
 
-    def raw(self, op: str, *args: Any) -> int:
-        key = (op, args)
+    def raw(self, op: str, *args: Any, shape: tuple | None = None, meta: Any = None) -> int:
+        """The node as it is; by default it has the shape of its operands that are blocks."""
+        key = (op, args, shape, meta)
         i = self.memo.get(key)
         if i is None:
-            i = self.memo[key] = len(self.op)
+            i = len(self.op)
+            if i > self.budget:
+                self.exceeded = True
+                raise LongCode
+            self.memo[key] = i
             self.op.append(op)
             self.args.append(args)
+            self.meta.append(meta)
+            self.shape.append(self._common_shape(op, args) if shape is None else shape)
             if op == "in":
                 self.mask.append(1 << args[1] if args[0] in PER_STEP else 0)
             elif op in LEAVES:
@@ -67,6 +84,16 @@ class Graph:
                 self.mask.append(m)
         return i
 
+    def _common_shape(self, op: str, args: tuple) -> tuple:
+        shape = ()
+        if op not in LEAVES:
+            for j in args:
+                if self.shape[j]:
+                    if shape and shape != self.shape[j]:
+                        raise AssertionError(f"{op} of shapes {shape} and {self.shape[j]}")
+                    shape = self.shape[j]
+        return shape
+
     def const(self, value: float) -> int:
         value = float(value)
         return self.raw("const", NAN if value != value else value if value else 0.0)
@@ -74,8 +101,28 @@ class Graph:
     def bool(self, value: bool) -> int:
         return self.raw("bool", bool(value))
 
-    def input(self, kind: str, loop: int, k: int) -> int:
-        return self.raw("in", kind, loop, k)
+    def input(self, kind: str, loop: int, k: int, shape: tuple = ()) -> int:
+        return self.raw("in", kind, loop, k, shape=shape)
+
+    def parameters(self, first: int, n: int) -> list[int]:
+        """The traced parameters in these rows: numbers, and blocks where there are such."""
+        found, k = [], first
+        while k < first + n:
+            i = self.wide.get(k)
+            found.append(self.input("th", 0, k) if i is None else i)
+            k += 1 if i is None else size_of(self.shape[i])
+        return found
+
+    def parameters_like(self, first: int, nodes: Iterable[int]) -> list[int]:
+        """New parameters from row `first` on with the shapes of these nodes."""
+        made = []
+        for i in nodes:
+            made.append(self.input("th", 0, first, self.shape[i]))
+            first += size_of(self.shape[i])
+        return made
+
+    def boolean(self, i: int) -> bool:
+        return self.op[i] in BOOLS
 
     def new_loop(self) -> int:
         self.loops += 1
@@ -317,7 +364,7 @@ class Graph:
         for i in self.reach([o for o in outs if o not in new], new):
             if i not in new:
                 x = self.args[i]
-                new[i] = i if self.op[i] in LEAVES else self.node(self.op[i], *[new[j] for j in x])
+                new[i] = i if self.op[i] in LEAVES else self.remade(i, [new[j] for j in x])
 
     # --- local derivatives ---
 
@@ -356,6 +403,12 @@ class Graph:
 
     def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         """(operand, its share of the adjoint) for node i with adjoint `bar`."""
+        if self.op[i] in BLOCK_OPS:
+            return self.pulled_block(i, bar)
+        shares = self._pulled(i, bar)
+        return [(j, self.fitted(share, i, j)) for j, share in shares] if self.shape[i] else shares
+
+    def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         op, x = self.op[i], self.args[i]
         if op == "add":
             return [(x[0], bar), (x[1], bar)]
@@ -378,6 +431,8 @@ class Graph:
     def pushed(self, i: int, t: dict) -> int:
         """The tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
+        if op in BLOCK_OPS:
+            return self.pushed_block(i, t)
         if op in BOOLS:
             return self.zero
         if op == "select":

@@ -3,8 +3,12 @@
 CPU and CUDA compilers may each contract a * b + c as they like, which changes the last bit.  We choose ourselves, node by node
 and whatever the rest of the program, and forbid them to: so kernels agree bit for bit."""
 
+import bisect
+import itertools
 from dataclasses import dataclass, field
 
+from ._block_plan import Plan, cost
+from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
 from ._graph import LEAVES, Graph
 from ._program import Loop, Program, carried, pruned
@@ -21,6 +25,8 @@ class Body:
     code: list[Instruction] = field(default_factory=list)
     terms: list[tuple] = field(default_factory=list)
 
+    blocks: bool = False  # does it handle blocks?
+
     def used(self) -> set[int]:
         """The nodes that the step reads or hands on."""
         found = {j for _, _, x in self.code for j in x} | {j for term in self.terms for j in term}
@@ -30,12 +36,31 @@ class Body:
 @dataclass
 class Lowered:
     """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
-    `name`: what an error calls it."""
+    `name`: what an error calls it; `plan`: where blocks live."""
 
     program: Program
     sections: list[list[Instruction]]
     bodies: list[Body]
     name: str = "kernel"
+
+    def __post_init__(self) -> None:
+        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs)
+
+    @property
+    def arena(self) -> int:
+        """Elements of the workspace that blocks need, before the stored carries."""
+        return self.plan.size
+
+    def offsets(self, loop: Loop) -> list[int]:
+        """Where each component of the carry stands in what is stored of a step, and the size of that."""
+        places = [0]
+        for c in loop.carry:
+            places.append(places[-1] + size_of(self.program.g.shape[c]))
+        return places
+
+    def taped(self) -> list[tuple]:
+        """(number, elements of a step, loop) of the loops whose carries are stored."""
+        return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
 
     @property
     def loops(self) -> list[Loop]:
@@ -48,7 +73,16 @@ class Lowered:
 
     @property
     def operations(self) -> int:
+        return max([self._work(b.code) for b in self.bodies] + [self._work(self.sections[0])])
+
+    @property
+    def instructions(self) -> int:
+        """The length of the longest straight code."""
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
+
+    def _work(self, code: list) -> int:
+        g = self.program.g
+        return sum(cost(g, i) if g.shape[i] or op in BLOCK_OPS else 1 for i, op, _ in code)
 
     def used(self) -> set[int]:
         """All nodes that any part reads."""
@@ -63,7 +97,19 @@ class Lowered:
 
     def functions(self) -> set[str]:
         """The operations in use."""
-        return {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
+        found = {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
+        return found | {"log"} if "logdet" in found else found
+
+    def parameters(self) -> list[tuple]:
+        """(node, input array, row in it) of the parameters in use, in order."""
+        found, g = [], self.program.g
+        firsts = list(itertools.accumulate(self.program.inputs, initial=0))
+        for i in self.used():
+            if g.op[i] == "in" and g.args[i][0] == "th":
+                row = g.args[i][2]
+                group = bisect.bisect_right(firsts, row) - 1
+                found.append((i, group, row - firsts[group]))
+        return sorted(found, key=lambda x: x[1:])
 
 
 def fused(g: Graph, i: int) -> tuple[str, tuple]:
@@ -91,7 +137,8 @@ def lowered(p: Program) -> Lowered:
     for loop in p.loops:
         terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
         inside, hoisted = _live(g, carried(loop) + [i for term in terms for i in term], form)
-        bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms))
+        blocks = any(g.shape[i] for i in [*inside, *hoisted])
+        bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms, blocks))
         todo += hoisted + loop.start
         if isinstance(loop.steps, int):
             todo.append(loop.steps)

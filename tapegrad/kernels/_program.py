@@ -13,6 +13,7 @@ step was stored by the loop itself.  Read `Loop`, then `Program.forward` and `Pr
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ._blocks import size_of
 from ._graph import LEAVES, Graph
 
 
@@ -48,10 +49,11 @@ class Loop:
         """The loops whose steps this one's steps see, as bits."""
         return 1 << self.id | (1 << self.of.id if self.of else 0)
 
-    def add_carry(self, g: Graph, start: int) -> int:
+    def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
+        """A new component; its start may be a number for all elements of a block."""
         k = len(self.carry)
-        self.carry.append(g.input("c", self.id, k))
-        self.final.append(g.input("co", self.id, k))
+        self.carry.append(g.input("c", self.id, k, shape))
+        self.final.append(g.input("co", self.id, k, shape))
         self.start.append(start)
         self.next.append(self.carry[-1])
         return self.carry[-1]
@@ -63,7 +65,7 @@ class Loop:
         if inc in self.inc:
             return self.sums[self.inc.index(inc)]
         self.inc.append(inc)
-        self.sums.append(g.input("s", self.id, len(self.sums)))
+        self.sums.append(g.input("s", self.id, len(self.sums), g.shape[inc]))
         return self.sums[-1]
 
 
@@ -92,8 +94,11 @@ class Program:
         return [o for group in self.groups for o in group]
 
     def thetas(self, group: int) -> list[int]:
-        first = sum(self.inputs[:group])
-        return [self.g.input("th", 0, first + k) for k in range(self.inputs[group])]
+        return self.g.parameters(sum(self.inputs[:group]), self.inputs[group])
+
+    def rows_of(self, group: int) -> int:
+        """How many rows output array `group` has."""
+        return sum(size_of(self.g.shape[o]) for o in self.groups[group])
 
     def data(self, way: int = 0) -> list[int]:
         """The nodes of a datum, or of direction number `way` in its space."""

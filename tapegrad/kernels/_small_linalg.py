@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from ._functions import total
-from ._symbolic import COMPOSED, Sym, graph_of, implements, lift, where
+from ._symbolic import COMPOSED, Sym, graph_of, implements, large, lift, where
 
 
 @implements(np.linalg.cholesky)
@@ -17,6 +17,9 @@ def cholesky(a: Any, upper: bool = False) -> Sym:
     g = graph_of(a)
     a = lift(g, a)
     n = len(a)
+    if g.limits.large(a.size):
+        L = Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
+        return L.T if upper else L
     L = Sym(g, np.full((n, n), g.zero))
     for j in range(n):
         d = a[j, j] - total(L[j, :j] * L[j, :j])
@@ -31,6 +34,9 @@ def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_d
     a, b = lift(g, a), lift(g, b)
     if trans in (1, "T", 2, "C"):
         a, lower = a.T, not lower
+    if g.limits.large(a.size) or large(g, b.ids):
+        right = b.reshape(-1, 1) if b.ndim == 1 else b
+        return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, False, unit_diagonal), b.shape))
     n, rows = len(a), [None] * len(a)
     for i in range(n) if lower else range(n - 1, -1, -1):
         v = b[i]
@@ -70,6 +76,10 @@ def solve(a: Any, b: Any) -> Sym:
         d = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
         r = 1.0 / d
         return lift(g, [(a[1, 1] * b[0] - a[0, 1] * b[1]) * r, (a[0, 0] * b[1] - a[1, 0] * b[0]) * r])
+    if g.limits.large(a.size) or large(g, b.ids):
+        block = g.pack(a.ids)
+        right = b.reshape(-1, 1) if b.ndim == 1 else b
+        return Sym(g, g.names(g.lusolve(block, g.lu(block), g.pack(right.ids), False), b.shape))
     u, c, _ = _eliminated(a, b)
     return solve_triangular(u, c)
 
@@ -88,6 +98,9 @@ def det(a: Any) -> Sym:
     g, n = graph_of(a), len(a)
     if n == 2:
         return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+    if g.limits.large(a.size):
+        block = g.pack(a.ids)
+        return Sym(g, g.det(block, g.lu(block)))
     u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
     for k in range(n):
         sign = sign * u[k, k]
@@ -105,6 +118,10 @@ def slogdet(a: Any) -> Any:
     if n <= 2:
         d = a[0, 0] if n == 1 else det(a)
         parts, sign = [d], lift(g, 1.0)
+    elif g.limits.large(a.size):
+        block = g.pack(a.ids)
+        factors = g.lu(block)
+        return SlogDet(Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors)))
     else:
         u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
         parts = [u[k, k] for k in range(n)]

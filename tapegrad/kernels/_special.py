@@ -112,25 +112,27 @@ def polygamma(n: Any, x: Any) -> Sym:
     order = lift(g, n).constant()
     if order is None or order.ndim or order != int(order) or order < 0:
         raise KernelError("scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing")
-    y = elementwise(g, "digamma", x)
-    for _ in range(int(order)):
-        y = derivative(y, lift(g, x))
-    return y
+    x = lift(g, x)
+
+    def element(node: int) -> int:
+        y = int(elementwise(g, "digamma", Sym(g, node)).ids)
+        for _ in range(int(order)):
+            y = derivative(g, y, node)
+        return y
+
+    return Sym(g, np.array([element(int(node)) for node in x.nodes.ravel()], np.int64).reshape(x.shape))
 
 
 FOREIGN[sp.polygamma] = for_traced(sp.polygamma, polygamma)
 
 
-def derivative(y: Sym, x: Sym) -> Sym:
-    """d y / d x, element by element."""
-    g, out = y.g, np.empty(y.shape, np.int64)
-    for k in np.ndindex(y.shape):
-        t = {int(x.ids[k]): g.one}
-        for i in g.reach([int(y.ids[k])], stop=t):
-            if i not in t:
-                t[i] = g.zero if g.op[i] in ("in", "const", "bool") else g.pushed(i, t)
-        out[k] = t[int(y.ids[k])]
-    return Sym(g, out)
+def derivative(g: Graph, y: int, x: int) -> int:
+    """d y / d x of two numbers."""
+    t = {x: g.one}
+    for i in g.reach([y], stop=t):
+        if i not in t:
+            t[i] = g.zero if g.op[i] in ("in", "const", "bool") else g.pushed(i, t)
+    return t[y]
 
 
 # --- composed of others ---

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelError
-from ._graph import BOOLS, Graph
+from ._blocks import ELEMENT
+from ._graph import Graph
 
 UNARY = {
     np.negative: "neg", np.sqrt: "sqrt", np.exp: "exp", np.log: "log", np.log1p: "log1p", np.expm1: "expm1", np.sin: "sin",
@@ -29,7 +30,7 @@ REDUCE: dict = {}  # ufunc -> its reduction
 
 
 class Sym(np.lib.mixins.NDArrayOperatorsMixin):
-    """A symbolic array: node numbers in an array of its shape."""
+    """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
     __array_priority__ = 2000
     product = None  # (A, B) where this is A @ B, for symmetry
@@ -37,6 +38,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, g: Graph, ids: Any):
         self.g, self.ids = g, np.asarray(ids, dtype=np.int64)
 
+    nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, of those in blocks, too
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     size = property(lambda self: self.ids.size)
@@ -47,7 +49,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def is_bool(self) -> bool:
-        return self.size > 0 and self.g.op[self.ids.flat[0]] in BOOLS
+        return self.size > 0 and self.g.boolean_name(int(self.ids.flat[0]))
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -134,7 +136,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def constant(self) -> np.ndarray | None:
         """The array of numbers, if all are known while tracing."""
         g = self.g
-        if any(g.op[i] not in ("const", "bool") for i in self.ids.flat):
+        if any(i >= ELEMENT or g.op[i] not in ("const", "bool") for i in self.ids.flat):
             return None
         values = [g.args[i][0] for i in self.ids.flat]
         return np.array(values, dtype=None if values else float).reshape(self.shape)
@@ -278,11 +280,31 @@ def real(x: Sym) -> Sym:
 LOGIC = frozenset(("and", "or", "not"))
 
 
+def large(g: Graph, *ids: np.ndarray) -> bool:
+    """Are operands of this common shape kept as blocks?"""
+    n = ids[0].size
+    return g.limits.large(n) or (g.limits.large(n, True) and any((a >= ELEMENT).any() for a in ids))
+
+
+def operand(g: Graph, ids: np.ndarray) -> int:
+    """One number where all elements are equal, else a block."""
+    first = int(ids.flat[0])
+    return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
+
+
+def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
+    """An elementwise operation on whole blocks."""
+    return Sym(g, g.names(g.node(op, *[operand(g, a) for a in ids]), ids[0].shape))
+
+
 def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
     if op not in LOGIC:
         x = [real(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
+    if large(g, *arrays):
+        return blockwise(g, op, *arrays)
+    arrays = [g.nodes_of(a) for a in arrays]
     out = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
     for k in np.ndindex(out.shape):
@@ -306,6 +328,9 @@ def where(c: Any, a: Any, b: Any) -> Any:
     if a.is_bool:
         return elementwise(g, "or", elementwise(g, "and", c, a), elementwise(g, "and", elementwise(g, "not", c), b))
     cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
+    if large(g, cs, xs, ys):
+        return blockwise(g, "select", cs, xs, ys)
+    cs, xs, ys = g.nodes_of(cs), g.nodes_of(xs), g.nodes_of(ys)
     out = np.empty(cs.shape, np.int64)
     for k in np.ndindex(cs.shape):
         out[k] = g.select(int(cs[k]), int(xs[k]), int(ys[k]))

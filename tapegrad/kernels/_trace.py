@@ -5,6 +5,7 @@
 the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle."""
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +15,9 @@ import numpy as np
 
 from .._tree import children, is_node, rebuilt, tree_map
 from ..errors import ArgumentError, KernelError, TapegradError
+from ._blocks import LIMITS, UNROLLED, Limits, size_of
 from ._differentiate import step_gradient
-from ._graph import Graph
+from ._graph import Graph, LongCode
 from ._program import Loop, Program
 from ._rebuild import Rebuilder, line_of, origin
 from ._symbolic import Sym, elementwise, lift, real
@@ -26,8 +28,8 @@ ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 class Tracer:
     """One trace: graph, rebuilt functions, the loops made so far."""
 
-    def __init__(self) -> None:
-        self.g = Graph()
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.g = Graph(limits, budget)
         self.rebuild = Rebuilder(self.g)
         self.loops: list[Loop] = []
         self.inside = 0  # > 0 in the body of a loop
@@ -52,19 +54,21 @@ class Tracer:
         return Sym(self.g, ids)
 
     def inputs(self, kind: str, loop: int, first: int, shape: tuple) -> Sym:
-        n = int(np.prod(shape, dtype=int))
-        return self.sym(np.array([self.g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
+        g, n = self.g, int(np.prod(shape, dtype=int))
+        if kind == "th" and g.limits.large(n):
+            g.wide[first] = g.input(kind, loop, first, shape)
+            return self.sym(g.names(g.wide[first]))
+        return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
 
 
 def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
-    """The nodes of a tree of numbers and arrays, and the function that builds the tree from other nodes."""
-    nodes: list[int] = []
+    """The nodes of a tree of numbers and arrays, and the function that builds the tree from other nodes.  Large arrays are one node
+    each, and beside one the smaller arrays, too."""
+    found: list[Sym] = []
 
     def leaf(x):
-        x = real(lift(g, x))
-        first = len(nodes)
-        nodes.extend(int(i) for i in x.ids.ravel())
-        return first, x.shape
+        found.append(real(lift(g, x)))
+        return len(found) - 1, ()
 
     def walk(x):
         if is_node(x) and not (isinstance(x, list) and all(not is_node(m) and np.ndim(m) == 0 and not isinstance(m, Sym) for m in x)):
@@ -72,22 +76,35 @@ def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
         return leaf(x)
 
     shape = walk(tree)
+    some = any(g.limits.large(x.size) for x in found)
+    nodes: list[int] = []
+    places = []
+    for x in found:
+        block = g.limits.large(x.size, some)
+        places.append((len(nodes), x.shape, block))
+        nodes.extend([g.pack(x.ids)] if block else [int(i) for i in x.nodes.ravel()])
 
     def build(ids, s=shape):
         if isinstance(s[1], list):
             return rebuilt(s[0], [build(ids, m) for m in s[1]])
-        first, dims = s
-        n = int(np.prod(dims, dtype=int))
-        return Sym(g, np.array(ids[first : first + n], np.int64).reshape(dims))
+        first, dims, block = places[s[0]]
+        if block:
+            return Sym(g, g.names(ids[first], dims))
+        return Sym(g, np.array(ids[first : first + size_of(dims)], np.int64).reshape(dims))
 
     return nodes, build
+
+
+def count(g: Graph, nodes: list[int]) -> int:
+    """Numbers in all."""
+    return sum(size_of(g.shape[i]) for i in nodes)
 
 
 def contribution(g: Graph, x: Any, f: Any) -> int:
     x = real(lift(g, x))
     if x.size != 1:
         raise KernelError(f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum")
-    return int(x.ids.ravel()[0])
+    return int(x.nodes.ravel()[0])
 
 
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
@@ -106,13 +123,34 @@ def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
     return functools.reduce(g.either, absent, g.bool(False)), t.sym(np.array(filled, np.int64).reshape(y.ids.shape))
 
 
+def shortest(trace: Callable) -> Callable:
+    """trace(tracer, ...) with everything unrolled, or, where that is too long and `blocks` are allowed, with large arrays as
+    blocks."""
+
+    @functools.wraps(trace)
+    def run(*args, blocks=True):
+        if not blocks:
+            return trace(Tracer(UNROLLED), *args)
+        try:
+            tracer = Tracer(UNROLLED, LIMITS.nodes)
+            made = trace(tracer, *args)
+            if not tracer.g.exceeded:
+                tracer.g.budget = math.inf
+                return made
+        except LongCode:
+            pass
+        return trace(Tracer(), *args)
+
+    return run
+
+
+@shortest
 def trace_likelihood(
-    f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None, what: str = "value", reject: bool = False
+    t: Tracer, f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None, what: str = "value", reject: bool = False
 ) -> Program:
     """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers.
 
     `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
-    t = Tracer()
     g = t.g
     loop = Loop(g.new_loop(), "data")
     t.inside = 1
@@ -142,10 +180,11 @@ def handles_missing(g: Graph) -> bool:
 class Recursion:
     """The step of a recursion, traced again and again under weaker assumptions on the carry."""
 
-    def __init__(self, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None):
+    def __init__(
+        self, t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None
+    ):
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
-        self.t = t = Tracer()
-        self.g = t.g
+        self.t, self.g = t, t.g
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
         self.theta = theta if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
@@ -159,13 +198,17 @@ class Recursion:
         if not isinstance(out, tuple) or len(out) != 2:
             raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
         after, build = flat(g, out[0])
-        if len(after) != len(ids):
-            raise KernelError(f"{origin(self.step)}: the carry has {len(ids)} numbers before the step and {len(after)} after it")
+        if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
+            before, then = count(g, self.start), count(g, after)
+            if before == then:
+                raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
+            raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
         inc = contribution(g, out[1], self.step)
         if absent is not None:
             inc = g.select(absent, g.zero, inc)
             kept = ids if self.skip is None else flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
             after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]
+        after = [g.spread(n, g.shape[s]) for n, s in zip(after, self.start, strict=True)]
         return after, inc
 
     def program(self, what: str) -> Program:
@@ -173,9 +216,9 @@ class Recursion:
         g, loop, start = self.g, self.loop, self.start
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
-        fixed = {k for k, s in enumerate(start) if g.op[s] == "const"}
+        fixed = {k for k, s in enumerate(start) if g.op[s] in ("const", "array")}
         while True:
-            ids = [start[k] if r in fixed else g.input("c", loop.id, r) for k, r in enumerate(leader)]
+            ids = [start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]]) for k, r in enumerate(leader)]
             after, inc = self.traced(ids)
             moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
             if moved:
@@ -188,8 +231,8 @@ class Recursion:
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
         kept = [k for k, r in enumerate(leader) if r == k and k not in fixed]
-        loop.carry = [g.input("c", loop.id, k) for k in kept]
-        loop.final = [g.input("co", loop.id, k) for k in kept]
+        loop.carry = [g.input("c", loop.id, k, g.shape[start[k]]) for k in kept]
+        loop.final = [g.input("co", loop.id, k, g.shape[start[k]]) for k in kept]
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         if what == "value":
             value = loop.add_sum(g, inc)
@@ -202,11 +245,20 @@ class Recursion:
         return Program(g, [self.p], self.rows, [loop] if loop.carry else [], [outputs], layout=layout)
 
 
+@shortest
 def trace_recursion(
-    init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None = None, what="value"
+    t: Tracer,
+    init: Callable,
+    step: Callable,
+    p: int,
+    rows: int,
+    missing: bool,
+    skip: Callable | None,
+    build: Callable | None = None,
+    what: str = "value",
 ) -> Program:
     """What a recursion gives (see `Recursion.program`); `missing`: data with nan take `skip`, or leave the step out."""
-    return renumbered(Recursion(init, step, p, rows, missing, skip, build).program(what))
+    return renumbered(Recursion(t, init, step, p, rows, missing, skip, build).program(what))
 
 
 def renumbered(p: Program) -> Program:
@@ -214,8 +266,8 @@ def renumbered(p: Program) -> Program:
     g, new = p.g, {}
     for loop in p.loops:
         for k, c in enumerate(loop.carry):
-            new[c] = g.input("c", loop.id, k)
-            new[loop.final[k]] = g.input("co", loop.id, k)
+            new[c] = g.input("c", loop.id, k, g.shape[c])
+            new[loop.final[k]] = g.input("co", loop.id, k, g.shape[c])
     if all(a == b for a, b in new.items()):
         return p
     for loop in p.loops:
@@ -227,10 +279,10 @@ def renumbered(p: Program) -> Program:
     return replace(p, groups=[[new[o] for o in group] for group in p.groups])
 
 
-def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
+@shortest
+def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
     """f on per-sample arguments; and the function that builds its result from an array of rows.  Argument n of f is input array
     place[n], and shapes are those of the input arrays."""
-    t = Tracer()
     args, first = [], 0
     for shape in shapes:
         args.append(t.inputs("th", 0, first, shape))
@@ -242,7 +294,7 @@ def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Progr
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = real(lift(t.g, x))
-        shape.append((x.shape, [int(i) for i in x.ids.ravel()]))
+        shape.append((x.shape, [t.g.pack(x.ids)] if t.g.limits.large(x.size) else [int(i) for i in x.nodes.ravel()]))
         return len(shape) - 1
 
     tree = note(out)
@@ -251,9 +303,9 @@ def trace_map(f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Progr
         node = tree if node is None else node
         if is_node(node):
             return rebuilt(node, [build(rows, m) for m in children(node)])
-        at = sum(len(ids) for _, ids in shape[:node])
-        dims, ids = shape[node]
-        return rows[at : at + len(ids)].reshape(dims + rows.shape[1:]) if dims else rows[at]
+        at = sum(size_of(dims) for dims, _ in shape[:node])
+        dims, _ = shape[node]
+        return rows[at : at + size_of(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
     outputs = [i for _, ids in shape for i in ids]
     return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
@@ -286,7 +338,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     steps = real(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
-    node = int(steps.ids.ravel()[0])
+    node = int(steps.nodes.ravel()[0])
     if t.inside:
         result = _written_out(g, lambda i, c: g.compare("lt", g.const(i), node), body, carry, max_steps)
     else:
@@ -347,7 +399,7 @@ def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) 
     g = t.g
     start, build = flat(g, carry)
     for s in start:
-        made.add_carry(g, s)
+        made.add_carry(g, s, g.shape[s])
     t.inside += 1
     try:
         if callable(going):
@@ -356,8 +408,8 @@ def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) 
         after, _ = flat(g, body(build(made.carry)))
     finally:
         t.inside -= 1
-    if len(after) != len(start):
-        raise KernelError(f"the body of a loop was given {len(start)} numbers and returned {len(after)}")
+    if [g.shape[i] for i in after] != [g.shape[i] for i in start]:
+        raise KernelError(f"the body of a loop was given {count(g, start)} numbers and returned {count(g, after)}")
     made.next = [g.select(going, n, c) for n, c in zip(after, made.carry, strict=True)]
     t.loops.append(made)
     return build(made.final)
@@ -367,4 +419,4 @@ def contribution_bool(g: Graph, x: Any) -> int:
     x = lift(g, x)
     if x.size != 1:
         raise KernelError("the condition of while_loop must be one value for each sample")
-    return int((x if x.is_bool else elementwise(g, "ne", x, 0.0)).ids.ravel()[0])
+    return int((x if x.is_bool else elementwise(g, "ne", x, 0.0)).nodes.ravel()[0])

@@ -1,0 +1,543 @@
+"""Arrays as single nodes of the graph, so that large matrices are not unrolled.
+
+A node has a shape; () is a number, anything else a block.  The elementwise operations of the graph, their simplifications and
+derivative rules hold for blocks as they stand: an operand with shape () acts on all elements, also where a block is expected (the
+zero of the graph is the zero of any shape).  The operations here move elements or are linear algebra, and each one's derivatives
+are written in the same operations, so that any order is a repetition.
+
+An element of a block has a name, a number above ELEMENT, which costs nothing to make: what moves elements (slices, transposes,
+stacking, writing into an array) is done by NumPy on arrays of names.  `pack` finds the fewest strided pieces in such an array:
+a view of one block, or a block assembled from pieces of several."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+ELEMENT, BITS = 1 << 60, 28
+MASK = (1 << BITS) - 1
+
+
+@dataclass
+class Limits:
+    """What is unrolled into scalars.  `nodes`: programs that need no more than this in all, which run faster so; in longer ones
+    `elements`: arrays up to this size; `row`: arrays below this size, even where they come from a block; `products`: matrix
+    products of so many multiplications."""
+
+    nodes: float = 8000
+    elements: float = 64
+    row: float = 9
+    products: float = 600
+
+    def large(self, n: int, from_block: bool = False) -> bool:
+        return n > self.elements or (from_block and n >= self.row)
+
+
+LIMITS = Limits()
+UNROLLED = Limits(math.inf, math.inf, math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Elements of source number `source`, taken with strides, and where they stand in the flat block."""
+
+    source: int
+    dims: tuple
+    to: int
+    to_strides: tuple
+    at: int
+    at_strides: tuple
+
+    def places(self) -> np.ndarray:
+        return strided(self.to, self.to_strides, self.dims)
+
+    def origins(self) -> np.ndarray:
+        return strided(self.at, self.at_strides, self.dims)
+
+
+def strided(offset: int, strides: tuple, dims: tuple) -> np.ndarray:
+    out = np.full(dims, offset, np.int64)
+    for axis, (n, s) in enumerate(zip(dims, strides, strict=True)):
+        out += (s * np.arange(n)).reshape((-1,) + (1,) * (len(dims) - axis - 1))
+    return out
+
+
+def size_of(shape: tuple) -> int:
+    return math.prod(shape)
+
+
+def injective(dims: tuple, strides: tuple) -> bool:
+    """Do different indices reach different elements, along the axes with a stride?"""
+    reach = 0
+    for s, n in sorted((abs(s), n) for s, n in zip(strides, dims, strict=True) if s and n > 1):
+        if s <= reach:
+            return False
+        reach += s * (n - 1)
+    return True
+
+
+def contiguous(shape: tuple) -> tuple:
+    return tuple([size_of(shape[k + 1 :]) for k in range(len(shape))])
+
+
+def triangle(n: int, lower: bool, diagonal: float) -> np.ndarray:
+    """Ones in the triangle, `diagonal` on the diagonal."""
+    out = np.tri(n) if lower else np.tri(n).T.copy()
+    np.fill_diagonal(out, diagonal)
+    return out
+
+
+class Blocks:
+    """The part of Graph that knows blocks."""
+
+    # --- names of elements ---
+
+    def names(self, i: int, shape: tuple | None = None) -> np.ndarray:
+        """The names of the elements of block i; a number stands for each element of `shape`."""
+        dims = self.shape[i]
+        if not dims:
+            return np.full(() if shape is None else shape, i, np.int64)
+        op = self.op[i]
+        if op in ("view", "assemble"):
+            out = self._moved_names(i, lambda s: s)
+        elif op == "array":
+            out = np.array([self.const(x) for x in self.numbers(i).flat], np.int64)
+        else:
+            out = ELEMENT + (i << BITS) + np.arange(size_of(dims))
+        return out.reshape(dims if shape is None else shape)
+
+    def _moved_names(self, i: int, new) -> np.ndarray:
+        """Names of the elements of a view or assembly whose sources are replaced by new(source); 0 where nothing stands."""
+        out = np.full(size_of(self.shape[i]), self.zero, np.int64)
+        for piece in self.pieces(i):
+            s = self.args[i][piece.source]
+            source = self.names(new(s), self.shape[s]).ravel()
+            out[piece.places()] = source[piece.origins()]
+        return out
+
+    def node_of(self, name: int) -> int:
+        """The node of a named element."""
+        if name < ELEMENT:
+            return name
+        block, k = (name - ELEMENT) >> BITS, name & MASK
+        if self.op[block] in ("array", "view", "assemble"):
+            return self.node_of(int(self.names(block).flat[k]))
+        if self.boolean(block):
+            return self.compare("ne", self.node_of(int(self.names(self.as_real(block)).flat[k])), self.zero)
+        if self.gated_elements(block) and block != self.as_real(self.args[block][0]):
+            return self.select(*[self.node_of(int(self.names(j, self.shape[block]).flat[k])) for j in self.args[block]])
+        return self.raw("elem", block, shape=(), meta=k)
+
+    def nodes_of(self, names: np.ndarray) -> np.ndarray:
+        """The same array with a node in place of each name."""
+        if not (names >= ELEMENT).any():
+            return names
+        return np.array([self.node_of(int(x)) for x in names.flat], np.int64).reshape(names.shape)
+
+    def boolean_name(self, name: int) -> bool:
+        return self.boolean(name if name < ELEMENT else (name - ELEMENT) >> BITS)
+
+    def as_real(self, i: int) -> int:
+        return self.select(i, self.one, self.zero)
+
+    def numbers(self, i: int) -> np.ndarray:
+        """The values of a constant block."""
+        return np.frombuffer(self.meta[i]).reshape(self.shape[i])
+
+    def array(self, values: np.ndarray) -> int:
+        """A constant block."""
+        values = np.ascontiguousarray(values, float) + 0.0
+        return self.raw("array", shape=values.shape, meta=values.tobytes())
+
+    # --- blocks from names ---
+
+    def pack(self, names: np.ndarray) -> int:
+        """The block with these elements."""
+        shape, flat = names.shape, names.ravel()
+        if not shape:
+            return self.node_of(int(flat[0]))
+        if self.boolean_name(int(flat[0])):
+            return self._packed_bools(names)
+        inside = flat >= ELEMENT
+        if not inside.any() and all(self.op[i] == "const" for i in flat):
+            return self.array(np.array([self.args[i][0] for i in flat]).reshape(shape))
+        source, k = np.where(inside, (flat - ELEMENT) >> BITS, flat), np.where(inside, flat & MASK, 0)
+        if (source == source[0]).all():
+            found = self._view(int(source[0]), k.reshape(shape))
+            if found is not None:
+                return found
+        self._name_constants(source, k, inside, shape)
+        return self._assembled(source, k, shape)
+
+    def pack_or_zero(self, names: np.ndarray) -> int:
+        return self.zero if (names == self.zero).all() else self.pack(names)
+
+    def _packed_bools(self, names: np.ndarray) -> int:
+        whole = int(names.flat[0])
+        if whole >= ELEMENT:
+            block = (whole - ELEMENT) >> BITS
+            if self.shape[block] == names.shape and (names == self.names(block)).all():
+                return block
+        flat = np.empty(names.size, np.int64)
+        made: dict = {}
+        for n, name in enumerate(names.flat):
+            block = (int(name) - ELEMENT) >> BITS if name >= ELEMENT else int(name)
+            if block not in made:
+                made[block] = self.names(self.as_real(block)).ravel() if name >= ELEMENT else [self.as_real(block)]
+            flat[n] = made[block][int(name) & MASK if name >= ELEMENT else 0]
+        return self.compare("ne", self.pack(flat.reshape(names.shape)), self.zero)
+
+    def _view(self, source: int, k: np.ndarray) -> int | None:
+        shape, first = k.shape, int(k.flat[0])
+        strides = tuple([int(np.take(k, 1, axis).flat[0]) - first if n > 1 else 0 for axis, n in enumerate(shape)])
+        if not injective(shape, strides) or not np.array_equal(k, strided(first, strides, shape)):
+            return None
+        if self.shape[source] == shape and first == 0 and np.array_equal(k, np.arange(k.size).reshape(shape)):
+            return source
+        return self.raw("view", source, shape=shape, meta=(first, strides))
+
+    def _name_constants(self, source: np.ndarray, k: np.ndarray, inside: np.ndarray, shape: tuple) -> None:
+        """Constants that are not 0 become elements of one constant block."""
+        at = [n for n in np.flatnonzero(~inside) if self.op[source[n]] == "const" and source[n] != self.zero]
+        if not at:
+            return
+        values = np.zeros(source.size)
+        values[at] = [self.args[source[n]][0] for n in at]
+        source[at], k[at] = self.array(values.reshape(shape)), at
+
+    def _assembled(self, source: np.ndarray, k: np.ndarray, shape: tuple) -> int:
+        """Runs of elements along each row, equal runs at regular distances in one piece."""
+        made: list[list] = []  # source, length, step, to, at, count, distance to, distance at
+        last: dict = {}
+        columns = shape[-1]
+        for to, length, s, at, step in runs(source, k, columns, self.zero):
+            key = s, length, step
+            p = last.get(key)
+            if p is not None and p[5] == 1 and injective((2, length), (at - p[4], step)):
+                p[5:] = 2, to - p[3], at - p[4]
+            elif p is not None and p[5] > 1 and to == p[3] + p[5] * p[6] and at == p[4] + p[5] * p[7] and self._extends(p):
+                p[5] += 1
+            else:
+                p = last[key] = [s, length, step, to, at, 1, 0, 0]
+                made.append(p)
+        sources = sorted({p[0] for p in made})
+        pieces = []
+        for s, length, step, to, at, count, down, across in made:
+            dims, places, origins = ((length,), (1,), (step,)) if count == 1 else ((count, length), (down, 1), (across, step))
+            pieces.append(Piece(sources.index(s), dims, to, places, at, origins))
+        return self.raw("assemble", *sources, shape=shape, meta=tuple(pieces))
+
+    def _extends(self, p: list) -> bool:
+        return injective((p[5] + 1, p[1]), (p[7], p[2]))
+
+    def pieces(self, i: int) -> tuple:
+        if self.op[i] == "assemble":
+            return self.meta[i]
+        at, strides = self.meta[i]
+        shape = self.shape[i]
+        return (Piece(0, shape, 0, contiguous(shape), at, strides),)
+
+    def spread(self, i: int, shape: tuple) -> int:
+        """Node i as a block of this shape."""
+        return i if self.shape[i] == shape else self.pack(self.names(i, shape))
+
+    def transposed(self, i: int) -> int:
+        return i if not self.shape[i] else self.pack(self.names(i).T)
+
+    def remade(self, i: int, x: list[int]) -> int:
+        """Node i with other operands."""
+        op, meta = self.op[i], self.meta[i]
+        if op in ("view", "assemble"):
+            new = dict(zip(self.args[i], x, strict=True))
+            return self.pack(self._moved_names(i, new.get).reshape(self.shape[i]))
+        if op == "elem":
+            return self.node_of(int(self.names(x[0], self.shape[self.args[i][0]]).flat[meta]))
+        if op == "sum":
+            return self.sum(self.spread(x[0], self.shape[self.args[i][0]]), meta)
+        if op in MAKERS:
+            shaped = [j if j == self.zero else self.spread(j, self.shape[old]) for j, old in zip(x, self.args[i], strict=True)]
+            return MAKERS[op](self, *shaped, *(() if op == "matmul" else meta or ()))
+        return self.node(op, *x)
+
+    # --- gates: select(c, a, 0), whose zeros are exact also where a is nan ---
+
+    def gate(self, i: int) -> tuple | None:
+        """(c, whether a stands first, a) if i is gated by one number c."""
+        op, x = self.op[i], self.args[i]
+        if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:
+            return x[0], x[2] == self.zero, self.spread(x[1] if x[2] == self.zero else x[2], self.shape[i])
+        if op in ("view", "assemble"):
+            gates = [self.gate(s) for s in x]
+            if all(gates) and len({gate[:2] for gate in gates}) == 1:
+                return *gates[0][:2], self.remade(i, [gate[2] for gate in gates])
+        return None
+
+    def through(self, i: int, make: Callable[[int], int]) -> int | None:
+        """make(i), a linear operation, with i's gate outside."""
+        found = self.gate(i)
+        if found is None:
+            return None
+        c, first, a = found
+        return self.select(c, make(a), self.zero) if first else self.select(c, self.zero, make(a))
+
+    def gated_elements(self, i: int) -> bool:
+        """Are single elements of i gated?"""
+        op, x = self.op[i], self.args[i]
+        if op in ("view", "assemble"):
+            return any(self.gated_elements(s) for s in x)
+        return op == "select" and self.zero in x[1:]
+
+    # --- operations ---
+
+    def sum(self, x: int, axes: tuple | None = None) -> int:
+        """The sum over these axes of a block."""
+        if x == self.zero:
+            return x
+        shape = self.shape[x]
+        axes = tuple(range(len(shape))) if axes is None else axes
+        rest = tuple([n for k, n in enumerate(shape) if k not in axes])
+        if self.op[x] == "view" and not self.shape[self.args[x][0]]:
+            return self.spread(self.mul(self.const(size_of(shape) // size_of(rest)), self.args[x][0]), rest)
+        found = self.through(x, lambda a: self.sum(a, axes))
+        return self.raw("sum", x, shape=rest, meta=axes) if found is None else found
+
+    def matmul(self, a: int, b: int) -> int:
+        if self.zero in (a, b):
+            return self.zero
+        if self.identity(a):
+            return b
+        if self.identity(b):
+            return a
+        found = self.through(a, lambda a: self.matmul(a, b))
+        if found is None:
+            found = self.through(b, lambda b: self.matmul(a, b))
+        if found is None:
+            gates = self.gated_elements(a), self.gated_elements(b)
+            found = self.raw("matmul", a, b, shape=(self.shape[a][0], self.shape[b][1]), meta=gates)
+        return found
+
+    def identity(self, i: int) -> bool:
+        return self.op[i] == "array" and np.array_equal(self.numbers(i), np.eye(len(self.numbers(i))))
+
+    def cholesky(self, a: int) -> int:
+        """The lower factor; only the lower triangle of a is read."""
+        return self.raw("cholesky", a, shape=self.shape[a])
+
+    def trisolve(self, t: int, b: int, lower: bool, transpose: bool, unit: bool) -> int:
+        """t^-1 b, or t^-T b, with a triangle of t, its diagonal taken as 1 if `unit`."""
+        if b == self.zero:
+            return b
+        found = self.through(b, lambda b: self.trisolve(t, b, lower, transpose, unit))
+        return self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit)) if found is None else found
+
+    def lu(self, a: int) -> int:
+        """Pivoted factors of a, and for each pair of rows whether it was exchanged; for lusolve and logdet only, which have the
+        derivatives by a."""
+        return self.raw("lu", a, shape=(2, *self.shape[a]))
+
+    def lusolve(self, a: int, f: int, b: int, transpose: bool) -> int:
+        """a^-1 b, or a^-T b; f = lu(a)."""
+        if b == self.zero:
+            return b
+        found = self.through(b, lambda b: self.lusolve(a, f, b, transpose))
+        return self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
+
+    def logdet(self, a: int, f: int) -> int:
+        """log |det a|; f = lu(a)."""
+        return self.raw("logdet", a, f, shape=())
+
+    def det(self, a: int, f: int) -> int:
+        return self.raw("det", a, f, shape=())
+
+    def detsign(self, f: int) -> int:
+        return self.raw("detsign", f, shape=())
+
+    def inverse(self, a: int, f: int, transpose: bool) -> int:
+        return self.lusolve(a, f, self.array(np.eye(self.shape[a][0])), transpose)
+
+    def times_array(self, x: int, values: np.ndarray) -> int:
+        return self.mul(x, self.array(values))
+
+    # --- derivatives ---
+
+    def pulled_block(self, i: int, bar: int) -> list[tuple[int, int]]:
+        """`pulled` for the operations above."""
+        op, x = self.op[i], self.args[i]
+        if op == "elem":
+            names = np.full(self.shape[x[0]], self.zero, np.int64)
+            names.flat[self.meta[i]] = bar
+            return [(x[0], self.pack_or_zero(names))]
+        if op in ("view", "assemble"):
+            return self._pulled_moves(i, bar)
+        if op == "sum":
+            return [(x[0], self._opened(bar, self.meta[i], self.shape[x[0]]))]
+        return PULL[op](self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]), *x)
+
+    def _opened(self, bar: int, axes: tuple, shape: tuple) -> int:
+        """The adjoint of a sum, for each summand."""
+        if not self.shape[bar]:
+            return bar
+        names = np.expand_dims(self.names(bar), axes)
+        return self.pack(np.broadcast_to(names, shape))
+
+    def _pulled_moves(self, i: int, bar: int) -> list[tuple[int, int]]:
+        bars = self.names(bar, self.shape[i]).ravel()
+        shares, homes = [], {}
+        for piece in self.pieces(i):
+            s = self.args[i][piece.source]
+            names, origins = bars[piece.places()], piece.origins()
+            repeated = tuple([k for k, stride in enumerate(piece.at_strides) if stride == 0 and piece.dims[k] > 1])
+            if repeated:
+                total = self.zero if (names == self.zero).all() else self.sum(self.pack(names), repeated)
+                rest = tuple([n for k, n in enumerate(piece.dims) if k not in repeated])
+                names = self.names(total, rest)
+                for axis in reversed(repeated):
+                    origins = np.take(origins, 0, axis)
+            if not self.shape[s]:
+                shares.append((s, self.node_of(int(names.reshape(-1)[0]))))
+                continue
+            home = homes.get(s)
+            if home is None or (home[origins] != self.zero).any():
+                if home is not None:
+                    shares.append((s, self.pack_or_zero(home.reshape(self.shape[s]))))
+                home = homes[s] = np.full(size_of(self.shape[s]), self.zero, np.int64)
+            home[origins] = names
+        return shares + [(s, self.pack_or_zero(home.reshape(self.shape[s]))) for s, home in homes.items()]
+
+    def fitted(self, share: int, i: int, j: int) -> int:
+        """The share of operand j of an elementwise node i."""
+        if self.shape[j] or not self.shape[i] or share == self.zero:
+            return share
+        return self.sum(share) if self.shape[share] else self.mul(self.const(size_of(self.shape[i])), share)
+
+    def pushed_block(self, i: int, t: dict) -> int:
+        op, x = self.op[i], self.args[i]
+        if all(t[j] == self.zero for j in x):
+            return self.zero
+        if op == "elem":
+            return self.node_of(int(self.names(t[x[0]], self.shape[x[0]]).flat[self.meta[i]]))
+        if op in ("view", "assemble"):
+            return self.pack_or_zero(self._moved_names(i, t.get).reshape(self.shape[i]))
+        if op == "sum":
+            return self.sum(self.spread(t[x[0]], self.shape[x[0]]), self.meta[i])
+        d = [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x]
+        return PUSH[op](self, i, x, d)
+
+
+def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
+    """(place, length, source, first element, step) of the runs in each row."""
+    same = source[1:] == source[:-1]
+    step = np.diff(k)
+    n, size = 0, source.size
+    while n < size:
+        s = int(source[n])
+        if s == zero:
+            n += 1
+            continue
+        stop, end = n + 1, n - n % columns + columns
+        d = 0
+        if stop < end and same[n]:
+            d = int(step[n])
+            while stop < end and same[stop - 1] and step[stop - 1] == d:
+                stop += 1
+        yield n, stop - n, s, int(k[n]), d
+        n = stop
+
+
+# --- derivatives of linear algebra ---
+
+
+def half_lower(g, x: int) -> int:
+    """The lower triangle, the diagonal halved."""
+    n = g.shape[x][0] if g.shape[x] else 0
+    return g.times_array(x, triangle(n, True, 0.5)) if n else x
+
+
+def pull_cholesky(g, i: int, bar: int, a: int) -> list:
+    """a's adjoint: L^-T half(L^T bar) L^-1, taken to the lower triangle, which alone is read."""
+    if bar == g.zero:
+        return []
+    inner = half_lower(g, g.matmul(g.transposed(i), bar))
+    left = g.transposed(g.trisolve(i, inner, True, True, False))
+    s = g.trisolve(i, left, True, True, False)
+    return [(a, half_lower(g, g.add(s, g.transposed(s))))]
+
+
+def push_cholesky(g, i: int, x: tuple, d: list) -> int:
+    """dL = L half(L^-1 dA L^-T)"""
+    n = g.shape[i][0]
+    low = g.times_array(d[0], triangle(n, True, 0.5))
+    left = g.transposed(g.trisolve(i, g.add(low, g.transposed(low)), True, False, False))
+    return g.matmul(i, half_lower(g, g.trisolve(i, left, True, False, False)))
+
+
+def pull_trisolve(g, i: int, bar: int, t: int, b: int) -> list:
+    lower, transpose, unit = g.meta[i]
+    pulled = g.trisolve(t, bar, lower, not transpose, unit)
+    if pulled == g.zero:
+        return []
+    left, right = (i, pulled) if transpose else (pulled, i)
+    outer = g.neg(g.matmul(left, g.transposed(right)))
+    return [(b, pulled), (t, g.times_array(outer, triangle(g.shape[t][0], lower, 0.0 if unit else 1.0)))]
+
+
+def push_trisolve(g, i: int, x: tuple, d: list) -> int:
+    lower, transpose, unit = g.meta[i]
+    right = d[1]
+    if d[0] != g.zero:
+        dt = g.times_array(d[0], triangle(g.shape[x[0]][0], lower, 0.0 if unit else 1.0))
+        right = g.sub(right, g.matmul(g.transposed(dt) if transpose else dt, i))
+    return g.trisolve(x[0], right, lower, transpose, unit)
+
+
+def pull_lusolve(g, i: int, bar: int, a: int, f: int, b: int) -> list:
+    (transpose,) = g.meta[i]
+    pulled = g.lusolve(a, f, bar, not transpose)
+    if pulled == g.zero:
+        return []
+    left, right = (i, pulled) if transpose else (pulled, i)
+    return [(b, pulled), (a, g.neg(g.matmul(left, g.transposed(right))))]
+
+
+def push_lusolve(g, i: int, x: tuple, d: list) -> int:
+    (transpose,) = g.meta[i]
+    da, _, right = d
+    if da != g.zero:
+        right = g.sub(right, g.matmul(g.transposed(da) if transpose else da, i))
+    return g.lusolve(x[0], x[1], right, transpose)
+
+
+def pull_matmul(g, i: int, bar: int, a: int, b: int) -> list:
+    return [(a, g.matmul(bar, g.transposed(b))), (b, g.matmul(g.transposed(a), bar))]
+
+
+def push_matmul(g, i: int, x: tuple, d: list) -> int:
+    return g.add(g.matmul(d[0], x[1]), g.matmul(x[0], d[1]))
+
+
+def pull_logdet(g, i: int, bar: int, a: int, f: int) -> list:
+    bar = bar if g.op[i] == "logdet" else g.mul(bar, i)
+    return [(a, g.mul(bar, g.inverse(a, f, True)))]
+
+
+def push_logdet(g, i: int, x: tuple, d: list) -> int:
+    if d[0] == g.zero:
+        return g.zero
+    change = g.sum(g.mul(g.inverse(x[0], x[1], True), d[0]))
+    return change if g.op[i] == "logdet" else g.mul(i, change)
+
+
+PULL = {
+    "matmul": pull_matmul, "cholesky": pull_cholesky, "trisolve": pull_trisolve, "lusolve": pull_lusolve, "logdet": pull_logdet,
+    "det": pull_logdet, "lu": lambda g, i, bar, a: [], "detsign": lambda g, i, bar, f: [],
+}  # fmt: skip
+PUSH = {
+    "matmul": push_matmul, "cholesky": push_cholesky, "trisolve": push_trisolve, "lusolve": push_lusolve, "logdet": push_logdet,
+    "det": push_logdet, "lu": lambda g, i, x, d: g.zero, "detsign": lambda g, i, x, d: g.zero,
+}  # fmt: skip
+MAKERS = {
+    "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve,
+    "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign,
+}  # fmt: skip
+BLOCK_OPS = frozenset((*MAKERS, "elem", "view", "assemble", "sum"))
