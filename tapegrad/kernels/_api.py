@@ -51,6 +51,7 @@ def again(theta: np.ndarray, data: np.ndarray, dtype: np.dtype, fire: Callable, 
     fire(address(theta), address(data), address(v), address(g), *rest[:-1])
     return (v, g) if theta.ndim == 2 else (v[0], g)
 
+
 BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
 
 

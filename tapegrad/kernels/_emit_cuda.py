@@ -509,7 +509,7 @@ class Kernel(BlockCode, Writer):
             self.segment(self.low.loops.index(loop.of), outer, u, t)
         work = self.loads(n, t, env)
         work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
-        work += [(("each", k), (e,), lambda k=k, e=e: self.put(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
+        work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
             work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
         for k in range(len(work)) if body.blocks else self.order(body, work):
@@ -553,7 +553,7 @@ class Kernel(BlockCode, Writer):
 
         return [(j, (), lambda j=j: load(j)) for j in places]
 
-    def put(self, k: int, t: str, value: str) -> None:
+    def hand_out(self, k: int, t: str, value: str) -> None:
         """A step's output: each sample has its own place, or each thread, which sums."""
         summed = self.low.program.by_data and not self.per_sample
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
