@@ -2,10 +2,11 @@
 
     kernel(inputs..., data, outputs..., tape, batch, T, caps, needed)
 
-Arrays are (rows, batch); the tape is [loop][step][component][slot], slot being the number of the thread and not of the sample, so
-that its size depends on the launch and not on the batch.  Indices are 64 bits wide everywhere.  The order of all arithmetic is
-that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with -fmad=false: then both give the same
-bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
+Arrays are (rows, batch); the tape is the arena of large matrices (_block_plan.py) and [loop][step][component], each element
+[slot], slot being the number of the thread and not of the sample, so that its size depends on the launch and not on the batch.
+Indices are 64 bits wide everywhere.  The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the
+source is to be compiled with -fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled
+by CuPy)."""
 
 import itertools
 import math
