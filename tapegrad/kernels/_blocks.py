@@ -108,7 +108,7 @@ class Blocks:
         return out.reshape(dims if shape is None else shape)
 
     def _moved_names(self, i: int, new) -> np.ndarray:
-        """Names of the elements of a view or assembly whose sources are replaced by new(source); 0 where nothing stands."""
+        """Names of the elements of a view or assembly whose sources are replaced by new(source); that of zero where nothing stands."""
         out = np.full(size_of(self.shape[i]), self.zero, np.int64)
         for piece in self.pieces(i):
             s = self.args[i][piece.source]

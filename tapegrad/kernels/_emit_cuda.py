@@ -3,10 +3,11 @@
     kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of each stored loop] [, needed])
 
 Arrays are (rows, batch), those of the steps (rows, T, batch), but a step output summed over samples is (rows, T, slots), to which
-each thread adds.  The tape is [warp][row][lane] with `size` rows: first the totals of sums, if they are many, then for each
-loop [step][component], from row `start` on, for `room` steps.  A warp is one of threads and not of samples, so the tape's size
-depends on the launch and not on the batch; components lie a constant apart, so that one register addresses them all.  Where only
-the run tells how many steps a sample takes, the most that any took goes to `needed`.  Indices are 64 bits wide everywhere.
+each thread adds.  The tape is [warp][row][lane] with `size` rows: first the totals of sums, if they are many, then the arena of
+large matrices (_block_plan.py), then for each loop [step][component], from row `start` on, for `room` steps.  A warp is one of
+threads and not of samples, so the tape's size depends on the launch and not on the batch; components lie a constant apart, so that
+one register addresses them all.  Where only the run tells how many steps a sample takes, the most that any took goes to `needed`.
+Indices are 64 bits wide everywhere.
 
 Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
 it comes to the last of them, into c more rows behind the loop's.

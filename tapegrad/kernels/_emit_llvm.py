@@ -3,9 +3,9 @@
     kernel(inputs..., data, [step input], outputs..., [step output], tape, stride, T, blocks, caps, needed)
 
 Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; step input and output are
-(rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the stored
-carries of one block, [loop][step][component][lane], and is used anew by each block.  caps[2 l], caps[2 l + 1]: where on the tape
-loop l begins, and how many steps have room there; needed[l]: how many it wanted.
+(rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the arena of
+large matrices (_block_plan.py) and the stored carries of one block, [loop][step][component][lane], and is used anew by each block.
+caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps have room there; needed[l]: how many it wanted.
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
-"""The graph in which kernels are traced, differentiated and simplified: hash-consed scalar SSA.
+"""The graph in which kernels are traced, differentiated and simplified: hash-consed scalar SSA, in which a large
+array may be one node, too (_blocks.py).
 
 A node is a number; `op[i]` names its operation and `args[i]` its operands, which come before it, so that counting upwards is a
 schedule.  A node is made at most once (a dict on operation and operands), and simplified when it is made: constants are folded,

@@ -1,4 +1,4 @@
-"""Linear algebra of small symbolic matrices, unrolled: cholesky, solve, inv, det, slogdet, triangular solves.
+"""Linear algebra of symbolic matrices, large ones as blocks, small ones unrolled: cholesky, solve, inv, det, slogdet, triangular solves.
 
 `solve`, `inv` and `det` pivot: rows are exchanged by selects, which cost no branch, and each sample has its own order.  2 x 2 goes
 by Cramer's rule.  A matrix that has no Cholesky factor gives nan for its sample, and nothing raises."""

@@ -2,7 +2,9 @@
 
 `likelihood` and `recursion` become one loop over the data; `map` straight code with the loops that the function asks for by
 `tapegrad.kernels.loop` and `while_loop`.  Components of a carry that are equal at the start are taken for equal throughout and
-the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle."""
+the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle.
+
+A function is first traced with everything unrolled; if that takes too many nodes, once more with large arrays as blocks."""
 
 import functools
 import math
