@@ -10,7 +10,6 @@ import os
 import pytest
 
 STRICT = os.environ.get("CI") == "true"
-SKIPS: list = []  # (test, reason) of this run
 
 
 def reason_of(report):
@@ -19,14 +18,12 @@ def reason_of(report):
 
 
 def note(report, name, allowed):
-    """Count a skip; where it is not allowed, make it a failure."""
+    """A skip that is not allowed is a failure."""
     if not report.skipped or hasattr(report, "wasxfail"):
         return
-    reason = reason_of(report)
-    SKIPS.append((name, reason))
     if STRICT and not allowed:
         report.outcome = "failed"
-        report.longrepr = f"{name} was skipped: {reason}\nWith CI=true nothing may be skipped but tests of a GPU."
+        report.longrepr = f"{name} was skipped: {reason_of(report)}\nWith CI=true nothing may be skipped but tests of a GPU."
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,7 +42,8 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_terminal_summary(terminalreporter):
-    if SKIPS:
-        terminalreporter.section(f"skipped: {len(SKIPS)}")
-        for name, reason in SKIPS:
-            terminalreporter.write_line(f"{name}: {reason}")
+    skips = terminalreporter.stats.get("skipped", [])  # of all processes
+    if skips:
+        terminalreporter.section(f"skipped: {len(skips)}")
+        for report in skips:
+            terminalreporter.write_line(f"{report.nodeid}: {reason_of(report)}")

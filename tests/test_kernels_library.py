@@ -415,9 +415,17 @@ def test_wrong_arguments(k, theta, data, error, text):
             call(theta, data)
 
 
-def test_tracked_data_are_refused():
-    with pytest.raises(ArgumentError, match="no derivative by its data"):
-        tg.grad(lambda x: gaussian.loglik(THETA, x).sum())(X)
+def test_derivatives_by_the_data():
+    """Those of the generated kernel, and of the Gaussian in closed form: (mu - x) / sigma^2, summed over the samples."""
+    weights = np.array([1.0, -2.0, 0.5])
+    found = tg.grad(lambda x: (weights * gaussian.loglik(THETA, x)).sum())(X)
+    mu, sigma = THETA[:2], THETA[2:]
+    np.testing.assert_allclose(found, (weights * (mu[:, None] - X[:, :, None]) / sigma[:, None] ** 2).sum(-1), rtol=1e-12)
+    found = tg.grad(lambda t, x: (weights * gaussian.loglik(t, x)).sum(), argnums=(0, 1))(THETA, X)
+    generated = tg.kernels.likelihood(gaussian.formula)
+    expected = tg.grad(lambda t, x: (weights * generated(t, x)).sum(), argnums=(0, 1))(THETA, X)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_data_of_regressions():

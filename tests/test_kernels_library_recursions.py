@@ -663,8 +663,18 @@ def test_wrong_calls():
             k(theta, infinite)
         with pytest.raises(ArgumentError, match="has dtype"):
             k(theta + 0j, y)
-        with pytest.raises(ArgumentError, match="tracked"):
-            tg.grad(lambda y: k(theta, y).sum())(y)
+
+
+def test_derivatives_by_the_data():
+    """Of the kernels that are generated from the same models, against differences of those by hand."""
+    y = series(12)
+    for k, theta in [(garch.loglik, garch_theta(3)), (markov.loglik, markov_theta(2, 3)), (autoregression.loglik, partial(2, 3))]:
+        found = tg.grad(lambda y, k=k, theta=theta: k(theta, y).sum())(y)
+        steps = 1e-5 * np.eye(12)
+        slope = (
+            np.array([8 * (k(theta, y + h) - k(theta, y - h)) - k(theta, y + 2 * h) + k(theta, y - 2 * h) for h in steps]).sum(1) / 12e-5
+        )
+        np.testing.assert_allclose(found, slope, rtol=1e-7, atol=1e-7 * np.abs(slope).max())
 
 
 @pytest.mark.parametrize("name", ["kalman 3", "vector 3, 2", "garch", "autoregression 4", "markov 3"])

@@ -57,7 +57,8 @@ def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[by
         code = nvrtc.getPTX(program) if virtual else nvrtc.getCUBIN(program)
         return code, nvrtc.getProgramLog(program)
     except nvrtc.NVRTCError as error:
-        raise KernelError(f"NVRTC could not compile {name}, {options[-1]}:\n{nvrtc.getProgramLog(program)}") from error
+        arch = options[-1].removeprefix("-arch=")
+        raise KernelError(f"NVRTC could not compile {name} for {arch}:\n{nvrtc.getProgramLog(program)}") from error
     finally:
         nvrtc.destroyProgram(program)
 

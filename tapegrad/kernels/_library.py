@@ -91,7 +91,7 @@ class Handwritten(Generated):
     ):
         f, trace, missing, _ = formula._parts
         super().__init__(f, trace, missing, invalid)
-        self.__name__ = self._family.name = name
+        self.__name__ = self._family.name = self._is_missing.name = name
         self._model = name, stem, formula, fit, wants, value, both, work, workers
         self._keeps_nan = invalid == "nan"
         text = (FOLDER / f"{stem}.cu").read_text()
