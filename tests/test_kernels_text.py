@@ -49,6 +49,18 @@ def test_threads_give_the_same_bits(monkeypatch):
         assert np.array_equal(a, b)
 
 
+def test_a_remembered_launch_keeps_its_workspace():
+    """The same kernel, called on the tape with another number of steps, takes a new one."""
+    k, theta, y = case("local level")
+    one = theta[:, :1].copy()
+    value, gradient = k.value_and_grad(one, y[:60])
+    tg.grad(lambda t: k(t, y).sum())(one)
+    tape, (_, (_, _, room)) = k._plan.plan[4], k._plan.plan[-1]
+    assert room.ctypes.data <= tape < room.ctypes.data + room.nbytes
+    again = k.value_and_grad(one, y[:60])
+    assert np.array_equal(again[0], value) and np.array_equal(again[1], gradient)
+
+
 def test_large_matrices_compile_in_seconds():
     """A dense Kalman filter of 12 states."""
 

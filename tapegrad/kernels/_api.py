@@ -125,11 +125,13 @@ class Generated:
         """Keep what the next call on arrays like these needs, for this thread."""
         self._plan.plan = None
         key, launcher = self._last
-        if key is None or key[0] != "VG" or key[4] or data.ndim == 3 or not theta.size or theta.dtype is not data.dtype:
-            return
+        ours = "VG", (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
+        if key != ours or data.ndim == 3 or not theta.size or theta.dtype is not data.dtype or launcher.memory is None:
+            return  # (another thread may have launched since)
         fire = launcher.repeatable(data, data.shape[-1], theta.shape[1])
         if fire is not None:
-            self._plan.plan = (theta.shape[:1] if single else theta.shape, data.shape, theta.dtype, *fire, launcher)
+            held = launcher, launcher.memory  # the workspace whose address is in the plan
+            self._plan.plan = (theta.shape[:1] if single else theta.shape, data.shape, theta.dtype, *fire, held)
 
     def grad(self, theta: Any, data: Any) -> Any:
         """(p, B)."""

@@ -263,6 +263,10 @@ class Launcher:
         return local["found"]
 
     @property
+    def memory(self) -> tuple | None:
+        """caps, needed and tape of this thread's last launch."""
+        return self.local.__dict__.get("hold")
+
+    @property
     def tape_bytes(self) -> int:
-        hold = self.local.__dict__.get("hold")
-        return hold[2].nbytes if hold else 0
+        return self.memory[2].nbytes if self.memory else 0

@@ -1,0 +1,96 @@
+"""All that a kernel gives holds for programs whose matrices are kept whole: data, contributions, carries, scores, special functions."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+import tapegrad as tg
+
+N, T = 12, 7
+RNG = np.random.default_rng(0)
+Y = RNG.normal(size=T)
+CENTRE = np.concatenate([0.7 * np.linalg.qr(RNG.normal(size=(N, N)))[0].ravel(), np.log(np.full(N, 0.3))])
+
+
+def init(theta):
+    return np.zeros(N), np.eye(N)
+
+
+def step(carry, theta, y):
+    m, P = carry
+    A = theta[: N * N].reshape(N, N)
+    m, P = A @ m, A @ P @ A.T + np.diag(np.exp(theta[N * N :]))
+    S, v = P[0, 0] + 1.0, y - m[0]
+    K = P[:, 0] / S
+    return (m + K * v, P - np.outer(K, P[0])), -0.5 * (np.log(S) + v * v / S)
+
+
+def by_tape(theta, y):
+    """The terms and the last carry, by array operations."""
+    carry, terms = init(theta), []
+    for t in range(len(y)):
+        carry, term = step(carry, theta, y[t])
+        terms.append(term)
+    return tg.numpy.stack(terms), carry
+
+
+def close(found, expected, tolerance=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def point(request):
+    return CENTRE * (1 + 0.05 * np.random.default_rng(request.param).normal(size=CENTRE.shape))
+
+
+K = tg.kernels.recursion(init, step)
+
+
+def test_the_matrices_are_kept_whole():
+    assert K.lowered(N * N + N, 0).arena > 0
+
+
+def test_derivatives_by_the_data(point):
+    close(tg.grad(lambda y: K(point, y))(Y), tg.grad(lambda y: by_tape(point, y)[0].sum())(Y))
+    w = np.cos(np.arange(T))
+    ours = tg.jvp(lambda y: tg.grad(lambda t: K(t, y))(point), (Y,), (w,))[1]
+    close(ours, tg.jvp(lambda y: tg.grad(lambda t: by_tape(t, y)[0].sum())(point), (Y,), (w,))[1], 1e-8)
+
+
+def test_contributions_carries_and_scores(point):
+    w = np.sin(np.arange(T))
+    terms, (m, P) = by_tape(point, Y)
+    close(K.contributions(point, Y), terms)
+    close(tg.grad(lambda t: (K.contributions(t, Y) * w).sum())(point), tg.grad(lambda t: (by_tape(t, Y)[0] * w).sum())(point))
+    for found, expected in zip(K.final(point, Y), (m, P), strict=True):
+        close(found, expected)
+    close(K.scores(point, Y), tg.jacobian(lambda t: by_tape(t, Y)[0])(point))
+
+
+def test_missing_data(point):
+    holes = Y.copy()
+    holes[3] = np.nan
+    k = tg.kernels.recursion(init, step, missing="skip")
+    for found, expected in zip(k.value_and_grad(point, holes), K.value_and_grad(point, np.delete(Y, 3)), strict=True):
+        close(found, expected, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["erf", "gammaln", "digamma", "ndtr", "log_ndtr", "expit"])
+def test_special_functions(name):
+    f = getattr(scipy.special, name)
+    a, b = RNG.normal(size=(2, N, N, 2))
+
+    def by_kernel(a):
+        B = a @ b_one
+        return np.sum(f(B * B + 0.5))
+
+    b_one = b[:, :, 0]
+    k = tg.kernels.map(by_kernel)
+
+    def reference(a):
+        B = np.einsum("ijk,jl->ilk", a, b_one)
+        return f(B * B + 0.5).sum((0, 1))
+
+    close(k(a), reference(a), 1e-12)
+    close(tg.grad(lambda a: k(a).sum())(a), tg.grad(lambda a: reference(a).sum())(a))
+    close(tg.hvp(lambda a: k(a).sum(), a, a), tg.hvp(lambda a: reference(a).sum(), a, a), 1e-8)
