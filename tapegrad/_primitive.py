@@ -63,7 +63,7 @@ class Trace:
 
     All fields of all traces stand here, for a trace that ends changes its class to `Ended`."""
 
-    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts")
+    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look")
     levels = itertools.count(1)
     short = None  # a tape's method
 

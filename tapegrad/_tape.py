@@ -11,6 +11,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
 What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
 
 import gc
+import sys
 import threading
 from typing import Any
 
@@ -109,7 +110,7 @@ class Tape(Trace):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
         super().__init__()
         self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
-        self.layouts, self.swept = {}, swept
+        self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
         """A new leaf.  `value` is the caller's: it is copied at the first write."""
@@ -119,10 +120,9 @@ class Tape(Trace):
         return x
 
     def grown(self) -> None:
-        """To be called now and then while records are added."""
-        if not self.paused and len(self.records) > LONG:
-            self.paused = True
-            COLLECTOR.pause()
+        """The tape is long."""
+        self.paused, self.look = True, sys.maxsize
+        COLLECTOR.pause()
 
     def close(self) -> None:
         if self.paused and not self.swept:
@@ -147,7 +147,7 @@ class Tape(Trace):
         k = len(records)
         layout = (xp_of(value), value.shape, value.strides, value.dtype) if at is None else self.layout(value)
         records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
-        if not k & 1023:
+        if k > self.look:
             self.grown()
         return k
 
@@ -183,7 +183,7 @@ class Tape(Trace):
                 kept[i] = keep(self, a)
         records = self.records
         k = len(records)
-        if not k & 1023:
+        if k > self.look:
             self.grown()
         records.append((prim, slots, MANY, None, out if reads_out else None, kept, params))
         if type(out) is not tuple:

@@ -164,6 +164,8 @@ def _record_read(tape, prim, inputs, slots, params):
     out = bind(prim, inputs, params)
     y = variable(out, tape, len(tape.records))
     tape.records.append((_pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], params["at"]))
+    if y._slot > tape.look:
+        tape.grown()
     return y
 
 
@@ -220,6 +222,8 @@ def _record_write(pull):
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
         tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], params["at"])))
+        if z._slot > tape.look:
+            tape.grown()
         return z
 
     return record

@@ -103,7 +103,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
             x._trace = trace
             trace.risen.append(x)
         x._slot = k = len(records) - 1
-        if not k & 1023:
+        if k > trace.look:
             trace.grown()
     x._version += 1
     return True
