@@ -68,16 +68,21 @@ class Tape:
         return x
 
     def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
-        """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable."""
+        """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable.
+
+        Raises ArgumentError where y does not depend on the tape: what is computed after the with block is plain."""
         slot = y._slot if isinstance(y, Variable) and (live_on(y, self._trace)) else None
         if seed is None:
             check_scalar("tape.grad", self.grad, y)
             seed = full_like(y, 1)
         else:
             seed = cast("tape.grad", "seed", seed, y)
-        G: list = []
-        if slot is not None:
-            G = reverse.pull(self._trace, [(slot, seed)])
+        if slot is None:
+            raise ArgumentError(
+                "tape.grad(y, x): y does not depend on anything that the tape watched. After the with block values are plain: "
+                "compute y, sums and indexing included, inside it"
+            )
+        G = reverse.pull(self._trace, [(slot, seed)])
 
         def of(v):
             if not isinstance(v, Variable) or v._trace is not self._trace or v._slot not in self._leaves:

@@ -387,6 +387,9 @@ def test_tape():
         raised(ArgumentError, lambda: tape.watch(np.ones(2, int)), "int")
         y = x * 2
     raised(NotScalarError, lambda: tape.grad(y, x), "(2,)")
+    raised(ArgumentError, lambda: tape.grad(y.sum(), x), "inside")  # after the block: y.sum() is plain
+    raised(ArgumentError, lambda: tape.grad(y[0], x), "inside")
+    raised(ArgumentError, lambda: tape.grad(np.float64(3.0), x), "inside")
     raised(ArgumentError, lambda: tape.grad(y.sum(), np.ones(2)), "watch")
     raised(ArgumentError, lambda: tape.watch(np.ones(2)), "closed")
     close(tape.grad(y, x, seed=np.ones(2)), [2.0, 2.0])
