@@ -102,16 +102,16 @@ class Generated:
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
         """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
-        if is_tree(theta):
-            kernel, rows, restore = self._of_tree(theta)
-            value, gradient = kernel.value_and_grad(rows, data)
-            return value, restore(gradient)
         plan = self._plan.__dict__.get("plan")
         if plan is not None and out is None and type(theta) is np.ndarray is type(data):
             shape, data_shape, dtype, fire, *rest = plan
             if theta.shape == shape and data.shape == data_shape and theta.dtype is dtype is data.dtype:
                 if theta.flags.c_contiguous and data.flags.c_contiguous and not self._is_missing(data):
                     return again(theta, data, dtype, fire, rest)
+        if is_tree(theta):
+            kernel, rows, restore = self._of_tree(theta)
+            value, gradient = kernel.value_and_grad(rows, data)
+            return value, restore(gradient)
         theta, data, single = self._arguments(theta, data)
         if isinstance(theta, Variable) or isinstance(data, Variable):
             v, g = self._family.apply("VG", (0, 0), (theta, data), self._run)

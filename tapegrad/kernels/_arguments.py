@@ -106,12 +106,12 @@ class Looking:
 
     def __call__(self, data: Any) -> bool:
         """Infinite data are an error."""
-        xp = xp_of(data)
+        xp = np if type(data) is np.ndarray else xp_of(data)
         if xp is not np:
             return self.on_device(xp, data)
-        known = None if data.base is not None else self.clean.get(id(data))
+        known = self.clean.get(id(data))
         if known is not None and known() is data and not data.flags.writeable:
-            return False  # read-only data are looked at once
+            return False  # read-only data that own their memory are looked at once
         flat = data if data.ndim == 1 else data.ravel()
         with np.errstate(all="ignore"):
             check = float(flat.dot(flat))
