@@ -82,20 +82,23 @@ if wp is not None:
 def warp_gaussian(theta, x):
     if wp is None:
         return bench.NOT_INSTALLED
+    return warp_job(warp_normal, theta, x)
+
+
+def warp_job(kernel, theta, data):
     t = wp.array(theta, dtype=wp.float64, requires_grad=True, device="cpu")
-    data = wp.array(x, dtype=wp.float64, device="cpu")
+    data = wp.array(data, dtype=wp.float64, device="cpu")
     value = wp.zeros(theta.shape[1], dtype=wp.float64, requires_grad=True, device="cpu")
 
-    return lambda: warp_run(warp_normal, t, data, value)
+    def run():
+        with wp.Tape() as tape:
+            wp.launch(kernel, dim=theta.shape[1], inputs=[t, data], outputs=[value], device="cpu")
+        value.grad.fill_(1.0)
+        t.grad.zero_()
+        tape.backward()
+        return [value.numpy().copy(), t.grad.numpy().copy()]
 
-
-def warp_run(kernel, theta, data, value):
-    with wp.Tape() as tape:
-        wp.launch(kernel, dim=theta.shape[1], inputs=[theta, data], outputs=[value], device="cpu")
-    value.grad.fill_(1.0)
-    theta.grad.zero_()
-    tape.backward()
-    return [value.numpy().copy(), theta.grad.numpy().copy()]
+    return run
 
 
 def drjit_gaussian(theta, x):
@@ -152,11 +155,7 @@ if wp is not None:
 def warp_level(theta, y):
     if wp is None:
         return bench.NOT_INSTALLED
-    t = wp.array(theta, dtype=wp.float64, requires_grad=True, device="cpu")
-    data = wp.array(y, dtype=wp.float64, device="cpu")
-    value = wp.zeros(theta.shape[1], dtype=wp.float64, requires_grad=True, device="cpu")
-
-    return lambda: warp_run(warp_level_kernel, t, data, value)
+    return warp_job(warp_level_kernel, theta, y)
 
 
 def drjit_level(theta, y):

@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import scipy.stats
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
+from tapegrad.kernels._arguments import Looking
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 
@@ -491,3 +493,11 @@ def test_map_without_derivatives_and_wrong_shapes():
 def test_plain_python_outside_of_a_kernel():
     assert kernels.loop(3, lambda i, s: s * 2.0, 1.0) == 8.0
     assert kernels.while_loop(lambda s: s < 10, lambda s: s * 2.0, 1.0, 50) == 16.0
+
+
+def test_what_is_known_of_an_array_that_is_gone_does_not_stand_for_another():
+    """An array may get the place in memory of one that was looked at on a device."""
+    gone, x = np.ones(3), np.array([1.0, np.nan])
+    looking = Looking("f")
+    looking.clean = {id(x): (weakref.ref(gone), 5, False)}
+    assert looking(x)

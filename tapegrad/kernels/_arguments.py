@@ -110,14 +110,14 @@ class Looking:
         if xp is not np:
             return self.on_device(xp, data)
         known = self.clean.get(id(data))
-        if known is not None and known() is data and not data.flags.writeable:
+        if known is not None and known[0]() is data and not data.flags.writeable:
             return False  # read-only data that own their memory are looked at once
         flat = data if data.ndim == 1 else data.ravel()
         with np.errstate(all="ignore"):
             check = float(flat.dot(flat))
         if check - check == 0.0:
             if not data.flags.writeable and data.base is None:
-                self.clean = {id(data): weakref.ref(data)}
+                self.clean = {id(data): (weakref.ref(data), 0, False)}
             return False
         self.refuse_inf(bool(xp.isinf(flat).any()))
         return bool(xp.isnan(flat).any())
