@@ -46,7 +46,10 @@ NOT_INSTALLED = Absent("not installed")
 CANNOT = Absent("raises")  # the system refuses this program
 
 
-def start(doc):
+METHOD = "one pinned core, one thread, float64; processor time, medians of interleaved rounds; answers agree to 1e-10 before any timing"
+
+
+def start(doc, method=METHOD):
     """Read the command line, pin the process to one core, open the report."""
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME-DATE.md")
@@ -55,7 +58,7 @@ def start(doc):
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0)) if args.core is None else args.core})
-    return Report(Path(sys.argv[0]).stem, doc.partition("\n")[0], args)
+    return Report(Path(sys.argv[0]).stem, doc.partition("\n")[0], args, method)
 
 
 def torch():
@@ -131,10 +134,10 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True):
 class Report:
     """Prints as it goes, and keeps what it printed for `--save`."""
 
-    def __init__(self, name, title, args):
+    def __init__(self, name, title, args, method=METHOD):
         self.name, self.quick, self.save, self.lines = name, args.quick, args.save, []
         self.missed = []
-        self.say(f"# {name}: {title}\n\n{facts()}")
+        self.say(f"# {name}: {title}\n\n{facts(method)}")
 
     def say(self, text=""):
         print(text, flush=True)
@@ -185,7 +188,7 @@ def times(x, factor):
     return x if isinstance(x, Absent) else x * factor
 
 
-def facts():
+def facts(method):
     """Date, commit, machine and versions, as a list."""
     versions = [f"Python {platform.python_version()}"]
     for package in ("numpy", "scipy", "torch", "jax", "autograd", "warp-lang", "drjit", "statsmodels"):
@@ -198,8 +201,7 @@ def facts():
             f"- date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC; commit: {commit()}",
             f"- machine: {processor()}, {os.cpu_count()} cores, {memory()}, {platform.system()} {platform.machine()}",
             f"- versions: {', '.join(versions)}",
-            "- method: one pinned core, one thread, float64; processor time, medians of interleaved rounds;"
-            " answers agree to 1e-10 before any timing",
+            f"- method: {method}",
         ]
     )
 
