@@ -19,6 +19,10 @@ from tapegrad.kernels._graph import Graph
 kernels = tg.kernels
 
 
+class Named(np.ndarray):
+    """A subclass, whose data may be anywhere."""
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [*CASES, *MATRICES])
 def test_one_sample_gets_the_bits_that_it_gets_among_others(name, dtype):
@@ -55,10 +59,39 @@ def test_a_remembered_launch_keeps_its_workspace():
     one = theta[:, :1].copy()
     value, gradient = k.value_and_grad(one, y[:60])
     tg.grad(lambda t: k(t, y).sum())(one)
-    tape, (_, (_, _, room)) = k._plan.plan[4], k._plan.plan[-1]
+    _, (_, _, room), table = k._plans.VG[-1]
+    tape = int(table[1])
     assert room.ctypes.data <= tape < room.ctypes.data + room.nbytes
     again = k.value_and_grad(one, y[:60])
     assert np.array_equal(again[0], value) and np.array_equal(again[1], gradient)
+
+
+def test_calls_in_any_order_are_those_of_a_new_kernel():
+    """Values, and values and gradients, of arrays that do and do not fit what the last call left."""
+    k, points, y = case("local level")
+    rng = np.random.default_rng(0)
+    theta = points[:, :1] + 0.1 * rng.normal(size=(2, 32))
+    shared = y[:60].copy()
+    shared.flags.writeable = False
+    gap = shared.copy()
+    gap[7] = np.nan
+    thetas = [theta[:, :1], theta[:, 0], theta[:, :16], theta[:, :16] + 0.1, theta[:, :3], theta[:, :32:2], theta[:, :0]]
+    thetas = [t.astype(d) for t in thetas for d in (np.float64, np.float32)] + [np.asfortranarray(theta[:, :16]), theta[:, :16].view(Named)]
+    datas = [shared, y[:60], y[:59], y[:120:2], shared.astype(np.float32), shared[None], np.stack([y[:60]] * 16, axis=-1)[None]]
+    datas = [d.view(Named) for d in datas[:1]] + datas
+    for _ in range(150):
+        t, d = thetas[rng.integers(len(thetas))], datas[rng.integers(len(datas))]
+        if d.ndim == 3 and t.shape[1:] != (16,):
+            continue
+        new = case("local level")[0]
+        if rng.random() < 0.5:
+            ours, expected = [k(t, d)], [new(t, d)]
+        else:
+            ours, expected = k.value_and_grad(t, d), new.value_and_grad(t, d)
+        for a, b in zip(ours, expected, strict=True):
+            assert type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
+    for d in (shared, gap, y[:60] + 0.0, gap + 0.0):  # a missing datum is seen before a launch like the last one
+        assert np.array_equal(k(theta, d), case("local level")[0](theta, d))
 
 
 def test_large_matrices_compile_in_seconds():
@@ -122,4 +155,4 @@ def test_processes_share_a_folder(tmp_path):
     for _ in range(2):  # made by several at once, then read
         started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
         assert [p.communicate()[0].split() for p in started] == [[b"-3.0"]] * 3
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == 2  # the kernel, and the code that calls it again

@@ -24,6 +24,7 @@ from .._variable import Variable
 from ..errors import ArgumentError, KernelError, ShapeError
 from ..ops import shaping
 from ..ops.elementwise_more import where
+from ._again import repeatable, unchanged
 from ._arguments import (
     FLOATS,
     Looking,
@@ -38,18 +39,21 @@ from ._arguments import (
     rows_of,
     with_ways,
 )
-from ._cpu import address
 from ._family import Family
 from ._lower import Lowered, lowered
 from ._trace import trace_likelihood, trace_recursion
 
 
-def again(theta: np.ndarray, data: np.ndarray, dtype: np.dtype, fire: Callable, rest: list) -> tuple:
-    """Value and gradient by a launch like the last one."""
-    g = np.empty(theta.shape, dtype)
-    v = np.empty(rest[1], dtype)
-    fire(address(theta), address(data), address(v), address(g), *rest[:-1])
-    return (v, g) if theta.ndim == 2 else (v[0], g)
+def again(plan: tuple, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+    """Value, or value and gradient, by a launch like the last one."""
+    _, _, dtype, samples, run, table, _ = plan
+    v = np.empty(samples, dtype)
+    if gradient:
+        g = np.empty(theta.shape, dtype)
+        run(id(theta), id(data), id(v), id(g), table)
+        return (v, g) if theta.ndim == 2 else (v[0], g)
+    run(id(theta), id(data), id(v), table)
+    return v if theta.ndim == 2 else v[0]
 
 
 BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
@@ -63,7 +67,7 @@ class Generated:
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.missing = name_of(f), missing
         self.__doc__ = getattr(f, "__doc__", None)
-        self._plan = threading.local()  # `plan`: how the last call of value_and_grad was launched
+        self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
         self._is_missing = Looking(self.__name__)
         self._last: tuple = (None, None)  # the launcher of the last call
         self._parts = f, trace, missing, invalid
@@ -88,6 +92,9 @@ class Generated:
 
         theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
         theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
+        plan = self._plans.__dict__.get("F")
+        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
+            return again(plan, theta, data, False)
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
@@ -98,16 +105,15 @@ class Generated:
             v = self._family.F(self._run, theta, data)
         else:
             v = self._run("F", (0, 0), (theta, data), list_of(out))
+            if type(theta) is np.ndarray is type(data):
+                self._remember("F", theta, data, single)
         return v[0] if single else v
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
         """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
-        plan = self._plan.__dict__.get("plan")
-        if plan is not None and out is None and type(theta) is np.ndarray is type(data):
-            shape, data_shape, dtype, fire, *rest = plan
-            if theta.shape == shape and data.shape == data_shape and theta.dtype is dtype is data.dtype:
-                if theta.flags.c_contiguous and data.flags.c_contiguous and not self._is_missing(data):
-                    return again(theta, data, dtype, fire, rest)
+        plan = self._plans.__dict__.get("VG")
+        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
+            return again(plan, theta, data, True)
         if is_tree(theta):
             kernel, rows, restore = self._of_tree(theta)
             value, gradient = kernel.value_and_grad(rows, data)
@@ -118,20 +124,20 @@ class Generated:
         else:
             v, g = self._run("VG", (0, 0), (theta, data), list_of(out))
             if type(theta) is np.ndarray is type(data):
-                self._remember(theta, data, single)
+                self._remember("VG", theta, data, single)
         return (v[0], g[:, 0]) if single else (v, g)
 
-    def _remember(self, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Keep what the next call on arrays like these needs, for this thread."""
-        self._plan.plan = None
+        plan = None
         key, launcher = self._last
-        ours = "VG", (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
-        if key != ours or data.ndim == 3 or not theta.size or theta.dtype is not data.dtype or launcher.memory is None:
-            return  # (another thread may have launched since)
-        fire = launcher.repeatable(data, data.shape[-1], theta.shape[1])
-        if fire is not None:
-            held = launcher, launcher.memory  # the workspace whose address is in the plan
-            self._plan.plan = (theta.shape[:1] if single else theta.shape, data.shape, theta.dtype, *fire, held)
+        ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
+        if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
+            found = repeatable(launcher, data.shape[-1], theta.shape[1])
+            if found is not None:
+                run, table, hold = found
+                plan = theta.shape[:1] if single else theta.shape, data.shape, theta.dtype, theta.shape[1], run, table, hold
+        self._plans.__dict__[kind] = plan
 
     def grad(self, theta: Any, data: Any) -> Any:
         """(p, B)."""

@@ -79,7 +79,7 @@ def compiled(text: str, name: str = "kernel") -> int:
         make, description = machine()
         key = _cache.key(description, text)
         if key in STATE:
-            return STATE[key][0]
+            return STATE[key].get_function_address(name)
         stored = _cache.load(key)
         if stored is None:
             stored = object_code(text)
@@ -87,8 +87,8 @@ def compiled(text: str, name: str = "kernel") -> int:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
         engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
         engine.finalize_object()
-        STATE[key] = engine.get_function_address(name), engine
-        return STATE[key][0]
+        STATE[key] = engine
+        return engine.get_function_address(name)
 
 
 def _pointer_in_header() -> bool:
@@ -142,7 +142,7 @@ class Launcher:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype.
 
         `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed over samples."""
-        width = self.width if batch >= SCALAR or self.long else 1
+        width = self.width_for(batch)
         full = batch // width
         if self.summed:
             steps_out[...] = self.sum_over_samples(width, inputs, data, steps, outs, batch, each)
@@ -150,7 +150,7 @@ class Launcher:
         if self.streams or self.step_rows:
             inputs = [*inputs, *([each] if self.streams else [])]
             outs = [*outs, *([steps_out] if self.step_rows else [])]
-        if full > 1 and THREADS > 1 and full * width * self.operations * max(steps, 1) > WORTH:
+        if full > 1 and self.is_shared(full * width, steps):
             self.shared(width, inputs, data, steps, outs, batch, full)
         elif full:
             self.run(width, inputs, data, steps, outs, batch, full)
@@ -172,7 +172,7 @@ class Launcher:
         def work(k):
             self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
 
-        if full > 1 and THREADS > 1 and batch * self.operations * max(steps, 1) > WORTH:
+        if full > 1 and self.is_shared(batch, steps):
             list(pool().map(work, range(count)))
         elif full:
             for k in range(count):
@@ -183,15 +183,13 @@ class Launcher:
             total[0, ..., :rest] += last[..., :rest]
         return total.sum(axis=0).sum(axis=-1)
 
-    def repeatable(self, data: np.ndarray, steps: int, batch: int) -> tuple | None:
-        """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
-        needed); None where more than one launch is due."""
-        width = self.width if batch >= SCALAR or self.long else 1
-        work = batch * self.operations * max(steps, 1)
-        if batch % width or self.counted or (THREADS > 1 and work > WORTH) or not HEADER:
-            return None
-        caps, needed, tape = self.local.__dict__["found"]
-        return self.forms[width], tape, batch, steps, batch // width, caps, needed[0]
+    def width_for(self, batch: int) -> int:
+        """Samples of a block."""
+        return self.width if batch >= SCALAR or self.long else 1
+
+    def is_shared(self, batch: int, steps: int) -> bool:
+        """Is there work for several threads?"""
+        return THREADS > 1 and batch * self.operations * max(steps, 1) > WORTH
 
     def shared(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, full: int) -> None:
         """The blocks in equal parts to all threads; each sample gets the same bits whatever their number."""
