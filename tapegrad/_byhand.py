@@ -15,10 +15,10 @@ from ._calls import (
     derivative_out,
     entered,
     full_like,
-    lowered,
     name_of,
 )
 from ._primitive import OPEN, Primitive, Trace, bind, plain
+from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
 from ._variable import Variable
 from .errors import ArgumentError, ShapeError
@@ -123,14 +123,14 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
         if isinstance(g, list):
             g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         if vjp is None:
-            return _transposed_jvp(jvp, g, out, need, args, params)
+            return transposed_jvp(jvp, g, out, need, args, params)
         terms = vjp(g, out, *args, **params)
-        return _terms(name, terms, args)
+        return checked_terms(name, terms, args)
 
     def forward_rule(t, out, *args, **params):
         if jvp is not None:
             return jvp(tuple(t), out, *args, **params)
-        return _transposed_vjp(vjp, name, t, out, args, params)
+        return transposed_vjp(vjp, name, t, out, args, params)
 
     prim.vjp, prim.jvp = (reverse_rule,), forward_rule
 
@@ -145,47 +145,6 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
 
     wrapped.prim = prim
     return wrapped
-
-
-def _terms(name: str, terms: Any, args: tuple) -> tuple:
-    terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
-    if len(terms) != len(args):
-        raise ArgumentError(f"rule({name}): vjp returned {len(terms)} cotangents for {len(args)} arguments")
-    for n, (c, a) in enumerate(zip(terms, args, strict=True)):
-        if c is not None and shape(c) != shape(a):
-            raise ShapeError(f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}")
-    return terms
-
-
-def _transposed_vjp(vjp: Callable, name: str, t: tuple, out: Any, args: tuple, params: dict) -> Any:
-    """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
-    outs = out if isinstance(out, tuple) else (out,)
-    tape = reverse.Tape()
-    ws = [tape.watch(full_like(o, 0)) for o in outs]
-    terms = _terms(name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args)
-    seeds = []
-    for c, d in zip(terms, t, strict=True):
-        _, slot = lowered(c, tape)
-        if d is not None and slot is not None:
-            seeds.append((slot, d))
-    tape.close()
-    G = reverse.pull(tape, seeds) if seeds else []
-    tangents = tuple(
-        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else full_like(o, 0) for w, o in zip(ws, outs, strict=True)]
-    )
-    return tangents if isinstance(out, tuple) else tangents[0]
-
-
-def _transposed_jvp(jvp: Callable, g: Any, out: Any, need: tuple, args: tuple, params: dict) -> list:
-    """J^T g from t -> J t, likewise."""
-    tape = reverse.Tape()
-    ts = [tape.watch(full_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]
-    d = jvp(tuple(ts), out, *args, **params)
-    pairs = zip(d if isinstance(d, tuple) else (d,), g if isinstance(g, tuple) else (g,), strict=True)
-    seeds = [(slot, c) for (_, slot), c in [(lowered(v, tape), c) for v, c in pairs] if slot is not None]
-    tape.close()
-    G = reverse.pull(tape, seeds) if seeds else []
-    return [None if t is None or t._slot >= len(G) else G[t._slot] for t in ts]
 
 
 # --- small things ---

@@ -38,7 +38,7 @@ FLOORS = [
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
     ["_faces", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow"],
-    ["_calls", "_transforms", "_byhand", "_functional"],
+    ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
     ["kernels."],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
     ["__init__"],

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from .._array import xp_of
-from .._byhand import _terms, _transposed_jvp, _transposed_vjp
 from .._calls import full_like
 from .._primitive import Primitive, bind, is_tracked, plain
 from .._tape import Like
+from .._transposed import checked_terms, transposed_jvp, transposed_vjp
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
@@ -317,7 +317,7 @@ class RawKernel:
             self._need(self.jvp, "vjp")
             if isinstance(self.jvp, RawKernel):
                 return pulled(self, g, out, need, args, known)
-            return _transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
+            return transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
         return self._terms(self.filled(g, out, args, known), out, args, known)
 
     def _terms(self, g: Any, out: Any, args: tuple, known: dict) -> tuple:
@@ -338,7 +338,7 @@ class RawKernel:
         if len(terms) == sum(active) < len(args):
             short = iter(terms)
             terms = tuple([next(short) if a else None for a in active])
-        return _terms(self.__name__, terms, args)
+        return checked_terms(self.__name__, terms, args)
 
     def filled(self, g: Any, out: Any, args: tuple, known: dict) -> Any:
         """Cotangents with zeros in place of None."""
@@ -391,7 +391,7 @@ class RawKernel:
             linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
             if not linear or transposes_in_one(self, t, args, known):
                 return pushed(self, t, out, args, known)
-        return _transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
+        return transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
 
 
 def raw(
