@@ -15,6 +15,7 @@ import tapegrad as tg
 from tapegrad.kernels import _cache, _cpu
 from tapegrad.kernels._cpu import Launcher, compiled
 from tapegrad.kernels._graph import Graph
+from tapegrad.kernels._lower import lowered
 
 kernels = tg.kernels
 
@@ -156,3 +157,21 @@ def test_processes_share_a_folder(tmp_path):
         started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
         assert [p.communicate()[0].split() for p in started] == [[b"-3.0"]] * 3
     assert len(list(tmp_path.iterdir())) == 2  # the kernel, and the code that calls it again
+
+
+def test_a_sweep_back_reads_what_is_long_to_compute():
+    """A product of matrices in a step is stored for the sweep, as many numbers as the carry has at most; the bits are those of a
+    sweep that computes it again."""
+    k, theta, data = case("kalman 4")
+    shapes = theta.shape[0], 0 if data.ndim == 1 else data.shape[0]
+    plain, kept = lowered(k._family.derived("VG", 0, (*shapes, False))), lowered(k._family.derived("VG", 0, (*shapes, False)), True)
+    forward, back = kept.loops
+    assert not plain.loops[0].kept and 8 <= len(forward.kept) <= len(forward.carry)
+    assert len(kept.bodies[1].code) + 3 * len(forward.kept) <= len(plain.bodies[1].code)
+    assert not {i for i, _, _ in kept.bodies[1].code} & set(forward.kept)
+    outs = []
+    for low in (plain, kept):
+        outs.append([np.empty((rows, theta.shape[1])) for rows in (1, len(theta))])
+        Launcher(low, np.dtype(float), False)([theta], data, data.shape[-1], outs[-1], theta.shape[1])
+    for a, b in zip(*outs, strict=True):
+        assert np.array_equal(a, b) and np.isfinite(a).all()

@@ -323,16 +323,16 @@ class Kernel(BlockCode, Builder):
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
         if loop.stored:
             place = self.on_tape(n, loop, t)
-            for k, c in zip(self.low.offsets(loop)[:-1], loop.carry, strict=True):
+            for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
                 if self.g.shape[c]:
                     self.filled_with(Buffer(place, k), self.g.shape[c], c, env)
                 else:
                     self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         used = body.used()
         source = loop.of or loop
-        if loop.of is not None and any(c in used for c in source.carry):
+        if loop.of is not None and any(c in used for c in source.carry + source.kept):
             place = self.on_tape(self.low.loops.index(source), source, t)
-            for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True):
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
                 if c in used:
                     block = self.g.shape[c]
                     env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
@@ -344,6 +344,8 @@ class Kernel(BlockCode, Builder):
                 else:
                     env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
         self.straight(body.code, env)
+        for k, i in zip(self.low.offsets(loop)[len(loop.carry) :], loop.kept, strict=False):
+            self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         self.hand_out(loop, t, env)
         g = self.g
         moved = balance(body)

@@ -88,7 +88,7 @@ class Family:
             with self.lock:
                 found = self.launchers.get(key)
                 if found is None:
-                    low = lowered(self.derived(kind, n, signature))
+                    low = lowered(self.derived(kind, n, signature), make is Launcher)
                     low.name = f"{self.name}.{kind}{sum(orders(n))}"
                     found = self.launchers[key] = make(low, dtype, per_sample)
         return found

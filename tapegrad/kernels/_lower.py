@@ -6,6 +6,7 @@ and whatever the rest of the program, and forbid them to: so kernels agree bit f
 import bisect
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
@@ -14,6 +15,7 @@ from ._graph import LEAVES, Graph
 from ._program import Loop, Program, carried, pruned
 
 Instruction = tuple  # (node, operation, operands)
+COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
@@ -54,7 +56,7 @@ class Lowered:
     def offsets(self, loop: Loop) -> list[int]:
         """Where each component of the carry stands in what is stored of a step, and the size of that."""
         places = [0]
-        for c in loop.carry:
+        for c in loop.carry + loop.kept:
             places.append(places[-1] + size_of(self.program.g.shape[c]))
         return places
 
@@ -128,7 +130,8 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
     return op, args
 
 
-def lowered(p: Program) -> Lowered:
+def lowered(p: Program, keep: bool = False) -> Lowered:
+    """`keep`: store with the carry of a step what takes a sweep back long to compute again."""
     p = pruned(factored(pruned(p)))
     g = p.g
     form: dict = {}
@@ -136,7 +139,17 @@ def lowered(p: Program) -> Lowered:
     todo = list(p.outputs)
     for loop in p.loops:
         terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
-        inside, hoisted = _live(g, carried(loop) + [i for term in terms for i in term], form)
+        outs = carried(loop) + [i for term in terms for i in term]
+        source = loop.of if keep and loop.of is not None and loop.of.stored else None
+        if source is not None:
+            first = next(body for body in bodies if body.loop is source)
+            source.kept = worth_keeping(g, source, _live(g, outs, form)[0], outs, form)
+            if source.kept:
+                again = carried(source) + [i for term in first.terms for i in term] + source.kept
+                inside, hoisted = _live(g, again, form)
+                first.code = [(i, *form[i]) for i in inside]
+                todo += hoisted
+        inside, hoisted = _live(g, outs, form, set(source.kept) if source is not None else set())
         blocks = any(g.shape[i] for i in [*inside, *hoisted])
         bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms, blocks))
         todo += hoisted + loop.start
@@ -150,12 +163,42 @@ def lowered(p: Program) -> Lowered:
     return Lowered(p, sections, bodies)
 
 
-def _live(g: Graph, outs: list[int], form: dict) -> tuple[list[int], list[int]]:
-    """The nodes that a step computes for `outs`, and those outside the loop that it uses."""
+def worth_keeping(g: Graph, source: Loop, inside: list[int], outs: list[int], form: dict) -> list[int]:
+    """What a sweep back over `source` takes from memory rather than to compute it again, where that saves COSTLY instructions or
+    more for a number; at most as many numbers as the carry has."""
+    mine = 1 << source.id
+    rebuilt = [i for i in inside if g.mask[i] == mine and not g.boolean(i)]
+    if any(g.shape[i] for i in [*rebuilt, *source.carry]):
+        return []
+    found: list[int] = []
+    while len(found) < len(source.carry):
+        live = set(_live(g, outs, form, set(found))[0])
+        users = dict.fromkeys(live, 0)
+        for i in live:
+            for j in form[i][1]:
+                if j in users:
+                    users[j] += 1
+        for i in outs:
+            if i in users:
+                users[i] += 2
+        alone = {}  # how many instructions only this node needs, itself included
+        for i in rebuilt:
+            if i in live:
+                alone[i] = 1 + sum([alone[j] for j in set(form[i][1]) if j in alone and users[j] == 1])
+        best = max(alone.values(), default=0)
+        more = [i for i, n in alone.items() if n == best and users[i] > 1] or [i for i, n in alone.items() if n == best]
+        if best < COSTLY:
+            break
+        found += more[: len(source.carry) - len(found)]
+    return sorted(found)
+
+
+def _live(g: Graph, outs: list[int], form: dict, known: Any = ()) -> tuple[list[int], list[int]]:
+    """The nodes that a step computes for `outs`, but for what is `known`, and those outside the loop that it uses."""
     seen, stack, hoisted = set(), list(outs), set()
     while stack:
         i = stack.pop()
-        if i in seen or i in hoisted:
+        if i in seen or i in hoisted or i in known:
             continue
         if g.mask[i] == 0:
             hoisted.add(i)

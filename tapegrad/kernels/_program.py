@@ -35,6 +35,7 @@ class Loop:
     sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
     each: list[int] = field(default_factory=list)  # what a step hands out, one row of the step output for each
     stored: bool = False  # a sweep back reads the carry of each step
+    kept: list[int] = field(default_factory=list)  # what else is stored of a step
 
     def copy(self) -> "Loop":
         lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums", "each")}
