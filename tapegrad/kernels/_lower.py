@@ -12,10 +12,12 @@ from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
 from ._graph import LEAVES, Graph
+from ._math import FUNCTIONS
 from ._program import Loop, Program, carried, pruned
 
 Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
+SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # about as many instructions as these take
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
@@ -181,10 +183,10 @@ def worth_keeping(g: Graph, source: Loop, inside: list[int], outs: list[int], fo
         for i in outs:
             if i in users:
                 users[i] += 2
-        alone = {}  # how many instructions only this node needs, itself included
+        alone = {}  # the work that only this node needs
         for i in rebuilt:
             if i in live:
-                alone[i] = 1 + sum([alone[j] for j in set(form[i][1]) if j in alone and users[j] == 1])
+                alone[i] = SLOW.get(form[i][0], 1) + sum([alone[j] for j in set(form[i][1]) if j in alone and users[j] == 1])
         best = max(alone.values(), default=0)
         more = [i for i, n in alone.items() if n == best and users[i] > 1] or [i for i, n in alone.items() if n == best]
         if best < COSTLY:
