@@ -7,13 +7,17 @@ import bisect
 import itertools
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
 from ._graph import LEAVES, Graph
 from ._program import Loop, Program, carried, pruned
+from ._widen import widened
 
 Instruction = tuple  # (node, operation, operands)
+SUMS = np.dtype(np.float64)
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
@@ -36,15 +40,26 @@ class Body:
 @dataclass
 class Lowered:
     """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
-    `name`: what an error calls it; `plan`: where blocks live."""
+    `name`: what an error calls it; `plan`: where blocks live.
+
+    `precise`: where sums are float64 in a kernel of float32, which groups of outputs are float64, too; `wide`: its nodes of that
+    type (_widen.py)."""
 
     program: Program
     sections: list[list[Instruction]]
     bodies: list[Body]
     name: str = "kernel"
+    precise: tuple[bool, ...] | None = None
+    wide: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs)
+        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs, self.wide)
+
+    def types(self, dtype: np.dtype) -> list[np.dtype]:
+        """The dtype of each output of a kernel of this dtype."""
+        if self.precise is None:
+            return [dtype] * len(self.program.groups)
+        return [SUMS if keep else dtype for keep in self.precise]
 
     @property
     def arena(self) -> int:
@@ -95,9 +110,10 @@ class Lowered:
                 found.add(body.loop.steps)
         return found
 
-    def functions(self) -> set[str]:
-        """The operations in use."""
-        found = {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
+    def functions(self, wide: bool = False) -> set[str]:
+        """The operations in use, of the kernel's dtype or of float64 beside it."""
+        parts = [*self.sections, *[b.code for b in self.bodies]]
+        found = {op for code in parts for i, op, _ in code if (i in self.wide) == wide}
         return found | {"log"} if "logdet" in found else found
 
     def parameters(self) -> list[tuple]:
@@ -128,12 +144,13 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
     return op, args
 
 
-def lowered(p: Program) -> Lowered:
+def lowered(p: Program, precise: tuple[bool, ...] | None = None) -> Lowered:
+    """`precise`: sums are to be float64, and of the groups of outputs those for which it is true."""
     p = pruned(factored(pruned(p)))
     g = p.g
     form: dict = {}
     bodies = []
-    todo = list(p.outputs)
+    todo: list[int] = []
     for loop in p.loops:
         terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
         inside, hoisted = _live(g, carried(loop) + [i for term in terms for i in term], form)
@@ -142,12 +159,17 @@ def lowered(p: Program) -> Lowered:
         todo += hoisted + loop.start
         if isinstance(loop.steps, int):
             todo.append(loop.steps)
-    stage = _stages(g, p, todo, form)
+    wide: set[int] = set()
+    narrowed: dict = {}
+    if precise is not None:
+        p, wide, narrowed = widened(p, precise, todo)
+    stage = _stages(g, p, p.outputs + todo, form, narrowed)
+    _late(stage, form, wide, len(p.loops))  # `stage` is in the order of computing
     sections: list[list[Instruction]] = [[] for _ in range(len(p.loops) + 1)]
-    for i in sorted(stage):
-        if g.op[i] not in LEAVES:
+    for i in stage:
+        if i in form:
             sections[stage[i]].append((i, *form[i]))
-    return Lowered(p, sections, bodies)
+    return Lowered(p, sections, bodies, precise=precise, wide=frozenset(wide))
 
 
 def _live(g: Graph, outs: list[int], form: dict) -> tuple[list[int], list[int]]:
@@ -167,8 +189,19 @@ def _live(g: Graph, outs: list[int], form: dict) -> tuple[list[int], list[int]]:
     return [i for i in sorted(seen) if g.op[i] not in LEAVES], sorted(hoisted)
 
 
-def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
-    """All nodes outside of loops that are needed, with the section in which they are computed."""
+def _late(stage: dict, form: dict, wide: set[int], last: int) -> None:
+    """What is float64 is computed in the section where it is read: alive in a loop it would cost two registers there."""
+    first: dict = {}
+    for i in reversed(stage):
+        if i in wide and i in form:
+            stage[i] = first.get(i, last)
+        for j in form[i][1] if i in form else ():
+            first[j] = min(stage[i], first.get(j, last))
+
+
+def _stages(g: Graph, p: Program, outs: list[int], form: dict, narrowed: dict) -> dict:
+    """All nodes outside of loops that are needed, in the order of computing, with their sections; `narrowed`: those that are
+    rounded from others."""
     at: dict = {}
     for n, loop in enumerate(p.loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
@@ -178,10 +211,13 @@ def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
         if i in needed:
             continue
         needed.add(i)
-        if g.op[i] not in LEAVES:
+        if i in narrowed:
+            form[i] = "same" if g.boolean(i) else "narrow", (narrowed[i],)
+            stack.append(narrowed[i])
+        elif g.op[i] not in LEAVES:
             form[i] = fused(g, i)
             stack.extend(form[i][1])
     stage: dict = {}
-    for i in sorted(needed):
-        stage[i] = at.get(i, 0) if g.op[i] in LEAVES else max([stage[j] for j in form[i][1]])
+    for i in sorted(needed, key=lambda i: (narrowed.get(i, i), i in narrowed)):
+        stage[i] = max([stage[j] for j in form[i][1]]) if i in form else at.get(i, 0)
     return stage
