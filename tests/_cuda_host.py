@@ -117,7 +117,7 @@ def arguments(low, signature, dtype, inputs: list, data, steps: int, batch: int,
     first = signature.totals + low.arena
     size = first + sum(sizes.values())
     starts = dict(zip(sizes, np.cumsum([first, *sizes.values()]).tolist(), strict=False))
-    outs = [np.full((rows, batch), 7.0, dtype) for rows in signature.outputs]
+    outs = [np.full((rows, batch), 7.0, kind) for rows, kind in zip(signature.outputs, low.types(dtype), strict=True)]
     left = {"input": list(inputs), "output": list(outs), "data": [inputs[0] if data is None else data]}
     given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
     given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **(stepped or {})}

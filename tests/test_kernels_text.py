@@ -164,7 +164,7 @@ def test_a_sweep_back_reads_what_is_long_to_compute():
     sweep that computes it again."""
     k, theta, data = case("kalman 4")
     shapes = theta.shape[0], 0 if data.ndim == 1 else data.shape[0]
-    plain, kept = lowered(k._family.derived("VG", 0, (*shapes, False))), lowered(k._family.derived("VG", 0, (*shapes, False)), True)
+    plain, kept = lowered(k._family.derived("VG", 0, (*shapes, False))), lowered(k._family.derived("VG", 0, (*shapes, False)), keep=True)
     forward, back = kept.loops
     assert not plain.loops[0].kept and 8 <= len(forward.kept) <= len(forward.carry)
     assert len(kept.bodies[1].code) + 3 * len(forward.kept) <= len(plain.bodies[1].code)

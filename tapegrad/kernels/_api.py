@@ -37,17 +37,18 @@ from ._arguments import (
     list_of,
     name_of,
     rows_of,
+    sums_of,
     with_ways,
 )
 from ._family import Family
-from ._lower import Lowered, lowered
+from ._lower import SUMS, Lowered
 from ._trace import trace_likelihood, trace_recursion
 
 
 def again(plan: tuple, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
     """Value, or value and gradient, by a launch like the last one."""
-    _, _, dtype, samples, run, table, _ = plan
-    v = np.empty(samples, dtype)
+    _, _, dtype, samples, kind, run, table, _ = plan
+    v = np.empty(samples, kind)
     if gradient:
         g = np.empty(theta.shape, dtype)
         run(id(theta), id(data), id(v), id(g), table)
@@ -62,20 +63,25 @@ BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, wher
 class Generated:
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, build: Callable | None = None):
+    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any, build: Callable | None = None):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
+        wide = sums_of(sums)
         self.__name__, self.missing = name_of(f), missing
         self.__doc__ = getattr(f, "__doc__", None)
         self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
         self._is_missing = Looking(self.__name__)
         self._last: tuple = (None, None)  # the launcher of the last call
-        self._parts = f, trace, missing, invalid
+        self._parts = f, trace, missing, invalid, sums
         self._trees: dict = {}
         self._rejects = invalid == "reject"
         self._families = {
             what: Family(
-                self.__name__, functools.partial(trace, build=build, what=what), what == "value", what == "value" and self._rejects
+                self.__name__,
+                functools.partial(trace, build=build, what=what),
+                what == "value",
+                what == "value" and self._rejects,
+                sums=what == "value" and wide,
             )
             for what in ("value", "each", "final", "scores")
         }
@@ -136,7 +142,16 @@ class Generated:
             found = repeatable(launcher, data.shape[-1], theta.shape[1])
             if found is not None:
                 run, table, hold = found
-                plan = theta.shape[:1] if single else theta.shape, data.shape, theta.dtype, theta.shape[1], run, table, hold
+                plan = (
+                    theta.shape[:1] if single else theta.shape,
+                    data.shape,
+                    theta.dtype,
+                    theta.shape[1],
+                    launcher.types[0],
+                    run,
+                    table,
+                    hold,
+                )
         self._plans.__dict__[kind] = plan
 
     def grad(self, theta: Any, data: Any) -> Any:
@@ -181,13 +196,20 @@ class Generated:
     def fisher(self, theta: Any, data: Any) -> Any:
         """Sum over data of the outer product of the scores, (B, p, p)."""
         s = self.scores(theta, data)
-        return np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(plain(s)).einsum("nib,njb->bij", s, s)
+        dtype = plain(s).dtype
+        if self._family.wide(dtype):
+            s = s.astype(SUMS)
+        f = np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(plain(s)).einsum("nib,njb->bij", s, s)
+        return f.astype(dtype) if self._family.wide(dtype) else f
 
-    def lowered(self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False) -> Lowered:
+    def lowered(
+        self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False, dtype: Any = np.float64
+    ) -> Lowered:
         """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
-        _family.py, and order: the number of directions of theta, or a pair: of theta and of the data."""
+        _family.py, and order: the number of directions of theta, or a pair: of theta and of the data.  `dtype`: that of theta, for
+        kernels with `sums`."""
         with self._family.lock:
-            return lowered(self._family.derived(kind, order, (theta_rows, data_rows, missing)))
+            return self._family.lowered(kind, order, (theta_rows, data_rows, missing), np.dtype(dtype))
 
     # --- arguments ---
 
@@ -283,9 +305,9 @@ class Generated:
             made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
             steps_out = made_by((launcher.step_rows, steps, *samples), dtype)
         if outs is None:
-            made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
+            made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
         else:
-            made = checked_outs(self.__name__, outs, launcher.outputs, batch, dtype)
+            made = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
         if batch:
             whole = contiguous(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:
@@ -365,12 +387,15 @@ class Recursion(Generated):
         return s[:, :, 0] if single else s
 
 
-def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject") -> Likelihood:
+def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject", sums: Any = None) -> Likelihood:
     """A kernel for sum over data of loglik(theta, datum).
 
     `loglik` gets the p parameters of one sample as an array that can be unpacked, and a datum: a number for data (N,), an array
     (d,) for data (d, N).  A datum with nan is left out (`missing='skip'`; with 'step' loglik gets it).  A sample whose value is
     nan gets -inf, and derivatives 0 (`invalid='nan'`: they are left as they are).  Infinite data raise.
+
+    `sums=np.float64`: of a float32 theta the terms are computed in float32 and added in float64.  The value is float64, gradients
+    are rounded to float32 at the end.  A float64 theta is computed as without it.  Raises ArgumentError for another dtype.
 
     >>> import numpy as np, tapegrad as tg
     >>> def normal(theta, x):
@@ -392,10 +417,10 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     def trace(s, build, what):
         return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
 
-    return Likelihood(loglik, trace, missing, invalid)
+    return Likelihood(loglik, trace, missing, invalid, sums)
 
 
-def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject") -> Recursion:
+def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
     """A kernel for recursions: carry = init(theta); for each datum carry, contribution = step(carry, theta, datum).
 
     The value is the sum of the contributions; `contributions`, `final` and `scores` give more.  The carry is a number, an array,
@@ -403,6 +428,8 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     Data with nan are missing.  `missing='step'`: the step looks for nan itself (np.where(np.isnan(y), ...)); a function
     (carry, theta) -> carry: what a step does to the carry without a datum, its contribution being 0; 'skip': the step is left
     out; None: raise.
+    `sums=np.float64`: of a float32 theta the carry is float32, and contributions and adjoints are added in float64, as by
+    `likelihood`.
 
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * y, -0.5 * (y - m) ** 2))
@@ -416,4 +443,4 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
 
-    return Recursion(step, trace, missing, invalid)
+    return Recursion(step, trace, missing, invalid, sums)

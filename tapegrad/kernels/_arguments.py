@@ -15,6 +15,7 @@ from ..errors import ArgumentError, ShapeError
 from ..ops import shaping
 from ._cpu import Launcher
 from ._family import library
+from ._lower import SUMS
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -86,11 +87,24 @@ def list_of(out: Any) -> list | None:
     return None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
 
 
-def checked_outs(name: str, outs: list, rows: list, batch: int, dtype: np.dtype) -> list:
+def sums_of(sums: Any) -> bool:
+    """Is `sums` float64?  It may be None, too."""
+    if sums is None:
+        return False
+    try:
+        found = np.dtype(sums)
+    except TypeError:
+        found = sums
+    if found != SUMS or not isinstance(found, np.dtype):
+        raise ArgumentError(f"sums={sums!r}: np.float64, the dtype in which terms of float32 may be added, or None for that of theta")
+    return True
+
+
+def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> list:
     if len(outs) != len(rows):
         raise ArgumentError(f"{name}: out= needs {len(rows)} arrays")
     made = []
-    for k, (o, n) in enumerate(zip(outs, rows, strict=True)):
+    for k, (o, n, dtype) in enumerate(zip(outs, rows, types, strict=True)):
         want = (batch,) if k == 0 else (n, batch)
         if not is_array(o) or o.shape != want or o.dtype != dtype or not o.flags.c_contiguous or not getattr(o.flags, "writeable", True):
             raise ShapeError(f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}")

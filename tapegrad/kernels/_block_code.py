@@ -45,11 +45,13 @@ class Affine:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Where elements are: `base` in the language of the emitter; a constant buffer has one number for all lanes."""
+    """Where elements are: `base` in the language of the emitter; a constant buffer has one number for all lanes; those of a wide
+    one are float64 in a kernel of float32."""
 
     base: str
     offset: int = 0
     constant: bool = False
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,13 @@ def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None
 
 
 class BlockCode:
-    """The part of an emitter's Kernel that writes code for blocks; `self` is a builder, too."""
+    """The part of an emitter's Kernel that writes code for blocks; `self` is a builder, too.
+
+    Inside of `self.typed(wide)` it is one of float64, or of the kernel's dtype.  Each node has one of these types, and loads and
+    stores go by that of the buffer."""
 
     part: int | None = None  # the number of the loop whose step is written
+    wide_arena: str  # `arena` for blocks of float64
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
         """Code for the instruction of a block, or of a number computed from one."""
@@ -254,20 +260,23 @@ class BlockCode:
             return
         if g.shape[i]:
             env[i] = self.home((self.part, i))
-        if op == "elem":
-            env[i] = self.element(args[0], [self.g.meta[i]], env, True)
-        elif op == "sum":
-            self.summed(i, env)
-        elif op == "assemble":
-            self.assembled(i, env)
-        elif op in ROUTINES:
-            self.called(i, op, args, env)
-        else:
-            self.mapped(self.whole(i, env), g.shape[i], plan.group[self.part, i], i, env)
+        with self.typed(i in self.low.wide):
+            if op == "elem":
+                env[i] = self.element(args[0], [self.g.meta[i]], env, True)
+            elif op == "sum":
+                self.summed(i, env)
+            elif op == "assemble":
+                self.assembled(i, env)
+            elif op in ROUTINES:
+                self.called(i, op, args, env)
+            else:
+                self.mapped(self.whole(i, env), g.shape[i], plan.group[self.part, i], i, env)
 
     def home(self, key: Any) -> Buffer:
         """The place of a block in the arena."""
-        return Buffer(self.arena, self.low.plan.place[key])
+        place = self.low.plan.place[key]
+        node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else key[1]
+        return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
 
     def whole(self, i: int, env: dict) -> Access:
         return Access(env[i], 0, contiguous(self.g.shape[i]))
@@ -314,7 +323,8 @@ class BlockCode:
             for j in args:
                 if j not in done:
                     done.add(j)
-                    local[j] = self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
+                    with self.typed(j in self.low.wide):
+                        local[j] = self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
             done.add(i)
             self.straight_scalar([(i, op, args)], local)
         return local
@@ -381,8 +391,16 @@ class BlockCode:
             visit(self.loops(stack, dims))
 
     def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
+        """Of a step, whose terms are of the kernel's dtype."""
         flat = self.flat(list(term), shape, env)
-        self.accumulate(out, shape, [lambda index, j=j: self.element(j, index, env, flat) for j in term], flat)
+
+        def reader(index: list, j: int) -> Any:
+            with self.typed(False):
+                value = self.element(j, index, env, flat)
+            return self.widen(value) if out.wide else value
+
+        with self.typed(out.wide):
+            self.accumulate(out, shape, [lambda index, j=j: reader(index, j) for j in term], flat)
 
     def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
         """The carry of the next step; what is made of parts of the old carry goes through a place of its own."""

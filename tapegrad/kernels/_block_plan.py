@@ -36,10 +36,12 @@ def cost(g: Graph, i: int) -> int:
 class Plan:
     """A node may be computed in several loops, each time anew: so plans are keyed by (part, node), part being the number of the
     loop, or None outside of loops.  `group[part, i]`: the instructions computed together with block i; `inlined`: what is computed
-    by its user; `place`: offsets in the arena, also of (what, loop, component); `size`: elements of the arena."""
+    by its user; `place`: offsets in the arena, also of (what, loop, component); `size`: elements of the arena.
 
-    def __init__(self, g: Graph, sections: list, bodies: list, outputs: list[int]):
-        self.g = g
+    Blocks of nodes in `wide` take two elements for each of theirs, and begin at an even one."""
+
+    def __init__(self, g: Graph, sections: list, bodies: list, outputs: list[int], wide: frozenset[int] = frozenset()):
+        self.g, self.wide = g, wide
         self.uses: dict = {}  # key -> [(time, part, key of the user or None, whether the user could compute it itself)]
         self.made: dict = {}  # key -> (time, instruction)
         self.begin: list[int] = []
@@ -143,27 +145,32 @@ class Plan:
 
     def _lives(self, bodies: list) -> list[tuple]:
         """(first time, last time, key, elements) of all that needs a place."""
-        g, lives = self.g, []
+        g, lives, extent = self.g, [], self.extent
         for key, (time, _) in self.made.items():
             if g.shape[key[1]] and key not in self.inlined and key not in self.in_place:
-                lives.append((time, max(time, self._last(key)), key, size_of(g.shape[key[1]])))
+                lives.append((time, max(time, self._last(key)), key, extent(key[1])))
         for key in self.uses:
             if g.shape[key[1]] and g.op[key[1]] == "in" and g.args[key[1]][0] == "th":
-                lives.append((0, self._last(key), key, size_of(g.shape[key[1]])))
+                lives.append((0, self._last(key), key, extent(key[1])))
         for n, body in enumerate(bodies):
             loop, begin, end = body.loop, self.begin[n], self.end[n]
             for k, (c, f, after) in enumerate(zip(loop.carry, loop.final, loop.next, strict=True)):
                 if not g.shape[c]:
                     continue
-                size = size_of(g.shape[c])
+                size = extent(c)
                 lives.append((begin, max(end, self._last((None, f))), (None, c), size))
                 if root(g, after) in loop.carry and after != c:
                     lives.append((begin, end, ("moved", n, k), size))
             for k, s in enumerate(loop.sums):
                 if g.shape[s]:
-                    lives.append((begin, max(end, self._last((None, s))), (None, s), size_of(g.shape[s])))
-                    lives.append((begin, end, ("chunk", n, k), size_of(g.shape[s])))
+                    lives.append((begin, max(end, self._last((None, s))), (None, s), extent(s)))
+                    lives.append((begin, end, ("chunk", n, k), extent(s)))
         return lives
+
+    def extent(self, i: int) -> int:
+        """Elements of the arena for block i."""
+        size = size_of(self.g.shape[i])
+        return 2 * size if i in self.wide else size + size % 2 if self.wide else size
 
     def _allocate(self, lives: list[tuple]) -> None:
         free: dict = {}

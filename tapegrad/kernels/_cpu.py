@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _cache
 from ._emit_llvm import emit
-from ._lower import Lowered
+from ._lower import SUMS, Lowered
 
 LOCK = threading.RLock()
 STATE: dict = {}
@@ -116,6 +116,7 @@ class Launcher:
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         p = low.program
         self.inputs, self.outputs = p.inputs, [p.rows_of(k) for k in range(len(p.groups))]
+        self.types = low.types(dtype)  # of the outputs
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
@@ -163,10 +164,11 @@ class Launcher:
         lanes.  The parts are the same whatever the number of threads, and so are the bits."""
         full, rest = divmod(batch, width)
         inputs = [*inputs, *([each] if self.streams else [])]
-        one = self.step_rows * steps * width * self.dtype.itemsize
+        dtype = self.dtype if self.low.precise is None else SUMS
+        one = self.step_rows * steps * width * dtype.itemsize
         count = int(min(max(full, 1), PARTS, max(PART_BYTES // max(one, 1), 1)))
         cuts = np.linspace(0, full, count + 1).astype(int)
-        total = np.zeros((count, self.step_rows, steps, width), self.dtype)
+        total = np.zeros((count, self.step_rows, steps, width), dtype)
         self.form(width)
 
         def work(k):
@@ -178,7 +180,7 @@ class Launcher:
             for k in range(count):
                 work(k)
         if rest:
-            last = np.zeros(total.shape[1:], self.dtype)
+            last = np.zeros(total.shape[1:], dtype)
             self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
             total[0, ..., :rest] += last[..., :rest]
         return total.sum(axis=0).sum(axis=-1)
@@ -210,7 +212,7 @@ class Launcher:
             wide[..., rest:] = x[..., -1:]
             return wide
 
-        made = [np.empty((n, width), self.dtype) for n in self.outputs]
+        made = [np.empty((n, width), dtype) for n, dtype in zip(self.outputs, self.types, strict=True)]
         if self.step_rows:  # sums over samples are added up where they are
             made.append(outs[-1] if self.summed else np.empty((self.step_rows, steps, width), self.dtype))
         self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
@@ -228,9 +230,9 @@ class Launcher:
         addresses.insert(place, address(inputs[0] if data is None else data))
         addresses += [address(x) for x in outs]
         if first:
-            shift = first * self.dtype.itemsize
+            sizes = [x.dtype.itemsize for x in (*inputs[:place], inputs[0], *inputs[place:], *outs)]
             still = () if self.per_sample else (place, len(addresses) - 1) if self.summed else (place,)
-            addresses = [a if k in still else a + shift for k, a in enumerate(addresses)]
+            addresses = [a if k in still else a + first * size for k, (a, size) in enumerate(zip(addresses, sizes, strict=True))]
         local = self.local.__dict__
         while True:
             if local.get("key") == (width, steps):

@@ -18,7 +18,7 @@ from ..errors import DeviceError, KernelError
 from . import _cache
 from ._emit_cuda import Signature, emit_cuda
 from ._emit_split import emit_split, splittable
-from ._lower import CHUNK, Lowered
+from ._lower import CHUNK, SUMS, Lowered
 
 try:
     import cupy
@@ -139,7 +139,8 @@ class CudaLauncher:
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
         self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
         self.signature = self.forms[1][2]
-        self.outputs = list(self.signature.outputs)
+        self.outputs, self.types = list(self.signature.outputs), low.types(dtype)
+        self.sums = dtype if low.precise is None else SUMS  # their dtype
         p = low.program
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
@@ -204,9 +205,9 @@ class CudaLauncher:
         given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **stepped}
         if self.summed:  # each thread sums its samples, in order; then the threads are summed
-            one = self.step_rows * steps * threads * self.dtype.itemsize
+            one = self.step_rows * steps * threads * self.sums.itemsize
             blocks = min(blocks, 4096, max(PART_BYTES // max(one, 1), 1))
-            given["step output"] = cupy.zeros((self.step_rows, steps, blocks * threads), self.dtype)
+            given["step output"] = cupy.zeros((self.step_rows, steps, blocks * threads), self.sums)
         if "tape" in signature.roles():
             given["tape"] = cupy.empty(max(size, 1) * blocks * threads, self.dtype)
         if room:
@@ -231,8 +232,8 @@ class CudaLauncher:
                 self.divided = emit_split(self.low, self.dtype, self.per_sample)
         source, signatures = self.divided
         rows, chunks = len(self.low.loops[0].sums) * batch, -(-steps // CHUNK)
-        slab = min(chunks, max(parts, SMALL // (rows * self.dtype.itemsize)))
-        given = {"sums": cupy.empty(slab * rows, self.dtype), "totals": cupy.zeros(rows, self.dtype)}
+        slab = min(chunks, max(parts, SMALL // (rows * self.sums.itemsize)))
+        given = {"sums": cupy.empty(slab * rows, self.sums), "totals": cupy.zeros(rows, self.sums)}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps)}
         partial, gather, finish = (loaded(source, entry) for entry in ("partial", "gather", "finish"))
         for first in range(0, chunks, slab):

@@ -18,11 +18,12 @@ The order of all arithmetic is that of the CPU kernel, multiply-add is spelled o
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..errors import ArgumentError
 from . import _math
 from ._block_code import Access, Affine, BlockCode, Buffer
 from ._blocks import BLOCK_OPS, size_of
@@ -33,15 +34,17 @@ from ._schedule import ordered
 
 THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
 WARP = 32
+SAME = nullcontext()
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
 MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
 HEAD = """typedef {real} real;
 typedef {integer} whole;
 typedef long long i64;
-static __device__ __forceinline__ whole bits_of(real x) {{ union {{ real r; whole i; }} u; u.r = x; return u.i; }}
-static __device__ __forceinline__ real real_of(whole x) {{ union {{ real r; whole i; }} u; u.i = x; return u.r; }}
-static __device__ __forceinline__ whole shift_right(whole x, int n) {{ return (whole)((unsigned {integer})x >> n); }}
-static __device__ __forceinline__ whole shift_left(whole x, int n) {{ return (whole)((unsigned {integer})x << n); }}
+"""
+BITS = """static __device__ __forceinline__ {whole} bits_of({real} x) {{ union {{ {real} r; {whole} i; }} u; u.r = x; return u.i; }}
+static __device__ __forceinline__ {real} real_of({whole} x) {{ union {{ {real} r; {whole} i; }} u; u.i = x; return u.r; }}
+static __device__ __forceinline__ {whole} shift_right({whole} x, int n) {{ return ({whole})((unsigned {integer})x >> n); }}
+static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return ({whole})((unsigned {integer})x << n); }}
 """
 
 
@@ -60,11 +63,13 @@ class Signature:
 
 
 class Writer:
-    """C statements, one temporary for each operation; the operations that _math.py writes its functions in."""
+    """C statements, one temporary for each operation; the operations that _math.py writes its functions in.  `wide`: of float64
+    in a kernel of float32."""
 
-    def __init__(self, bits: int):
+    def __init__(self, bits: int, wide: bool = False):
         self.bits = bits
         self.f = "f" if bits == 32 else ""
+        self.real, self.word = ("double", "long long") if wide else ("real", "whole")
         self.lines: list[str] = []
         self.fresh = itertools.count()
         self.indent = "  "
@@ -72,9 +77,9 @@ class Writer:
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
 
-    def let(self, text: str, kind: str = "real") -> str:
+    def let(self, text: str, kind: str | None = None) -> str:
         name = f"x{next(self.fresh)}"
-        self.line(f"const {kind} {name} = {text};")
+        self.line(f"const {kind or self.real} {name} = {text};")
         return name
 
     def c(self, x: float) -> str:
@@ -137,7 +142,7 @@ class Writer:
     def isnan(self, a):
         return self.let(f"{a} != {a}", "bool")
 
-    def select(self, m, a, b, kind: str = "real"):
+    def select(self, m, a, b, kind: str | None = None):
         return self.let(f"{m} ? {a} : {b}", kind)
 
     def and_(self, a, b):
@@ -150,28 +155,28 @@ class Writer:
         return self.let(f"!{a}", "bool")
 
     def to_int(self, a):
-        return self.let(f"(whole){a}", "whole")
+        return self.let(f"({self.word}){a}", self.word)
 
     def from_int(self, a):
-        return self.let(f"(real){a}")
+        return self.let(f"({self.real}){a}")
 
     def to_bits(self, a):
-        return self.let(f"bits_of({a})", "whole")
+        return self.let(f"bits_of({a})", self.word)
 
     def from_bits(self, a):
         return self.let(f"real_of({a})")
 
     def iadd(self, a, n: int):
-        return self.let(f"{a} + ({n}{'LL' if self.bits == 64 else ''})", "whole")
+        return self.let(f"{a} + ({n}{'LL' if self.bits == 64 else ''})", self.word)
 
     def iand(self, a, n: int):
-        return self.let(f"{a} & {n}{'LL' if self.bits == 64 else ''}", "whole")
+        return self.let(f"{a} & {n}{'LL' if self.bits == 64 else ''}", self.word)
 
     def shl(self, a, n: int):
-        return self.let(f"shift_left({a}, {n})", "whole")
+        return self.let(f"shift_left({a}, {n})", self.word)
 
     def shr(self, a, n: int):
-        return self.let(f"shift_right({a}, {n})", "whole")
+        return self.let(f"shift_right({a}, {n})", self.word)
 
     def odd(self, a):
         return self.let(f"({a} & 1) != 0", "bool")
@@ -179,11 +184,20 @@ class Writer:
     def function(self, name: str, a):
         return self.let(f"own_{name}({a})")
 
+    def widen(self, a):
+        return self.let(f"(double){a}", "double")
+
+    def narrow(self, a):
+        return self.let(f"(real){a}", "real")
+
+    def same(self, a):
+        return a
+
     # --- memory, and loops for blocks ---
 
     def cell(self, value: str) -> str:
         name = f"m{next(self.fresh)}"
-        self.line(f"real {name} = {value};")
+        self.line(f"{self.real} {name} = {value};")
         return name
 
     def get(self, cell: str) -> str:
@@ -228,18 +242,23 @@ class Writer:
         self.line("}")
 
 
-def function(name: str, bits: int) -> str:
+def function(name: str, w: Writer) -> str:
     """The text of exp, log, ... as a device function."""
-    w = Writer(bits)
     result = _math.FUNCTIONS[name](w, "x")
     body = "\n".join(w.lines)
-    return f"static __device__ __forceinline__ real own_{name}(real x) {{\n{body}\n  return {result};\n}}\n"
+    return f"static __device__ __forceinline__ {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"
 
 
 def head(low: Lowered, bits: int) -> str:
     """What stands before the kernels of a program."""
-    text = HEAD.format(real="double" if bits == 64 else "float", integer="long long" if bits == 64 else "int")
-    return text + "".join(function(f, bits) for f in sorted(low.functions() & set(_math.FUNCTIONS)))
+    integer, known = "long long" if bits == 64 else "int", set(_math.FUNCTIONS)
+    text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
+    text += BITS.format(real="real", whole="whole", integer=integer)
+    text += "".join(function(f, Writer(bits)) for f in sorted(low.functions() & known))
+    if low.precise is not None:  # the same names for float64
+        text += BITS.format(real="double", whole="long long", integer="long long")
+        text += "".join(function(f, Writer(64, True)) for f in sorted(low.functions(True) & known))
+    return text
 
 
 class Kernel(BlockCode, Writer):
@@ -247,11 +266,12 @@ class Kernel(BlockCode, Writer):
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
-        self.low, self.per_sample, self.every = low, per_sample, every
+        self.low, self.per_sample, self.every, self.own = low, per_sample, every, bits
+        self.sum = "real" if low.precise is None else "double"  # the type of sums
         self.g: Graph = low.program.g
         self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
         self.totals = {n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)}
-        self.arena = "arena"
+        self.arena, self.wide_arena = "arena", "wide_arena"
         self.globals: dict = {}
         self.routines: dict = {}
 
@@ -267,10 +287,13 @@ class Kernel(BlockCode, Writer):
             for n in stored if self.every > 1 else ():
                 c, carry = self.every, len(self.low.loops[n].carry)
                 self.line(f"const i64 segment{n} = start{n} + (room{n} + {c - 1}) / {c} * {carry};")
+        wide = self.low.precise is not None
         if self.totals:  # volatile, or the compiler would keep them in registers after all
-            self.line("volatile real* const kept = mine;")
+            self.line(f"volatile {self.sum}* const kept = {self.as_double('mine') if wide else 'mine'};")
         if self.low.arena:
-            self.line(f"real* const arena = mine + {sum(self.totals.values()) * WARP};")
+            self.line(f"real* const arena = mine + {self.total_rows * WARP};")
+            if wide:
+                self.line(f"double* const wide_arena = {self.as_double('arena')};")
         if self.low.counted:
             parameters += [("needed", "i64*", "needed")]
         self.begin()
@@ -284,6 +307,40 @@ class Kernel(BlockCode, Writer):
         made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return head(self.low, self.bits) + made + text, signature
 
+    @property
+    def total_rows(self) -> int:
+        """Rows of the tape that totals take."""
+        return sum(self.totals.values()) * (1 if self.low.precise is None else 2)
+
+    def as_double(self, pointer: str) -> str:
+        """The place of this lane among numbers of float64, from that among numbers of float32: a row has two of these."""
+        return f"(double*)({pointer} - threadIdx.x % {WARP}) + threadIdx.x % {WARP}"
+
+    def typed(self, wide: bool) -> AbstractContextManager:
+        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        bits = 64 if wide else self.own
+        return SAME if bits == self.bits else self.of_bits(bits, wide)
+
+    @contextmanager
+    def of_bits(self, bits: int, wide: bool) -> Iterator[None]:
+        names = ("bits", "f", "real", "word")
+        before = {name: getattr(self, name) for name in names}
+        other = Writer(bits, wide)
+        self.__dict__.update({name: getattr(other, name) for name in names})
+        yield
+        self.__dict__.update(before)
+
+    def single(self, value: str) -> Buffer:
+        return replace(super().single(value), wide=self.bits > self.own)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        with self.typed(buffer.wide):
+            return super().load(buffer, at)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        with self.typed(buffer.wide):
+            super().put(buffer, at, value)
+
     def inputs(self) -> list[tuple]:
         p = self.low.program
         arrays = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))]
@@ -291,8 +348,9 @@ class Kernel(BlockCode, Writer):
 
     def outputs(self) -> list[tuple]:
         p = self.low.program
-        arrays = [(f"out{k}", "real*", "output") for k in range(len(p.groups))]
-        return [*arrays, *[("steps", "real*", "step output")] * bool(p.step_rows)]
+        kinds = ["double*" if keep else "real*" for keep in self.low.precise or (False,) * len(p.groups)]
+        arrays = [(f"out{k}", kind, "output") for k, kind in enumerate(kinds)]
+        return [*arrays, *[("steps", "real*" if self.per_sample else f"{self.sum}*", "step output")] * bool(p.step_rows)]
 
     def begin(self, work: str = "batch", each: str = "s") -> None:
         """The loop of a thread over what is its own."""
@@ -304,11 +362,12 @@ class Kernel(BlockCode, Writer):
         for group, nodes in enumerate(self.low.program.groups):
             row = 0
             for o in nodes:
-                if self.g.shape[o]:
-                    for k, value in self.row_by_row(o, env):
-                        self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
-                else:
-                    self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
+                with self.typed(self.low.precise is not None and self.low.precise[group]):
+                    if self.g.shape[o]:
+                        for k, value in self.row_by_row(o, env):
+                            self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
+                    else:
+                        self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
                 row += size_of(self.g.shape[o])
 
     def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
@@ -318,7 +377,7 @@ class Kernel(BlockCode, Writer):
         bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
         rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
-        return text, Signature(parameters, rows, sum(self.totals.values()))
+        return text, Signature(parameters, rows, self.total_rows)
 
     def load_inputs(self, env: dict) -> None:
         g = self.g
@@ -332,6 +391,8 @@ class Kernel(BlockCode, Writer):
         count = g.input("N", 0, 0)
         if count in self.low.used():
             env[count] = self.let("(real)T")
+        if g.input("N", 0, 1) in self.low.used():
+            env[g.input("N", 0, 1)] = self.let("(double)T", "double")
 
     def value(self, i: int, env: dict) -> str:
         op = self.g.op[i]
@@ -344,18 +405,20 @@ class Kernel(BlockCode, Writer):
     def constants(self, j: int) -> Buffer:
         """A constant block as a global array."""
         if j not in self.globals:
-            content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
-            name = f"k{len(self.globals)}"
-            self.globals[j] = name, f"static __device__ const real {name}[] = {{{content}}};\n"
-        return Buffer(self.globals[j][0], constant=True)
+            with self.typed(j in self.low.wide):
+                content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
+                name = f"k{len(self.globals)}"
+                self.globals[j] = name, f"static __device__ const {self.real} {name}[] = {{{content}}};\n"
+        return Buffer(self.globals[j][0], constant=True, wide=j in self.low.wide)
 
     def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
         """Call the function that `code` writes; the first access is the result."""
-        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
         if key not in self.routines:
-            w = Writer(self.bits)
+            w = Writer(self.bits, self.bits > self.own)
             code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
-            head = ", ".join(f"{'real* __restrict__' if n == 0 else 'const real*'} p{n}" for n in range(len(accesses)))
+            kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
+            head = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds))
             name, body = f"{op}{len(self.routines)}", "\n".join(w.lines)
             text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
             self.routines[key] = name, text
@@ -371,15 +434,16 @@ class Kernel(BlockCode, Writer):
 
     def straight_scalar(self, code: list, env: dict) -> None:
         for i, op, args in code:
-            x = [self.value(j, env) for j in args]
-            if op in _math.FUNCTIONS:
-                env[i] = self.let(f"own_{op}({x[0]})")
-            elif op in COMPARE:
-                env[i] = self.compare(op, *x)
-            elif op in ("and", "or", "not"):
-                env[i] = getattr(self, op + "_")(*x)
-            else:
-                env[i] = getattr(self, op)(*x)
+            with self.typed(i in self.low.wide):
+                x = [self.value(j, env) for j in args]
+                if op in _math.FUNCTIONS:
+                    env[i] = self.let(f"own_{op}({x[0]})")
+                elif op in COMPARE:
+                    env[i] = self.compare(op, *x)
+                elif op in ("and", "or", "not"):
+                    env[i] = getattr(self, op + "_")(*x)
+                else:
+                    env[i] = getattr(self, op)(*x)
 
     def trips(self, n: int, loop: Loop, env: dict) -> str:
         if loop.data:
@@ -401,7 +465,7 @@ class Kernel(BlockCode, Writer):
         loop = body.loop
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
-        chunked = loop.data and bool(loop.sums)
+        chunked, wide = loop.data and bool(loop.sums), self.low.precise is not None
         carry = [self.home((None, c)) if g.shape[c] else f"c{loop.id}_{k}" for k, c in enumerate(loop.carry)]
         totals = [self.home((None, s)) if g.shape[s] else f"t{loop.id}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
@@ -416,14 +480,16 @@ class Kernel(BlockCode, Writer):
             if n in self.totals:
                 self.line(f"{place} = 0;")
             else:
-                self.keep(place, shape, g.zero, env)
+                with self.typed(wide):
+                    self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         outer, u = f"o{loop.id}", f"u{loop.id}"
         if chunked:
             self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
             self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
-            for place, shape in zip(sums, sum_shapes, strict=True):
-                self.keep(place, shape, g.zero, env)
+            with self.typed(wide):
+                for place, shape in zip(sums, sum_shapes, strict=True):
+                    self.keep(place, shape, g.zero, env)
             self.line(f"for (i64 {u} = {outer}; {u} < e{loop.id}; ++{u}) {{")
         else:
             self.line(f"for (i64 {u} = 0; {u} < {trips}; ++{u}) {{")
@@ -437,19 +503,21 @@ class Kernel(BlockCode, Writer):
         if chunked:
             for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
                 if shape:
-                    self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                    with self.typed(wide):
+                        self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
                 else:
                     self.line(f"{total} = {total} + {place};")
             self.line("}")
         env.update(zip(loop.final, carry, strict=True))
-        env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
+        with self.typed(wide):
+            env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
 
     def keep(self, place: str | Buffer, shape: tuple, node: int, env: dict) -> None:
         """The first value of a carry or sum."""
         if shape:
             self.filled_with(place, shape, node, env)
         else:
-            self.line(f"real {place} = {self.value(node, env)};")
+            self.line(f"{self.real} {place} = {self.value(node, env)};")
 
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
         return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
@@ -565,8 +633,17 @@ class Kernel(BlockCode, Writer):
         if self.g.shape[s]:
             self.accumulate_term(name, self.g.shape[s], term, env)
             return
-        x = [self.value(j, env) for j in term]
-        self.line(f"{name} = fma{self.f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
+        x, f = [self.value(j, env) for j in term], self.f
+        if self.low.precise is not None:
+            x, f = [f"(double){v}" for v in x], ""
+        self.line(f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
+
+
+def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
+    """Raises ArgumentError for a program with sums of float64 beside another dtype, if this is not that one."""
+    if program.precise is not None and np.dtype(dtype) != np.float32:
+        raise ArgumentError(f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not {np.dtype(dtype)}")
+    return 8 * np.dtype(dtype).itemsize
 
 
 def emit_cuda(
@@ -581,5 +658,5 @@ def emit_cuda(
     >>> [name for name, _, _ in signature.parameters]
     ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
-    source, signature = Kernel(program, 8 * np.dtype(dtype).itemsize, per_sample, every).text(entry)
+    source, signature = Kernel(program, bits_for(program, dtype), per_sample, every).text(entry)
     return source, entry, signature

@@ -9,7 +9,8 @@ caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps ha
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from . import _math
@@ -19,15 +20,17 @@ from ._llvm_builder import COMPARE, Builder, matmul_across, widths
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop
 
+SAME = nullcontext()
+
 
 class Kernel(BlockCode, Builder):
     """The text of one program."""
 
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
         super().__init__(width, bits)
-        self.low, self.g, self.per_sample = low, low.program.g, per_sample
+        self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
-        self.arena = "%tape"
+        self.arena = self.wide_arena = "%tape"
         self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
@@ -47,7 +50,8 @@ class Kernel(BlockCode, Builder):
         for group, nodes in enumerate(p.groups):
             row = 0
             for o in nodes:
-                self.store_output(o, f"%out{group}", row, env)
+                with self.typed(self.low.precise is not None and self.low.precise[group]):
+                    self.store_output(o, f"%out{group}", row, env)
                 row += size_of(self.g.shape[o])
         self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
@@ -55,6 +59,7 @@ class Kernel(BlockCode, Builder):
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
         kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W])]
+        kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
         declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
@@ -63,6 +68,25 @@ class Kernel(BlockCode, Builder):
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
                 + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- float64 in a kernel of float32 ---
+
+    def typed(self, wide: bool) -> AbstractContextManager:
+        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        bits = 64 if wide else self.own
+        return SAME if bits == self.bits else self.of_bits(bits)
+
+    @contextmanager
+    def of_bits(self, bits: int) -> Iterator[None]:
+        names = ("bits", "real", "int", "T", "I", "suffix", "align")
+        before = {name: getattr(self, name) for name in names}
+        other = Builder(self.W, bits)
+        self.__dict__.update({name: getattr(other, name) for name in names})
+        yield
+        self.__dict__.update(before)
+
+    def single(self, value: str) -> Buffer:
+        return Buffer(self.cell(value), wide=self.bits > self.own)
 
     # --- one sample: neighbouring elements in lanes ---
 
@@ -99,25 +123,32 @@ class Kernel(BlockCode, Builder):
         return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
 
     def pointer(self, buffer: Buffer, at: Affine | int) -> str:
-        if self.across:
-            return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
-        return super().pointer(buffer, at)
+        with self.typed(buffer.wide):
+            if self.across:
+                return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+            return super().pointer(buffer, at)
 
     def load(self, buffer: Buffer, at: Affine) -> str:
-        return super().load(Buffer(buffer.base, buffer.offset) if self.across else buffer, at)
+        with self.typed(buffer.wide):
+            return super().load(replace(buffer, constant=False) if self.across else buffer, at)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        with self.typed(buffer.wide):
+            super().put(buffer, at, value)
 
     def constants(self, j: int) -> Buffer:
         """A constant block as a global array."""
+        wide = j in self.low.wide
         if j not in self.globals:
-            scalar, values = Builder(1, self.bits), self.g.numbers(j).ravel()
-            content = ", ".join([f"{self.real} {scalar.c(x)}" for x in values])
+            scalar, values = Builder(1, 64 if wide else self.own), self.g.numbers(j).ravel()
+            content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
             name = f"@k{len(self.globals)}"
-            self.globals[j] = name, f"{name} = private unnamed_addr constant [{values.size} x {self.real}] [{content}], align 64\n"
-        return Buffer(self.globals[j][0], constant=True)
+            self.globals[j] = name, f"{name} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
+        return Buffer(self.globals[j][0], constant=True, wide=wide)
 
     def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
         """Call the function that `code` writes; the first access is the result."""
-        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses])
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
         if key not in self.routines:
             b = Builder(self.W, self.bits)
             if self.W == 1 and op == "matmul":
@@ -154,6 +185,9 @@ class Kernel(BlockCode, Builder):
                 env[node] = self.read(self.column(f"%in{group}", k))
         if self.g.input("N", 0, 0) in used:
             env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
+        if self.g.input("N", 0, 1) in used:
+            with self.typed(True):
+                env[self.g.input("N", 0, 1)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
 
     def datum(self, k: int, t: str) -> str:
         at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
@@ -172,15 +206,19 @@ class Kernel(BlockCode, Builder):
     def hand_out(self, loop: Loop, t: str, env: dict) -> None:
         """The step output of this step."""
         summed = self.low.program.by_data and not self.per_sample
+        wide = summed and self.low.precise is not None
         for k, e in enumerate(loop.each):
             value = self.value(e, env)
-            if summed:
-                at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
-                place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
-                value = self.add(self.read(place), value)
-            else:
-                place = self.in_step("%steps", k, t)
-            self.store(value, place)
+            if wide:
+                value = self.widen(value)
+            with self.typed(wide):
+                if summed:
+                    at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
+                    value = self.add(self.read(place), value)
+                else:
+                    place = self.in_step("%steps", k, t)
+                self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
         """The place of step t of loop number n."""
@@ -207,17 +245,19 @@ class Kernel(BlockCode, Builder):
 
     def straight_scalar(self, code: list, env: dict) -> None:
         for i, op, args in code:
-            x = [self.value(j, env) for j in args]
-            if op in _math.FUNCTIONS:
-                env[i] = _math.FUNCTIONS[op](self, *x)
-            elif op in COMPARE:
-                env[i] = self.compare(op, *x)
-            elif op in ("and", "or", "not"):
-                env[i] = getattr(self, op + "_")(*x)
-            elif op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
-                env[i] = self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
-            else:
-                env[i] = getattr(self, op)(*x)
+            with self.typed(i in self.low.wide):
+                env[i] = self.scalar(op, args, [self.value(j, env) for j in args])
+
+    def scalar(self, op: str, args: tuple, x: list) -> str:
+        if op in _math.FUNCTIONS:
+            return _math.FUNCTIONS[op](self, *x)
+        if op in COMPARE:
+            return self.compare(op, *x)
+        if op in ("and", "or", "not"):
+            return getattr(self, op + "_")(*x)
+        if op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
+            return self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
+        return getattr(self, op)(*x)
 
     def one(self) -> str:
         """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""
@@ -258,17 +298,20 @@ class Kernel(BlockCode, Builder):
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
         chunked = loop.data and bool(loop.sums)
+        wide = self.low.precise is not None
         carry = [self.home((None, c)) if g.shape[c] else self.slot() for c in loop.carry]
-        totals = [self.home((None, s)) if g.shape[s] else self.slot() for s in loop.sums]
-        sums = totals
-        if chunked:
-            sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
+        with self.typed(wide):
+            totals = [self.home((None, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums = totals
+            if chunked:
+                sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
-        for place, shape in zip(totals, sum_shapes, strict=True):
-            self.keep(place, shape, g.zero, env)
+        with self.typed(wide):
+            for place, shape in zip(totals, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
-        self.unit = self.one() if balance(body) else ""
+        self.unit = self.one() if balance(body) and not wide else ""
         k = next(self.labels)
         outer, inner = self.slot("i64"), self.slot("i64")
         line = self.lines.append
@@ -279,8 +322,9 @@ class Kernel(BlockCode, Builder):
         if chunked:
             end = self(f"add i64 {begin}, {CHUNK}")
             end = self(f"select i1 {self(f'icmp slt i64 {end}, {trips}')}, i64 {end}, i64 {trips}")
-            for place, shape in zip(sums, sum_shapes, strict=True):
-                self.keep(place, shape, g.zero, env)
+            with self.typed(wide):
+                for place, shape in zip(sums, sum_shapes, strict=True):
+                    self.keep(place, shape, g.zero, env)
         line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
         u = self(f"load i64, ptr {inner}")
         self.part = n
@@ -296,14 +340,16 @@ class Kernel(BlockCode, Builder):
             line(f"  store i64 {following}, ptr %trips{loop.id}")
             end = trips
         if chunked:
-            for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
-                if shape:
-                    self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
-                else:
-                    self.store(self.add(self.read(total), self.read(place)), total)
+            with self.typed(wide):
+                for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                    if shape:
+                        self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                    else:
+                        self.store(self.add(self.read(total), self.read(place)), total)
         line(f"  store i64 {end}, ptr {outer}\n  br label %chunk{k}\nafter{k}:")
         env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
-        env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+        with self.typed(wide):
+            env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
 
     def kept(self, places: list, shapes: list) -> list:
         """The values in these places: of numbers; blocks stay where they are."""
@@ -348,16 +394,20 @@ class Kernel(BlockCode, Builder):
             self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         self.hand_out(loop, t, env)
         g = self.g
-        moved = balance(body)
+        wide = self.low.precise is not None
+        moved = 0 if wide else balance(body)
         for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
             if g.shape[s]:
                 self.accumulate_term(slot, g.shape[s], term, env)
                 continue
             x = [self.value(j, env) for j in term]
+            if wide:
+                x = [self.widen(v) for v in x]
             if len(x) == 1 and moved:
                 moved -= 1
                 x.append(self.unit)
-            self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
+            with self.typed(wide):
+                self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
         following = [(slot, self.value(x, env)) for slot, c, x in zip(carry, loop.carry, loop.next, strict=True) if not g.shape[c]]
         for slot, value in following:
             self.store(value, slot)

@@ -9,17 +9,17 @@ whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][
 
 import numpy as np
 
-from ._emit_cuda import Kernel, Signature, head
+from ._emit_cuda import Kernel, Signature, bits_for, head
 from ._lower import CHUNK, Lowered
 
 GATHER = """extern "C" __global__ void __launch_bounds__(128)
-gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 chunks) {
-  for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < rows; k += (i64)gridDim.x * blockDim.x) {
-    real total = totals[k];
+gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i64 chunks) {{
+  for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < rows; k += (i64)gridDim.x * blockDim.x) {{
+    {real} total = totals[k];
     for (i64 chunk = 0; chunk < chunks; ++chunk) total = total + sums[chunk * rows + k];
     totals[k] = total;
-  }
-}
+  }}
+}}
 """
 
 
@@ -36,7 +36,7 @@ class Part(Kernel):
 
     def partial(self) -> tuple[str, Signature]:
         body, env, inputs = self.low.bodies[0], {}, self.inputs()
-        inner = [("sums", "real*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
+        inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         inner += [(name, "i64", name) for name in ("first", "chunks", "each")]
         self.begin("batch * ((chunks + each - 1) / each)", "w")
         self.line("const i64 s = w % batch, from = w / batch * each, to = from + each < chunks ? from + each : chunks;")
@@ -46,7 +46,7 @@ class Part(Kernel):
         self.line("for (i64 chunk = from; chunk < to; ++chunk) {")
         self.line(f"const i64 o = (first + chunk) * {CHUNK}, e = o + {CHUNK} < T ? o + {CHUNK} : T;")
         for name in sums:
-            self.line(f"real {name} = 0;")
+            self.line(f"{self.sum} {name} = 0;")
         self.line("for (i64 u = o; u < e; ++u) {")
         self.step(0, env, [], sums, "u", "T")
         self.line("}")
@@ -62,10 +62,12 @@ class Part(Kernel):
         self.load_inputs(env)
         self.straight(self.low.sections[0], env)
         for k, s in enumerate(loop.sums):
-            env[s] = self.let(f"totals[{k}LL * batch + s]")
+            env[s] = self.let(f"totals[{k}LL * batch + s]", self.sum)
         self.straight(self.low.sections[1], env)
         self.store_outputs(env)
-        return self.finished("finish", (*inputs, ("totals", "const real*", "totals"), ("batch", "i64", "batch"), ("T", "i64", "steps")))
+        return self.finished(
+            "finish", (*inputs, ("totals", f"const {self.sum}*", "totals"), ("batch", "i64", "batch"), ("T", "i64", "steps"))
+        )
 
 
 def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False) -> tuple[str, dict[str, Signature]]:
@@ -77,7 +79,8 @@ def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bo
     >>> [name for name, _, _ in signatures["partial"].parameters]
     ['in0', 'data', 'sums', 'batch', 'T', 'first', 'chunks', 'each']
     """
-    bits = 8 * np.dtype(dtype).itemsize
+    bits = bits_for(low, dtype)
     parts = {name: getattr(Part(low, bits, per_sample), name)() for name in ("partial", "finish")}
     text = "".join(text for text, _ in parts.values())
-    return head(low, bits) + text + GATHER, {name: signature for name, (_, signature) in parts.items()}
+    gather = GATHER.format(real="real" if low.precise is None else "double")
+    return head(low, bits) + text + gather, {name: signature for name, (_, signature) in parts.items()}

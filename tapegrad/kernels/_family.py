@@ -25,8 +25,10 @@ from .._primitive import Primitive, bind, plain
 from ..errors import ArgumentError
 from ._cpu import Launcher
 from ._differentiate import forward, reverse
-from ._lower import lowered
+from ._lower import SUMS, Lowered, lowered
 from ._program import Program
+
+PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False)}  # which groups of outputs have the dtype of the sums
 
 
 def orders(n: Any) -> tuple[int, int]:
@@ -39,10 +41,10 @@ class Family:
 
     `scalar`: it gives one number for each sample; otherwise rows of them, or numbers of each step, as its program says.
     `reject`: where the number is not finite the derivatives are 0, and nan becomes -inf.  `by_data`: its second argument may be
-    differentiated."""
+    differentiated.  `sums`: sums are float64 also where theta is float32, and so is F; gradients are rounded."""
 
-    def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True):
-        self.name, self.base, self.scalar, self.reject, self.by_data = name, base, scalar, reject, by_data
+    def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
+        self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = threading.RLock()
         self.programs: dict = {}
         self.launchers: dict = {}
@@ -81,6 +83,13 @@ class Family:
         groups = {"F": [outputs] if outputs else [], "R": [gradient], "D": [], "VG": [outputs, gradient]}[kind]
         return replace(made, inputs=inputs, groups=groups)
 
+    def wide(self, dtype: np.dtype) -> bool:
+        """Are sums of a wider dtype than this one of theta?"""
+        return self.sums and dtype.itemsize < SUMS.itemsize
+
+    def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
+        return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+
     def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
         key = kind, orders(n), signature, dtype, per_sample, make
         found = self.launchers.get(key)
@@ -88,7 +97,7 @@ class Family:
             with self.lock:
                 found = self.launchers.get(key)
                 if found is None:
-                    low = lowered(self.derived(kind, n, signature), make is Launcher)
+                    low = self.lowered(kind, n, signature, dtype, make is Launcher)
                     low.name = f"{self.name}.{kind}{sum(orders(n))}"
                     found = self.launchers[key] = make(low, dtype, per_sample)
         return found
@@ -183,7 +192,10 @@ class Family:
 
     def push_both(self, at, run, t, out, arrays):
         theta, data = arrays
-        value = [(out[1] * t[0]).sum(axis=0)] if t[0] is not None else []
+        value = []
+        if t[0] is not None:
+            narrow = self.wide(plain(theta).dtype)  # out[1] is rounded, and a sum of its products would not have the value's dtype
+            value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
         gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]
         return added(value), added(gradient)

@@ -8,7 +8,8 @@ reciprocal made for each divisor.  `select(c, a, 0) * p` becomes `select(c, a * 
 contributes exact zeros to every derivative.
 
 Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" step input, "i" step counter, "c" carry of a loop at the
-beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps."""
+beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
+float32 (_widen.py) "S" for "s", and "N" with k = 1."""
 
 import math
 from collections.abc import Iterable

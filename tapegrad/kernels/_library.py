@@ -167,7 +167,7 @@ class Handwritten(Generated):
         if kind == "R":
             return made[1]
         if outs is not None:
-            for out, x in zip(checked_outs(self.__name__, outs, [1, p][: len(made)], batch, theta.dtype), made, strict=True):
+            for out, x in zip(checked_outs(self.__name__, outs, [1, p][: len(made)], batch, [theta.dtype] * len(made)), made, strict=True):
                 out[...] = x
             made = outs
         return made[0] if kind == "F" else tuple(made)

@@ -75,6 +75,15 @@ class Builder:
     def rcp(self, a):
         return self.div(self.c(1.0), a)
 
+    def widen(self, a):
+        return self(f"fpext {self.vector('float')} {a} to {self.vector('double')}")
+
+    def narrow(self, a):
+        return self(f"fptrunc {self.vector('double')} {a} to {self.vector('float')}")
+
+    def same(self, a):
+        return a
+
     def floor(self, a):
         return self.call("floor", a)
 

@@ -8,16 +8,20 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
 from ._graph import LEAVES, Graph
 from ._math import FUNCTIONS
 from ._program import Loop, Program, carried, pruned
+from ._widen import widened
 
 Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
 SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # about as many instructions as these take
+SUMS = np.dtype(np.float64)
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
@@ -40,15 +44,26 @@ class Body:
 @dataclass
 class Lowered:
     """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
-    `name`: what an error calls it; `plan`: where blocks live."""
+    `name`: what an error calls it; `plan`: where blocks live.
+
+    `precise`: where sums are float64 in a kernel of float32, which groups of outputs are float64, too; `wide`: its nodes of that
+    type (_widen.py)."""
 
     program: Program
     sections: list[list[Instruction]]
     bodies: list[Body]
     name: str = "kernel"
+    precise: tuple[bool, ...] | None = None
+    wide: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs)
+        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs, self.wide)
+
+    def types(self, dtype: np.dtype) -> list[np.dtype]:
+        """The dtype of each output of a kernel of this dtype."""
+        if self.precise is None:
+            return [dtype] * len(self.program.groups)
+        return [SUMS if keep else dtype for keep in self.precise]
 
     @property
     def arena(self) -> int:
@@ -99,9 +114,10 @@ class Lowered:
                 found.add(body.loop.steps)
         return found
 
-    def functions(self) -> set[str]:
-        """The operations in use."""
-        found = {op for code in [*self.sections, *[b.code for b in self.bodies]] for _, op, _ in code}
+    def functions(self, wide: bool = False) -> set[str]:
+        """The operations in use, of the kernel's dtype or of float64 beside it."""
+        parts = [*self.sections, *[b.code for b in self.bodies]]
+        found = {op for code in parts for i, op, _ in code if (i in self.wide) == wide}
         return found | {"log"} if "logdet" in found else found
 
     def parameters(self) -> list[tuple]:
@@ -132,13 +148,14 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
     return op, args
 
 
-def lowered(p: Program, keep: bool = False) -> Lowered:
-    """`keep`: store with the carry of a step what takes a sweep back long to compute again."""
+def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = False) -> Lowered:
+    """`precise`: sums are to be float64, and of the groups of outputs those for which it is true; `keep`: store with the carry of a
+    step what takes a sweep back long to compute again."""
     p = pruned(factored(pruned(p)))
     g = p.g
     form: dict = {}
     bodies = []
-    todo = list(p.outputs)
+    todo: list[int] = []
     for loop in p.loops:
         terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
         outs = carried(loop) + [i for term in terms for i in term]
@@ -157,12 +174,17 @@ def lowered(p: Program, keep: bool = False) -> Lowered:
         todo += hoisted + loop.start
         if isinstance(loop.steps, int):
             todo.append(loop.steps)
-    stage = _stages(g, p, todo, form)
+    wide: set[int] = set()
+    narrowed: dict = {}
+    if precise is not None:
+        p, wide, narrowed = widened(p, precise, todo)
+    stage = _stages(g, p, p.outputs + todo, form, narrowed)
+    _late(stage, form, wide, len(p.loops))  # `stage` is in the order of computing
     sections: list[list[Instruction]] = [[] for _ in range(len(p.loops) + 1)]
-    for i in sorted(stage):
-        if g.op[i] not in LEAVES:
+    for i in stage:
+        if i in form:
             sections[stage[i]].append((i, *form[i]))
-    return Lowered(p, sections, bodies)
+    return Lowered(p, sections, bodies, precise=precise, wide=frozenset(wide))
 
 
 def worth_keeping(g: Graph, source: Loop, inside: list[int], outs: list[int], form: dict) -> list[int]:
@@ -212,8 +234,19 @@ def _live(g: Graph, outs: list[int], form: dict, known: Any = ()) -> tuple[list[
     return [i for i in sorted(seen) if g.op[i] not in LEAVES], sorted(hoisted)
 
 
-def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
-    """All nodes outside of loops that are needed, with the section in which they are computed."""
+def _late(stage: dict, form: dict, wide: set[int], last: int) -> None:
+    """What is float64 is computed in the section where it is read: alive in a loop it would cost two registers there."""
+    first: dict = {}
+    for i in reversed(stage):
+        if i in wide and i in form:
+            stage[i] = first.get(i, last)
+        for j in form[i][1] if i in form else ():
+            first[j] = min(stage[i], first.get(j, last))
+
+
+def _stages(g: Graph, p: Program, outs: list[int], form: dict, narrowed: dict) -> dict:
+    """All nodes outside of loops that are needed, in the order of computing, with their sections; `narrowed`: those that are
+    rounded from others."""
     at: dict = {}
     for n, loop in enumerate(p.loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
@@ -223,10 +256,13 @@ def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
         if i in needed:
             continue
         needed.add(i)
-        if g.op[i] not in LEAVES:
+        if i in narrowed:
+            form[i] = "same" if g.boolean(i) else "narrow", (narrowed[i],)
+            stack.append(narrowed[i])
+        elif g.op[i] not in LEAVES:
             form[i] = fused(g, i)
             stack.extend(form[i][1])
     stage: dict = {}
-    for i in sorted(needed):
-        stage[i] = at.get(i, 0) if g.op[i] in LEAVES else max([stage[j] for j in form[i][1]])
+    for i in sorted(needed, key=lambda i: (narrowed.get(i, i), i in narrowed)):
+        stage[i] = max([stage[j] for j in form[i][1]]) if i in form else at.get(i, 0)
     return stage
