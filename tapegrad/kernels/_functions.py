@@ -78,8 +78,8 @@ FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims
 COMPOSED[np.matmul] = matmul
 COMPOSED[np.square] = lambda x: x * x
 COMPOSED[np.positive] = lambda x: x
-COMPOSED[np.sign] = lambda x: where(x > 0, 1.0, where(x < 0, -1.0, x * 0.0))
-COMPOSED[np.isfinite] = lambda x: (x - x) == 0.0
+COMPOSED[np.sign] = lambda x: where(x > 0, 1.0, where(x < 0, -1.0, where(x == 0, 0.0, np.nan)))
+COMPOSED[np.isfinite] = lambda x: abs(x) < np.inf  # x - x would be simplified to 0
 COMPOSED[np.isinf] = lambda x: abs(x) == np.inf
 COMPOSED[np.log2] = lambda x: np.log(x) * (1 / np.log(2.0))
 COMPOSED[np.log10] = lambda x: np.log(x) * (1 / np.log(10.0))
@@ -97,7 +97,7 @@ def divided(a: Any, b: Any) -> Sym:
     return elementwise(g, "mul", a, elementwise(g, "rcp", b))
 
 
-@implements(np.maximum, np.fmax)
+@implements(np.maximum)
 def maximum(a: Any, b: Any) -> Sym:
     """Ties share the derivative equally."""
     g = graph_of(a, b)
@@ -105,11 +105,23 @@ def maximum(a: Any, b: Any) -> Sym:
     return where(a > b, a, where(b > a, b, 0.5 * a + 0.5 * b))
 
 
-@implements(np.minimum, np.fmin)
+@implements(np.minimum)
 def minimum(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     return where(a < b, a, where(b < a, b, 0.5 * a + 0.5 * b))
+
+
+def unless_nan(f: Callable) -> Callable:
+    """f, but of a number and nan the number."""
+
+    def run(a: Any, b: Any) -> Sym:
+        return where(np.isnan(a), b, where(np.isnan(b), a, f(a, b)))
+
+    return run
+
+
+COMPOSED[np.fmax], COMPOSED[np.fmin] = unless_nan(maximum), unless_nan(minimum)
 
 
 @implements(np.clip)
@@ -124,7 +136,8 @@ def logaddexp(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     high, low = where(a > b, a, b), where(a > b, b, a)
-    return where(a == b, a + np.log(2.0) + 0.5 * (b - a), high + np.log1p(np.exp(low - high)))
+    infinite = np.logical_and(a == b, abs(a) == np.inf)
+    return where(infinite, 0.5 * a + 0.5 * b, high + np.log1p(np.exp(low - high)))
 
 
 @implements(np.power, np.float_power)

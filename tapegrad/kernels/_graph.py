@@ -22,7 +22,7 @@ COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 FOLD1 = {
     "neg": lambda a: -a, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1,
-    "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "abs": abs, "rcp": lambda a: 1.0 / a, "floor": math.floor,
+    "sin": math.sin, "cos": math.cos, "arctan": math.atan, "tanh": math.tanh, "abs": abs, "rcp": lambda a: 1.0 / a, "floor": math.floor,
 }  # fmt: skip
 FOLD2 = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
@@ -392,6 +392,8 @@ class Graph(Blocks):
             return self.neg(self.node("sin", a))
         if op == "tanh":
             return self.sub(self.one, self.mul(i, i))
+        if op == "arctan":
+            return self.rcp(self.add(self.one, self.mul(a, a)))
         if op == "abs":
             return self.sign(a)
         if op == "floor":

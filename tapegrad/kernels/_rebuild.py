@@ -5,6 +5,7 @@ when they are first looked up.  Captured numbers and arrays are constants of the
 
 import functools
 import math
+import random
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,9 @@ import scipy.special
 
 from .._shadow import is_foreign
 from .._tree import Const
+from ..errors import KernelError
+from ._composed import FOREIGN
 from ._graph import Graph
-from ._special import FOREIGN
 from ._symbolic import Sym, graph_of, lift
 
 MATH = {
@@ -33,7 +35,8 @@ class Rebuilder:
         self.g, self.seen, self.hold = g, {}, []
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
-        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {})}
+        self.numpy.own["random"] = Random()
+        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {}), np.random: Random(), random: Random()}
         for m in (scipy.linalg, scipy.special):
             self.modules[m] = Namespace(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
 
@@ -83,6 +86,8 @@ class Rebuilder:
         kind = type(x)
         if isinstance(x, types.ModuleType):
             return self.modules.get(x, x)
+        if isinstance(x, (np.random.Generator, np.random.RandomState, random.Random)):
+            return Random()
         if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
             return getattr(self.math, x.__name__)
         if kind is Const:
@@ -140,6 +145,16 @@ class Globals(dict):
     def __missing__(self, name: str) -> Any:
         value = self[name] = self.rebuild(self.real[name])
         return value
+
+
+class Random:
+    """Stands for what draws random numbers."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KernelError(
+            f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in every launch. Draw them "
+            "outside and pass them as data"
+        )
 
 
 class Namespace:

@@ -16,7 +16,7 @@ from ._graph import Graph
 
 UNARY = {
     np.negative: "neg", np.sqrt: "sqrt", np.exp: "exp", np.log: "log", np.log1p: "log1p", np.expm1: "expm1", np.sin: "sin",
-    np.cos: "cos", np.tanh: "tanh", np.absolute: "abs", np.fabs: "abs", np.reciprocal: "rcp", np.floor: "floor",
+    np.cos: "cos", np.arctan: "arctan", np.tanh: "tanh", np.absolute: "abs", np.fabs: "abs", np.reciprocal: "rcp", np.floor: "floor",
     np.isnan: "isnan", np.logical_not: "not",
 }  # fmt: skip
 BINARY = {
@@ -86,14 +86,21 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def transpose(self, *axes: Any) -> "Sym":
         return Sym(self.g, self.ids.transpose(*axes))
 
-    def sum(self, axis=None, keepdims=False):
-        return np.sum(self, axis=axis, keepdims=keepdims)
+    def _as_function(name):
+        f = getattr(np, name)
 
-    def mean(self, axis=None):
-        return np.mean(self, axis=axis)
+        def method(self, *args, **kwargs):
+            return f(self, *args, **kwargs)
 
-    def prod(self, axis=None):
-        return np.prod(self, axis=axis)
+        return method
+
+    for _name in ("sum", "mean", "prod", "max", "min", "std", "var", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "clip", "round",
+                  "diagonal", "trace", "squeeze", "swapaxes", "repeat", "take"):  # fmt: skip
+        locals()[_name] = _as_function(_name)
+    del _name, _as_function
+
+    def __round__(self, ndigits=0):
+        return np.round(self, ndigits or 0)
 
     def dot(self, other):
         return self @ other if self.ndim else self * other
@@ -171,7 +178,10 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, *args: Any, **kwargs: Any):
         c = self.constant()
         if c is None:
-            raise KernelError("a traced value cannot become a NumPy array: make small arrays in the function by np.zeros or np.array")
+            raise KernelError(
+                "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
+                "calls a function of another library (scipy.stats and the like), write its formula in NumPy's functions"
+            )
         return c
 
     __hash__ = object.__hash__
@@ -183,7 +193,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "reduce" and ufunc in REDUCE:
             return REDUCE[ufunc](x[0], kwargs.get("axis", 0))
         if method != "__call__" or kwargs:
-            raise KernelError(f"np.{ufunc.__name__}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
+            raise KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
         if ufunc in UNARY:
             y = elementwise(self.g, UNARY[ufunc], *x)
         elif ufunc in BINARY:
@@ -193,7 +203,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         elif ufunc in COMPOSED:
             y = COMPOSED[ufunc](*x)
         else:
-            raise KernelError(f"np.{ufunc.__name__} has no translation into a kernel")
+            raise KernelError(f"{named(ufunc)} has no translation into a kernel; write it with elementary operations")
         if out is None:
             return y
         if not isinstance(out, Sym):
@@ -222,6 +232,11 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     __iadd__, __isub__, __imul__, __itruediv__ = _in_place("add"), _in_place("sub"), _in_place("mul"), _in_place("truediv")
     del _in_place
+
+
+def named(ufunc: np.ufunc) -> str:
+    """As users know it; ufuncs of SciPy do not say where they are from."""
+    return f"{'np' if getattr(np, ufunc.__name__, None) is ufunc else 'scipy.special'}.{ufunc.__name__}"
 
 
 def plain_index(k: Any) -> Any:
