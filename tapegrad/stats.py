@@ -295,7 +295,7 @@ class MultivariateNormal:
         if ndim(cov) < 2:
             if ndim(cov) == 0 and d > 1:
                 cov = shaping.broadcast_to(cov, to=(d,))
-            if xp(cov) is np and not np.all(plain(cov) > 0):
+            if isinstance(plain(cov), (np.ndarray, float)) and not np.all(plain(cov) > 0):
                 raise NotPositiveDefiniteError("multivariate_normal.logpdf: cov has a variance that is not positive")
             return -0.5 * shaping.sum(square(r) / cov + log(cov) + LOG_2PI, -1)
         batch = np.broadcast_shapes(shape(r)[:-1], shape(cov)[:-2])

@@ -8,7 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from _cuda_host import needs_compiler, run_on_host
+from scipy import stats
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
@@ -197,7 +199,41 @@ def test_random_numbers_are_refused(draw):
 RNG, LUCK = np.random.default_rng(0), random.Random(0)
 
 
+DENSITIES = {
+    "norm": lambda t, y: stats.norm.logpdf(y, t[0], t[1]) + stats.norm.logsf(y, t[0], scale=t[1]) + scipy.stats.norm.cdf(y, t[2]),
+    "an object": lambda t, y: of_normal(y, t[0], t[1]), "t": lambda t, y: stats.t.logpdf(y, t[2], t[0], t[1]),
+    "gamma": lambda t, y: stats.gamma.logpdf(y, t[0], scale=t[1]), "beta": lambda t, y: stats.beta.logpdf(y, t[0], t[1]),
+    "lognorm": lambda t, y: stats.lognorm.logpdf(y, t[0], scale=t[1]), "laplace": lambda t, y: stats.laplace.logpdf(y, t[0], t[1]),
+    "poisson": lambda t, y: stats.poisson.logpmf(np.floor(5 * y), t[0]),
+    "binom": lambda t, y: stats.binom.logpmf(np.floor(5 * y), 7, 1 / (1 + t[0])),
+    "multivariate": lambda t, y: stats.multivariate_normal.logpdf(np.array([y, 2 * y]), t[:2], np.array([[1 + t[2], 0.3], [0.3, t[1]]])),
+    "of variances": lambda t, y: stats.multivariate_normal.logpdf(np.array([y, 2 * y]), t[:2], t[1:]),
+}  # fmt: skip
+from_scipy = scipy.stats.norm
+
+
+def of_normal(y, loc, scale):
+    return from_scipy.logpdf(y, loc, scale)
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_densities_of_scipy(name):
+    """Values against SciPy's own, slopes against differences of these."""
+    f, y = DENSITIES[name], np.array([0.3, 0.7, 0.9])
+    theta = np.array([[0.4, 1.3], [1.7, 0.8], [2.2, 3.1]])
+    value, gradient = kernels.likelihood(f).value_and_grad(theta, y)
+
+    def theirs(t):
+        return sum(f(t, u) for u in y)
+
+    np.testing.assert_allclose(value, [theirs(t) for t in theta.T], rtol=1e-12)
+    for k, e in enumerate(1e-5 * np.eye(3)):
+        slope = [(8 * (theirs(t + e) - theirs(t - e)) - theirs(t + 2 * e) + theirs(t - 2 * e)) / 12e-5 for t in theta.T]
+        np.testing.assert_allclose(gradient[k], slope, rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize("f, text", [
+    (lambda t, x: stats.skewnorm.logpdf(x, t[0]), "scipy.stats.skewnorm has no translation into a kernel; there are bernoulli"),
     (lambda t, x: scipy.special.i0(t[0]), "scipy.special.i0 has no translation"), (lambda t, x: np.cbrt(t[0]), "np.cbrt has no"),
     (lambda t, x: np.sort(np.outer(t, t))[0, 0], "np.sort in a kernel: vectors only"), (lambda t, x: np.cross(t, t)[0], "three numbers"),
     (lambda t, x: np.kron(t, np.outer(t, t)).sum(), "two vectors or two matrices"),

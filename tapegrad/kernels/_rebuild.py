@@ -6,6 +6,7 @@ when they are first looked up.  Captured numbers and arrays are constants of the
 import functools
 import math
 import random
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import scipy
 import scipy.linalg
 import scipy.special
 
+from .. import stats
 from .._shadow import is_foreign
 from .._tree import Const
 from ..errors import KernelError
@@ -36,7 +38,8 @@ class Rebuilder:
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = Random()
-        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {}), np.random: Random(), random: Random()}
+        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {"stats": Densities()}), np.random: Random()}
+        self.modules[random] = Random()
         for m in (scipy.linalg, scipy.special):
             self.modules[m] = Namespace(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
 
@@ -85,7 +88,9 @@ class Rebuilder:
         """What stands for x inside the kernel function."""
         kind = type(x)
         if isinstance(x, types.ModuleType):
-            return self.modules.get(x, x)
+            return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
+        if kind.__module__.startswith("scipy.stats"):
+            return density(x)
         if isinstance(x, (np.random.Generator, np.random.RandomState, random.Random)):
             return Random()
         if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
@@ -145,6 +150,21 @@ class Globals(dict):
     def __missing__(self, name: str) -> Any:
         value = self[name] = self.rebuild(self.real[name])
         return value
+
+
+class Densities:
+    """scipy.stats by the densities of tapegrad.stats, which are written in operations that can be traced."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in stats.__all__:
+            return getattr(stats, name)
+        raise KernelError(f"scipy.stats.{name} has no translation into a kernel; there are {', '.join(stats.__all__)}")
+
+
+def density(x: Any) -> Any:
+    """What stands for an object of scipy.stats that the user imported by its name."""
+    theirs = sys.modules["scipy.stats"]
+    return next((getattr(stats, name) for name in stats.__all__ if getattr(theirs, name, None) is x), x)
 
 
 class Random:

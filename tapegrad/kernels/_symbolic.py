@@ -180,7 +180,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if c is None:
             raise KernelError(
                 "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
-                "calls a function of another library (scipy.stats and the like), write its formula in NumPy's functions"
+                "calls a function of another library, write its formula in NumPy's functions"
             )
         return c
 
