@@ -118,6 +118,7 @@ class Shadow:
             self.borrowed = True  # arguments are values: nothing is written back to them
             args = [self(a) for a in self.args]
             self.borrowed = False
+            OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
             return g, args
         except BaseException as error:
             self.__exit__(type(error))
@@ -125,6 +126,7 @@ class Shadow:
 
     def __exit__(self, *error):
         OPEN.depth -= 1
+        OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
         if error and error[0] is not None:
             self.finish()
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._array import xp_of
-from .._primitive import live, plain
+from .._primitive import OPEN, live, plain
 from .._tape import Tape
 from .._tree import leaves, tree_map
 from .._variable import Variable
@@ -66,27 +66,47 @@ class Generated:
     def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
-        wide = sums_of(sums)
+        sums_of(sums)
         self.__name__, self.missing = name_of(f), missing
         self.__doc__ = getattr(f, "__doc__", None)
-        self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
         self._is_missing = Looking(self.__name__)
-        self._last: tuple = (None, None)  # the launcher of the last call
-        self._parts = f, trace, missing, invalid, sums
-        self._trees: dict = {}
+        self._parts, self._build = (f, trace, missing, invalid, sums), build
         self._rejects = invalid == "reject"
+        self._renew()
+
+    def _renew(self) -> None:
+        """Forget what was traced."""
+        _, trace, _, _, sums = self._parts
+        self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
+        self._last: tuple = (None, None)  # the launcher of the last call
+        self._trees: dict = {}
+        self._captured: list = []
         self._families = {
             what: Family(
                 self.__name__,
-                functools.partial(trace, build=build, what=what),
+                functools.partial(trace, build=self._build, what=what),
                 what == "value",
                 what == "value" and self._rejects,
-                sums=what == "value" and wide,
+                sums=what == "value" and sums_of(sums),
             )
             for what in ("value", "each", "final", "scores")
         }
+        for family in self._families.values():
+            family.captured = self._captured
         self._family = self._families["value"]
         self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
+        # an operation on a tape stays with what was traced for it
+        self._recorded = functools.partial(self._run_value, self._family) if type(self)._run is Generated._run else self._run
+
+    def _look_around(self) -> None:
+        """Trace anew if what the function captured has changed."""
+        for c in self._captured:
+            if c.changed():
+                self._renew()
+                return
+        if getattr(OPEN, "shadows", ()):
+            for c in self._captured:
+                c.refuse_written(self.__name__)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
@@ -98,6 +118,8 @@ class Generated:
 
         theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
         theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
+        if self._captured:
+            self._look_around()
         plan = self._plans.__dict__.get("F")
         if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
             return again(plan, theta, data, False)
@@ -106,9 +128,9 @@ class Generated:
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
-            v = self._family.apply("VG", (0, 0), (theta, data), self._run)[0]
+            v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
-            v = self._family.F(self._run, theta, data)
+            v = self._family.F(self._recorded, theta, data)
         else:
             v = self._run("F", (0, 0), (theta, data), list_of(out))
             if type(theta) is np.ndarray is type(data):
@@ -117,6 +139,8 @@ class Generated:
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
         """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
+        if self._captured:
+            self._look_around()
         plan = self._plans.__dict__.get("VG")
         if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
             return again(plan, theta, data, True)
@@ -126,7 +150,7 @@ class Generated:
             return value, restore(gradient)
         theta, data, single = self._arguments(theta, data)
         if isinstance(theta, Variable) or isinstance(data, Variable):
-            v, g = self._family.apply("VG", (0, 0), (theta, data), self._run)
+            v, g = self._family.apply("VG", (0, 0), (theta, data), self._recorded)
         else:
             v, g = self._run("VG", (0, 0), (theta, data), list_of(out))
             if type(theta) is np.ndarray is type(data):
@@ -166,7 +190,7 @@ class Generated:
             v = v.reshape(-1, 1)
         if tuple(v.shape) != tuple(theta.shape):
             raise ShapeError(f"{self.__name__}.hvp: v has shape {tuple(v.shape)}, theta {tuple(theta.shape)}")
-        h = self._family.gradient("R", self._run, theta, data, (v,), (), None)
+        h = self._family.gradient("R", self._recorded, theta, data, (v,), (), None)
         return h[:, 0] if single else h
 
     def hessian(self, theta: Any, data: Any) -> Any:
@@ -174,7 +198,7 @@ class Generated:
         theta, data, single = self._arguments(theta, data)
         p, batch = theta.shape
         many, units, repeated = self._unit_directions(theta, data)
-        h = self._family.gradient("R", self._run, many, repeated, (units,), (), None).reshape((p, p, batch)).transpose((2, 0, 1))
+        h = self._family.gradient("R", self._recorded, many, repeated, (units,), (), None).reshape((p, p, batch)).transpose((2, 0, 1))
         h = 0.5 * (h + h.transpose((0, 2, 1))) + 0.0  # no -0
         return h[0] if single else h
 
@@ -208,6 +232,7 @@ class Generated:
         """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
         _family.py, and order: the number of directions of theta, or a pair: of theta and of the data.  `dtype`: that of theta, for
         kernels with `sums`."""
+        self._look_around()
         with self._family.lock:
             return self._family.lowered(kind, order, (theta_rows, data_rows, missing), np.dtype(dtype))
 
@@ -238,6 +263,8 @@ class Generated:
         return kernel, rows_of(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
+        if self._captured:
+            self._look_around()
         if (
             type(theta) is np.ndarray is type(data)
             and theta.ndim == 2
@@ -275,13 +302,17 @@ class Generated:
 
     def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
         """Launch a kernel of the value on plain arrays."""
+        return self._run_value(self._family, kind, n, arrays, outs)
+
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
         theta, data = arrays[:2]
         missing = self._is_missing(data)
         key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
         last, launcher = self._last
-        if key != last:
-            launcher = self._launcher(self._family, kind, n, arrays, missing)
-            self._last = key, launcher
+        if key != last or family is not self._family:
+            launcher = self._launcher(family, kind, n, arrays, missing)
+            if family is self._family:
+                self._last = key, launcher
         return self._launch(launcher, kind, n, arrays, outs, False)
 
     def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple) -> Any:

@@ -46,6 +46,7 @@ class Family:
     def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = threading.RLock()
+        self.captured: list = []  # what the traced functions captured
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
@@ -60,9 +61,16 @@ class Family:
             if data:
                 made = forward(self.program(signature, (thetas, data - 1)), None)
             else:
-                made = forward(self.program(signature, thetas - 1), 0) if thetas else self.base(signature)
+                made = forward(self.program(signature, thetas - 1), 0) if thetas else self.traced(signature)
             self.programs[key] = made
         return self.programs[key]
+
+    def traced(self, signature: tuple) -> Program:
+        made = self.base(signature)
+        if made.g.captured is not None:
+            made.g.captured.settle(self.name)
+            self.captured.append(made.g.captured)
+        return made
 
     def derived(self, kind: str, n: Any, signature: tuple) -> Program:
         p = self.program(signature, n)

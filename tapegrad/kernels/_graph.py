@@ -57,6 +57,7 @@ class Graph(Blocks):
         self.mask: list[int] = []  # bit l: depends on what loop l has in a step (counter, datum, carry)
         self.memo: dict = {}
         self.loops = 0
+        self.captured: Any = None  # what the traced function captured
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     # --- making nodes ---

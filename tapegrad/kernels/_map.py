@@ -19,12 +19,17 @@ class Map:
     def __init__(self, f: Callable):
         self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
         self._families: dict = {}
+        self._captured: list = []
 
     def __repr__(self) -> str:
         return f"<map kernel of {self.__name__}>"
 
     def __call__(self, *args: Any) -> Any:
         """Arguments (..., B): the last axis is the sample.  The results have it too."""
+        if any([c.changed() for c in self._captured]):
+            self._families, self._captured = {}, []
+        for c in self._captured:
+            c.refuse_written(self.__name__)
         values = [plain(a.value) if isinstance(a, Const) else a for a in args]
         fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
         arrays = [as_float(v, f"{self.__name__}: argument {n}") for n, v in enumerate(values)]
@@ -48,6 +53,8 @@ class Map:
             active = sum(program.inputs[: fixed.count(False)])
             total = sum(program.inputs)
             program.inputs = [active, total - active]
+            program.g.captured.settle(self.__name__)
+            self._captured.append(program.g.captured)
             self._families[key] = Family(self.__name__, lambda s: program, False, False, by_data=False), build
         return self._families[key]
 

@@ -20,6 +20,7 @@ from .. import stats
 from .._shadow import is_foreign
 from .._tree import Const
 from ..errors import KernelError
+from ._captured import Captured
 from ._composed import FOREIGN
 from ._graph import Graph
 from ._symbolic import Sym, graph_of, lift
@@ -34,7 +35,7 @@ class Rebuilder:
     """Rebuilds functions for one trace into the graph `g`."""
 
     def __init__(self, g: Graph):
-        self.g, self.seen, self.hold = g, {}, []
+        self.g, self.seen, self.hold, self.captured = g, {}, [], Captured()
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = Random()
@@ -107,13 +108,17 @@ class Rebuilder:
         if kind is types.FunctionType and not is_foreign(x.__module__):
             return self.function(x)
         if kind is types.MethodType and not is_foreign(x.__func__.__module__):
+            self.captured.hold(x.__self__)
             return types.MethodType(self.function(x.__func__), x.__self__)
         if hasattr(x, "py_func") and isinstance(x.py_func, types.FunctionType):
             return self.function(x.py_func)
         if kind is functools.partial:
+            self.captured.hold(x.args)
+            self.captured.hold(x.keywords)
             return functools.partial(self(x.func), *x.args, **x.keywords)
         call = vars(kind).get("__call__")
         if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
+            self.captured.hold(x)
             return types.MethodType(self.function(call), x)
         return x
 
@@ -130,9 +135,13 @@ class Rebuilder:
         self.hold.append(f)
         for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
             try:
-                ours.cell_contents = self(theirs.cell_contents)
+                value = theirs.cell_contents
             except ValueError:
-                pass  # an empty cell
+                continue  # an empty cell
+            self.captured.cell(theirs, value)
+            ours.cell_contents = self(value)
+        self.captured.hold(f.__defaults__ or ())
+        self.captured.hold(tuple((f.__kwdefaults__ or {}).values()))
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         return new
@@ -148,7 +157,9 @@ class Globals(dict):
         self.real, self.rebuild = real, rebuild
 
     def __missing__(self, name: str) -> Any:
-        value = self[name] = self.rebuild(self.real[name])
+        theirs = self.real[name]
+        self.rebuild.captured.name(self.real, name, theirs)
+        value = self[name] = self.rebuild(theirs)
         return value
 
 

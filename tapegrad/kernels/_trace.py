@@ -33,6 +33,7 @@ class Tracer:
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
         self.rebuild = Rebuilder(self.g)
+        self.g.captured = self.rebuild.captured
         self.loops: list[Loop] = []
         self.inside = 0  # > 0 in the body of a loop
 
