@@ -242,11 +242,12 @@ class Writer:
         self.line("}")
 
 
-def function(name: str, w: Writer) -> str:
-    """The text of exp, log, ... as a device function."""
+def function(name: str, w: Writer, called: bool = False) -> str:
+    """The text of exp, log, ... as a device function; `called`: not to be written out at each use."""
     result = _math.FUNCTIONS[name](w, "x")
     body = "\n".join(w.lines)
-    return f"static __device__ __forceinline__ {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"
+    how = "__noinline__" if called else "__forceinline__"
+    return f"static __device__ {how} {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"
 
 
 def head(low: Lowered, bits: int) -> str:
@@ -254,10 +255,12 @@ def head(low: Lowered, bits: int) -> str:
     integer, known = "long long" if bits == 64 else "int", set(_math.FUNCTIONS)
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
-    text += "".join(function(f, Writer(bits)) for f in sorted(low.functions() & known))
+    uses = low.functions()
+    text += "".join(function(f, Writer(bits), f in _math.called(uses)) for f in sorted(known.intersection(uses)))
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
-        text += "".join(function(f, Writer(64, True)) for f in sorted(low.functions(True) & known))
+        uses = low.functions(True)
+        text += "".join(function(f, Writer(64, True), f in _math.called(uses)) for f in sorted(known.intersection(uses)))
     return text
 
 

@@ -34,6 +34,7 @@ class Kernel(BlockCode, Builder):
         self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
+        self.often = _math.called([*low.functions(), *low.functions(True)])
 
     def text(self, name: str, target: str) -> str:
         p = self.low.program
@@ -249,6 +250,8 @@ class Kernel(BlockCode, Builder):
                 env[i] = self.scalar(op, args, [self.value(j, env) for j in args])
 
     def scalar(self, op: str, args: tuple, x: list) -> str:
+        if op in self.often:
+            return self.function(op, *x)
         if op in _math.FUNCTIONS:
             return _math.FUNCTIONS[op](self, *x)
         if op in COMPARE:
@@ -258,6 +261,17 @@ class Kernel(BlockCode, Builder):
         if op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
             return self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
         return getattr(self, op)(*x)
+
+    def function(self, op: str, x: str) -> str:
+        """A call of exp, log, ..., where there are too many to be written out."""
+        key = op, self.W, self.bits
+        if key not in self.routines:
+            b = Builder(self.W, self.bits)
+            result = _math.FUNCTIONS[op](b, "%x")
+            name, body = f"@own_{op}_{self.W}_{self.bits}", "\n".join(b.lines)
+            text = f'define internal {b.T} {name}({b.T} %x) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
+            self.routines[key] = name, text
+        return self(f"call {self.T} {self.routines[key][0]}({self.T} {x})")
 
     def one(self) -> str:
         """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""

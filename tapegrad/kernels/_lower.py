@@ -114,11 +114,11 @@ class Lowered:
                 found.add(body.loop.steps)
         return found
 
-    def functions(self, wide: bool = False) -> set[str]:
-        """The operations in use, of the kernel's dtype or of float64 beside it."""
+    def functions(self, wide: bool = False) -> list[str]:
+        """The operation of each instruction of the kernel's dtype, or of float64 beside it."""
         parts = [*self.sections, *[b.code for b in self.bodies]]
-        found = {op for code in parts for i, op, _ in code if (i in self.wide) == wide}
-        return found | {"log"} if "logdet" in found else found
+        found = [op for code in parts for i, op, _ in code if (i in self.wide) == wide]
+        return [*found, "log"] if "logdet" in found else found
 
     def parameters(self) -> list[tuple]:
         """(node, input array, row in it) of the parameters in use, in order."""

@@ -6,7 +6,10 @@ the same width) and returns the result.  At most 2 units in the last place (spec
 negative axis), checked against multiple precision in the tests;
 zeros, infinities and nan as in NumPy."""
 
+import collections
+import functools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
@@ -401,3 +404,38 @@ FUNCTIONS = {
     "erfc": erfc, "erfcx": erfcx, "ndtr": ndtr, "log_ndtr": log_ndtr, "expit": expit, "log_expit": log_expit, "lgamma": lgamma,
     "digamma": digamma,
 }  # fmt: skip
+
+LONG = 3000  # operations of a function, at all its uses, above which it is called rather than written out
+
+
+class Counter:
+    """A builder that counts operations."""
+
+    bits = 64
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def operation(*x):
+            self.n += name != "c"
+            return 0.0
+
+        return operation
+
+
+@functools.cache
+def length(name: str) -> int:
+    """How many operations a function takes."""
+    b = Counter()
+    FUNCTIONS[name](b, 0.0)
+    return b.n
+
+
+def called(uses: Iterable[str]) -> set[str]:
+    """The functions that are used so often that their code would be too long for a compiler; `uses`: the operation of each use.
+
+    >>> called(["exp"] * 10 + ["lgamma"] * 40)
+    {'lgamma'}
+    """
+    return {name for name, n in collections.Counter(uses).items() if name in FUNCTIONS and n * length(name) > LONG}
