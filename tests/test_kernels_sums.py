@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import emit_cuda
+from tapegrad.kernels import _cpu, emit_cuda
 from tapegrad.kernels._cpu import Launcher
 from tapegrad.kernels._emit_llvm import emit
 from tapegrad.kernels._emit_split import emit_split
@@ -277,6 +277,20 @@ def test_a_remembered_launch():
     assert [a.dtype for a in wide] == [F8, F8]
     once_more = k.value_and_grad(theta, DATA)
     assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(first, once_more, strict=True))
+
+
+def test_threads_and_padding_give_the_same_bits(monkeypatch):
+    """Results of two dtypes, in parts that begin anywhere."""
+    theta = (np.abs(RNG.normal(size=(3, 3001))) + 0.5).astype(F4)
+    x = RNG.normal(size=(2, 900)).astype(F4)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(_cpu, "THREADS", threads)
+        found.append([*TILTED.value_and_grad(theta, x), tg.grad(lambda x: TILTED(theta, x).sum())(x)])
+    for a, b in zip(*found, strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b)
+    few = TILTED.value_and_grad(theta[:, 2900:].copy(), x)
+    assert np.array_equal(few[0], found[0][0][2900:]) and np.array_equal(few[1], found[0][1][:, 2900:])
 
 
 def test_missing_and_invalid():

@@ -59,7 +59,7 @@ BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, wher
 class Generated:
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any, build: Callable | None = None):
+    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         wide = sums_of(sums)

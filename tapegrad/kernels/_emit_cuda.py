@@ -242,8 +242,9 @@ class Writer:
         self.line("}")
 
 
-def function(name: str, w: Writer) -> str:
+def function(name: str, bits: int, wide: bool = False) -> str:
     """The text of exp, log, ... as a device function."""
+    w = Writer(bits, wide)
     result = _math.FUNCTIONS[name](w, "x")
     body = "\n".join(w.lines)
     return f"static __device__ __forceinline__ {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"
@@ -254,10 +255,10 @@ def head(low: Lowered, bits: int) -> str:
     integer, known = "long long" if bits == 64 else "int", set(_math.FUNCTIONS)
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
-    text += "".join(function(f, Writer(bits)) for f in sorted(low.functions() & known))
+    text += "".join(function(f, bits) for f in sorted(low.functions() & known))
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
-        text += "".join(function(f, Writer(64, True)) for f in sorted(low.functions(True) & known))
+        text += "".join(function(f, 64, True) for f in sorted(low.functions(True) & known))
     return text
 
 

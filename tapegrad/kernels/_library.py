@@ -89,7 +89,7 @@ class Handwritten(Generated):
         workers: int = 1,
         invalid: str = "reject",
     ):
-        f, trace, missing, _ = formula._parts
+        f, trace, missing, *_ = formula._parts
         super().__init__(f, trace, missing, invalid)
         self.__name__ = self._family.name = self._is_missing.name = name
         self._model = name, stem, formula, fit, wants, value, both, work, workers
