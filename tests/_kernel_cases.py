@@ -79,14 +79,14 @@ ESCAPE, POWER_SUM = kernels.map(escape), kernels.map(power_sum)
 MAPS = {"escape": ESCAPE, "power sum": POWER_SUM}
 
 
-def program(k, name: str, kind: str, order: int, missing: bool = False):
+def program(k, name: str, kind: str, order: int, missing: bool = False, dtype=np.float64):
     """The program of one derivative of kernel k, which is that called `name`."""
     if name in MAPS:
         family, _ = k._family(((), ()), (False, name == "power sum"))
         low = tg.kernels._lower.lowered(family.derived("R" if kind == "VG" else kind, (order, 0), ()))
     else:
         _, theta, data = case(name)
-        low = k.lowered(theta.shape[0], 0 if data.ndim == 1 else data.shape[0], kind, order, missing)
+        low = k.lowered(theta.shape[0], 0 if data.ndim == 1 else data.shape[0], kind, order, missing, dtype)
     low.name = f"{name}.{kind}{order}"
     return low
 

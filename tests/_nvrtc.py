@@ -22,7 +22,7 @@ ARCHS = (75, 80, 86, 89, 90, 100, 120)
 DTYPES = (np.float32, np.float64)
 HEAD = """# Registers, and where there are some, bytes of spill stores, of each generated kernel: 255+80 is 255 registers and 80 bytes.
 # F0 value, VG0 value and gradient, R1 Hessian times a vector (of a map: R0 pullback); divided: the kernels of a divided sum;
-# segments: one in 8 steps is stored.  Written by tests/_nvrtc.py.
+# segments: one in 8 steps is stored; sums: these are float64.  Written by tests/_nvrtc.py.
 """
 
 
@@ -33,6 +33,13 @@ def version() -> str:
 def kernels() -> list[tuple]:
     """(key, source) of all kernels of the list."""
     found = []
+    for name in CASES:
+        k = fresh(name)
+        wide = type(k)(*k._parts[:4], np.float64)
+        low = program(wide, name, "VG", 0, dtype=np.float32)
+        found.append((f"{name} sums, VG0, float32", emit_cuda(low, np.float32)[0]))
+        if splittable(low):
+            found.append((f"{name} sums divided, VG0, float32", emit_split(low, np.float32)[0]))
     for name in [*CASES, *MAPS]:
         k = fresh(name)
         for kind, order in WAYS:

@@ -140,6 +140,10 @@ def statement(text: str, parameters: dict) -> str:
         return "return;"
     if name == "bra":
         return f"goto {x[0].lstrip('$')};"
+    four = re.fullmatch(r"ld\.global\.nc\.v4\.f32\s+\{(.*)\},\s*(\[.*\])", text)
+    if four:
+        names = [name.strip() for name in four[1].split(",")]
+        return " ".join(result(name, "f32", f"*(volatile float*)({address(four[2])} + {4 * k})") for k, name in enumerate(names))
     if any(part.startswith("{") for part in x) or not modifiers or modifiers[-1] not in TYPES:
         raise NotImplementedError(text)
     kind, modifiers = modifiers[-1], modifiers[:-1]

@@ -75,6 +75,36 @@ def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
         assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
+def placed(x, offset):
+    """A copy that begins `offset` numbers behind a multiple of 16 bytes."""
+    room = np.empty(x.size + 8, x.dtype)
+    first = -room.ctypes.data % 16 // x.itemsize + offset
+    room[first : first + x.size] = x.ravel()
+    return room[first : first + x.size].reshape(x.shape)
+
+
+@needs_compiler
+@pytest.mark.parametrize("sums", [None, np.float64])
+@pytest.mark.parametrize("rows", [0, 2])
+def test_data_loaded_by_four(rows, sums):
+    """Whatever the number of data and wherever they begin: the bits are those of the CPU kernel, which loads them one by one."""
+    f = lambda theta, x: -((x - theta[0]) ** 2) if not rows else -((x[0] - theta[0]) ** 2) * x[1] + np.sin(theta[1]) * x[1]
+    k = kernels.likelihood(f, sums=sums)
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(2, 9)).astype(np.float32)
+    low = k.lowered(2, rows, dtype=np.float32)
+    assert "Four" in emit_cuda(low, np.float32)[0] and "Four" not in emit_cuda(low, np.float32, per_sample=True)[0]
+    assert "Four" not in emit_cuda(k.lowered(2, rows), np.float64)[0]
+    for steps in (0, 1, 3, 4, 63, 64, 66, 68, 131, 132):
+        data = rng.normal(size=(rows, steps) if rows else steps).astype(np.float32)
+        launcher = Launcher(low, np.dtype(np.float32), False)
+        expected = [np.empty((n, 9), kind) for n, kind in zip(launcher.outputs, launcher.types, strict=True)]
+        launcher([theta], data, steps, expected, 9)
+        for offset in range(4):
+            found = run_on_host(low, np.float32, [theta], placed(data, offset), steps, 9)
+            assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_parameters_are_what_the_compiler_sees(dtype):

@@ -5,11 +5,13 @@ import pytest
 
 pytest.importorskip("cupy", reason="NOT RUN: NVRTC, which is called through CuPy")
 
-from _cuda_host import HostKernel, needs_compiler
+from _cuda_host import HostKernel, arguments, needs_compiler
 from _kernel_cases import CASES, MAPS, WAYS, case, lowered
 from _ptx import PtxKernel, converted, statement, to_c
 from test_kernels_cuda import prepared
 
+from tapegrad import kernels
+from tapegrad.kernels import emit_cuda
 from tapegrad.kernels._emit_split import emit_split
 
 pytestmark = needs_compiler
@@ -68,6 +70,29 @@ def test_a_divided_sum():
         assert np.array_equal(a, b)
 
 
+@pytest.mark.parametrize("sums", [None, np.float64])
+def test_data_loaded_by_four_and_sums_of_float64(sums):
+    k = kernels.likelihood(lambda theta, x: -(((x[0] - theta[0]) * theta[1]) ** 2) - np.log(theta[1]) * x[1], sums=sums)
+    low = k.lowered(2, 2, dtype=np.float32)
+    source, entry, signature = emit_cuda(low, np.float32)
+    rng = np.random.default_rng(0)
+    theta = (rng.normal(size=(2, 40)) ** 2 + 0.5).astype(np.float32)
+    room = np.empty(2 * 132 + 8, np.float32)
+    first = -room.ctypes.data % 16 // 4
+    for start in (first, first + 1):
+        data = room[start : start + 2 * 132].reshape(2, 132)
+        data[...] = rng.normal(size=data.shape)
+        found = []
+        for make in (HostKernel, PtxKernel):
+            given, outs = arguments(low, signature, np.float32, [theta], data, 132, 40, 64)
+            kernel = make(source, entry)
+            kernel((2,), (32,), given)
+            found.append(outs)
+        assert "ld.global.nc.v4.f32" in kernel.ptx and ("cvt.f64.f32" in kernel.ptx) == (sums is not None)
+        for a, b in zip(*found, strict=True):
+            assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
 def test_contraction_is_seen():
     """a b - b a is 0, but for one of the products rounded and the other not."""
     source = 'extern "C" __global__ void k(const double* a, double* out) { out[0] = a[0] * a[1] - a[2] * a[3]; }'
@@ -82,7 +107,8 @@ def test_unknown_opcodes_raise():
     for text in (
         "ex2.approx.ftz.f32 %f1, %f2", "add.rz.f64 %fd1, %fd2, %fd3", "bar.sync 0", "shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1",
         "mul.f32x2 %rd1, %rd2, %rd3", "ld.shared.f64 %fd1, [%r1]", "mov.b64 {%r1, %r2}, %rd1", "add.ftz.f32 %f1, %f2, %f3",
-        "setp.lt.and.f64 %p1, %fd1, %fd2, %p2", "ld.global.v2.f64 {%fd1, %fd2}, [%rd1]", "mad.hi.s32 %r1, %r2, %r3, %r4",
+        "setp.lt.and.f64 %p1, %fd1, %fd2, %p2", "ld.global.v2.f64 {%fd1, %fd2}, [%rd1]",
+        "st.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4}", "mad.hi.s32 %r1, %r2, %r3, %r4",
         "rcp.approx.f64 %fd1, %fd2",
     ):  # fmt: skip
         with pytest.raises(NotImplementedError):

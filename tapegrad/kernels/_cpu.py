@@ -20,6 +20,7 @@ SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
 WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+SUM_REGISTERS = 24  # of 32, for sums of float64 in a kernel of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
 
@@ -121,7 +122,11 @@ class Launcher:
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
         n = self.operations = low.operations
-        self.width = lanes * (1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1)
+        held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
+        if low.precise is not None:  # a register of terms takes two for each sum
+            sums = max([len(loop.sums) for loop in low.loops], default=0)
+            held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
+        self.width = lanes * held
         self.long = low.instructions > HEAVY
         self.forms: dict = {}
         self.local = threading.local()

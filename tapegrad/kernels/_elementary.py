@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import _math
-from ._emit_cuda import BITS, Writer, function
+from ._emit_cuda import BITS, function
 
 KINDS = {64: ("double", "long long"), 32: ("float", "int")}
 CALL = re.compile(r"\bown_(\w+)\(")
@@ -20,8 +20,8 @@ def device_functions(source: str) -> str:
     names = sorted({n for n in CALL.findall(source) if n in _math.FUNCTIONS})
     made = []
     for bits, (real, whole) in KINDS.items() if names else ():
-        text = BITS.format(real=real, whole=whole, integer=whole) + "".join([function(n, Writer(bits)) for n in names])
-        made.append(re.sub(r"\breal\b", real, re.sub(r"\bwhole\b", whole, text)))
+        text = "\n".join([function(n, bits) for n in names])
+        made.append(BITS.format(real=real, whole=whole, integer=whole) + re.sub(r"\breal\b", real, re.sub(r"\bwhole\b", whole, text)))
     return "\n".join(made) + "\n"
 
 

@@ -36,6 +36,7 @@ THREADS = 128  # in a block, at most: with 255 registers each, two blocks are re
 WARP = 32
 SAME = nullcontext()
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
+FEW = 24  # instructions of a step that is worth loading data by four
 MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
 HEAD = """typedef {real} real;
 typedef {integer} whole;
@@ -46,6 +47,7 @@ static __device__ __forceinline__ {real} real_of({whole} x) {{ union {{ {real} r
 static __device__ __forceinline__ {whole} shift_right({whole} x, int n) {{ return ({whole})((unsigned {integer})x >> n); }}
 static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return ({whole})((unsigned {integer})x << n); }}
 """
+FOUR = "struct alignas(16) Four { real v[4]; };\n"
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,9 @@ class Writer:
         self.line("}")
 
 
-def function(name: str, w: Writer, called: bool = False) -> str:
+def function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
     """The text of exp, log, ... as a device function; `called`: not to be written out at each use."""
+    w = Writer(bits, wide)
     result = _math.FUNCTIONS[name](w, "x")
     body = "\n".join(w.lines)
     how = "__noinline__" if called else "__forceinline__"
@@ -256,11 +259,11 @@ def head(low: Lowered, bits: int) -> str:
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
     uses = low.functions()
-    text += "".join(function(f, Writer(bits), f in _math.called(uses)) for f in sorted(known.intersection(uses)))
+    text += "".join(function(f, bits, False, f in _math.called(uses)) for f in sorted(known.intersection(uses)))
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
         uses = low.functions(True)
-        text += "".join(function(f, Writer(64, True), f in _math.called(uses)) for f in sorted(known.intersection(uses)))
+        text += "".join(function(f, 64, True, f in _math.called(uses)) for f in sorted(known.intersection(uses)))
     return text
 
 
@@ -308,7 +311,11 @@ class Kernel(BlockCode, Writer):
         self.store_outputs(env)
         text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
         made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
-        return head(self.low, self.bits) + made + text, signature
+        return self.head() + made + text, signature
+
+    def head(self) -> str:
+        """What stands before the kernels."""
+        return head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
 
     @property
     def total_rows(self) -> int:
@@ -493,16 +500,9 @@ class Kernel(BlockCode, Writer):
             with self.typed(wide):
                 for place, shape in zip(sums, sum_shapes, strict=True):
                     self.keep(place, shape, g.zero, env)
-            self.line(f"for (i64 {u} = {outer}; {u} < e{loop.id}; ++{u}) {{")
+            self.steps(n, env, carry, sums, u, trips, (outer, f"e{loop.id}"))
         else:
-            self.line(f"for (i64 {u} = 0; {u} < {trips}; ++{u}) {{")
-        before = self.indent
-        self.indent += "  "
-        self.part = n
-        self.step(n, env, carry, sums, u, trips)
-        self.part = None
-        self.indent = before
-        self.line("}")
+            self.steps(n, env, carry, sums, u, trips, ("0", trips))
         if chunked:
             for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
                 if shape:
@@ -570,7 +570,46 @@ class Kernel(BlockCode, Writer):
         self.line("}")
         self.line("}")
 
-    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
+    def steps(self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]) -> None:
+        """The loop over the steps from cut[0] to below cut[1]; four at a time where four numbers of a datum are loaded at once."""
+        start, rows = f"i64 {u} = {cut[0]}", self.fours(n)
+        before = self.indent
+        if rows:
+            self.line(f"{start};")
+            start, whole = "", "T % 4 == 0 && " if rows != [0] else ""
+            self.line(f"if ({whole}(unsigned long long)data % 16 == 0) {{")
+            self.line("#pragma unroll 1")  # more than four steps at once take more registers, and some spill
+            self.line(f"for (; {u} + 4 <= {cut[1]}; {u} += 4) {{")
+            self.indent += "  "
+            for k in rows:
+                self.line(f"const Four q{k} = *(const Four*)(data + ({k}LL * T + {u}));")
+            for turn in range(4):
+                self.line("{")
+                self.step(n, env, carry, sums, f"({u} + {turn})", trips, {k: f"q{k}.v[{turn}]" for k in rows})
+                self.line("}")
+            self.indent = before
+            self.line("}")
+            self.line("}")
+        self.line(f"for ({start}; {u} < {cut[1]}; ++{u}) {{")
+        self.indent += "  "
+        self.part = n
+        self.step(n, env, carry, sums, u, trips)
+        self.part = None
+        self.indent = before
+        self.line("}")
+
+    def fours(self, n: int) -> list[int]:
+        """The rows of the data of which a step of loop n reads four numbers at once, for all samples read the same: without a carry
+        and with little else to do its loads would take as long as its arithmetic.  In float64 they do not."""
+        body = self.low.bodies[n]
+        loop = body.loop
+        plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks)
+        if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(op in _math.FUNCTIONS for _, op, _ in body.code):
+            return []
+        return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
+
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, four: dict | None = None) -> None:
+        """`four`: where the data of this step are, by their rows, if they were loaded before."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
@@ -579,7 +618,7 @@ class Kernel(BlockCode, Writer):
             self.store(n, loop, t, carry, env)
         if self.every > 1 and loop.of is not None and loop.of in self.low.loops and loop.of.stored:
             self.segment(self.low.loops.index(loop.of), outer, u, t)
-        work = self.loads(n, t, env)
+        work = self.loads(n, t, env, four)
         work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
         work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
@@ -600,7 +639,7 @@ class Kernel(BlockCode, Writer):
         fixed = len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
         return ordered(items, carried(body.loop), ROOM * 32 // self.bits - fixed)
 
-    def loads(self, n: int, t: str, env: dict) -> list[tuple]:
+    def loads(self, n: int, t: str, env: dict, four: dict | None = None) -> list[tuple]:
         """What a step reads from memory: (node, (), the function that writes it)."""
         body = self.low.bodies[n]
         used, source = body.used(), body.loop.of or body.loop
@@ -614,6 +653,8 @@ class Kernel(BlockCode, Writer):
                 kind, _, k = self.g.args[j]
                 at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
                 places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"
+                if four is not None and kind == "y":
+                    places[j] = four[k]
 
         def load(j):
             if self.g.shape[j]:

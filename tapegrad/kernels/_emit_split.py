@@ -9,7 +9,7 @@ whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][
 
 import numpy as np
 
-from ._emit_cuda import Kernel, Signature, bits_for, head
+from ._emit_cuda import Kernel, Signature, bits_for
 from ._lower import CHUNK, Lowered
 
 GATHER = """extern "C" __global__ void __launch_bounds__(128)
@@ -47,9 +47,7 @@ class Part(Kernel):
         self.line(f"const i64 o = (first + chunk) * {CHUNK}, e = o + {CHUNK} < T ? o + {CHUNK} : T;")
         for name in sums:
             self.line(f"{self.sum} {name} = 0;")
-        self.line("for (i64 u = o; u < e; ++u) {")
-        self.step(0, env, [], sums, "u", "T")
-        self.line("}")
+        self.steps(0, env, [], sums, "u", "T", ("o", "e"))
         for k, name in enumerate(sums):
             self.line(f"sums[(chunk * {len(sums)} + {k}) * batch + s] = {name};")
         self.line("}")
@@ -81,6 +79,6 @@ def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bo
     """
     bits = bits_for(low, dtype)
     parts = {name: getattr(Part(low, bits, per_sample), name)() for name in ("partial", "finish")}
-    text = "".join(text for text, _ in parts.values())
+    text = Part(low, bits, per_sample).head() + "".join(text for text, _ in parts.values())
     gather = GATHER.format(real="real" if low.precise is None else "double")
-    return head(low, bits) + text + gather, {name: signature for name, (_, signature) in parts.items()}
+    return text + gather, {name: signature for name, (_, signature) in parts.items()}
