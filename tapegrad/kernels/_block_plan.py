@@ -48,7 +48,7 @@ class Plan:
         for n, code in enumerate(sections):
             self._pass(code, None)
             if n < len(bodies):
-                self._loop(n, bodies[n])
+                self._loop(bodies[n].number, bodies[n])
         self.time += 1
         for o in outputs:
             self._use(o, None)

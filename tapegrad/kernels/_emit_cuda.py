@@ -256,7 +256,7 @@ class Kernel(BlockCode, Writer):
         self.routines: dict = {}
 
     def text(self, entry: str) -> tuple[str, Signature]:
-        p, env = self.low.program, {}
+        env: dict = {}
         parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
         if self.totals or stored or self.low.arena:
@@ -275,12 +275,9 @@ class Kernel(BlockCode, Writer):
             parameters += [("needed", "i64*", "needed")]
         self.begin()
         self.load_inputs(env)
-        for n, code in enumerate(self.low.sections):
-            self.straight(code, env)
-            if n < len(self.low.bodies):
-                self.loop(n, env)
+        self.region(self.low.sections, self.low.outer, env)
         self.store_outputs(env)
-        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
+        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in self.low.loops))
         made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return head(self.low, self.bits) + made + text, signature
 
@@ -362,6 +359,13 @@ class Kernel(BlockCode, Writer):
         given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
         self.line(f"{self.routines[key][0]}({given});")
 
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
+
     def straight(self, code: list, env: dict) -> None:
         for i, op, args in code:
             if self.g.shape[i] or op in BLOCK_OPS:
@@ -385,14 +389,15 @@ class Kernel(BlockCode, Writer):
         if loop.data:
             return "T"
         if loop.of is not None:
-            return f"trips{loop.of.id}"
+            return f"trips{self.low.bodies[self.low.bodies[n].source].label}"
         steps = self.let(f"fmin{self.f}(fmax{self.f}({self.value(loop.steps, env)}, {self.c(0.0)}), {self.c(2.0**31)})")
-        name = f"trips{loop.id}"
+        name = f"trips{self.low.bodies[n].label}"
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
         if n in self.low.counted:
-            self.line(f"atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
-        if loop.stored:
+            more = f"if ({name} > room{n}) " if self.low.nested else ""  # it is asked in each step of an outer loop
+            self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
+        if loop.stored and not self.low.nested:
             self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
 
@@ -402,14 +407,15 @@ class Kernel(BlockCode, Writer):
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
         chunked = loop.data and bool(loop.sums)
-        carry = [self.home((None, c)) if g.shape[c] else f"c{loop.id}_{k}" for k, c in enumerate(loop.carry)]
-        totals = [self.home((None, s)) if g.shape[s] else f"t{loop.id}_{k}" for k, s in enumerate(loop.sums)]
+        label = body.label
+        carry = [self.home((None, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((None, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
         sums = totals
         if chunked:
-            sums = [self.home(("chunk", n, k)) if shape else f"s{loop.id}_{k}" for k, shape in enumerate(sum_shapes)]
+            sums = [self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)]
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         for place, shape in zip(totals, sum_shapes, strict=True):
@@ -418,20 +424,20 @@ class Kernel(BlockCode, Writer):
             else:
                 self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
-        outer, u = f"o{loop.id}", f"u{loop.id}"
+        outer, u = f"o{label}", f"u{label}"
         if chunked:
             self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
-            self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
+            self.line(f"const i64 e{label} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
             for place, shape in zip(sums, sum_shapes, strict=True):
                 self.keep(place, shape, g.zero, env)
-            self.line(f"for (i64 {u} = {outer}; {u} < e{loop.id}; ++{u}) {{")
+            self.line(f"for (i64 {u} = {outer}; {u} < e{label}; ++{u}) {{")
         else:
             self.line(f"for (i64 {u} = 0; {u} < {trips}; ++{u}) {{")
         before = self.indent
         self.indent += "  "
-        self.part = n
+        part, self.part = self.part, n
         self.step(n, env, carry, sums, u, trips)
-        self.part = None
+        self.part = part
         self.indent = before
         self.line("}")
         if chunked:
@@ -450,6 +456,13 @@ class Kernel(BlockCode, Writer):
             self.filled_with(place, shape, node, env)
         else:
             self.line(f"real {place} = {self.value(node, env)};")
+
+    def taped(self, n: int, t: str) -> str:
+        """The number under which step t of loop number n is stored.  Among nested loops a step for which there is no room is taken
+        nevertheless, as what the loops after it count depends on it: it is stored in the place of the last."""
+        if not (self.low.nested and n in self.low.counted):
+            return t
+        return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
 
     def place(self, n: int, loop: Loop, t: str, k: int) -> str:
         return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
@@ -492,7 +505,7 @@ class Kernel(BlockCode, Writer):
         env.update(zip(loop.carry, carry, strict=True))
         for _, _, load in self.loads(m, v, env):
             load()
-        self.straight(body.code, env)
+        self.region(body.sections, body.inner, env)
         following = [self.let(self.value(x, env)) for x in loop.next]
         for name, value in zip(carry, following, strict=True):
             self.line(f"{name} = {value};")
@@ -505,15 +518,18 @@ class Kernel(BlockCode, Writer):
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
         env.update(zip(loop.carry, carry, strict=True))
         if loop.stored:
-            self.store(n, loop, t, carry, env)
-        if self.every > 1 and loop.of is not None and loop.of in self.low.loops and loop.of.stored:
-            self.segment(self.low.loops.index(loop.of), outer, u, t)
+            self.store(n, loop, self.taped(n, t), carry, env)
+        if self.every > 1 and body.source is not None and loop.of.stored:
+            self.segment(body.source, outer, u, self.taped(body.source, t))
         work = self.loads(n, t, env)
-        work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
+        for k, code in enumerate(body.sections):
+            work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in code]
+            if k < len(body.inner):
+                work.append((("loop", k), (), lambda m=body.inner[k].number: self.loop(m, env)))
         work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
             work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
-        for k in range(len(work)) if body.blocks else self.order(body, work):
+        for k in range(len(work)) if body.blocks or body.inner else self.order(body, work):
             work[k][2]()
         values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry changes under its names
         following = [(name, self.let(self.value(x, env))) for name, c, x in values if not self.g.shape[c]]
@@ -521,7 +537,7 @@ class Kernel(BlockCode, Writer):
             self.line(f"{name} = {value};")
         self.blocks_forward(n, loop, carry, env)
         if loop.active is not None:
-            self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
+            self.line(f"if (!{self.value(loop.active, env)}) {{ trips{body.label} = {u} + 1; break; }}")
 
     def order(self, body: Body, work: list) -> list[int]:
         varying = {name for name, _, _ in work} | set(body.loop.carry)
@@ -532,14 +548,14 @@ class Kernel(BlockCode, Writer):
     def loads(self, n: int, t: str, env: dict) -> list[tuple]:
         """What a step reads from memory: (node, (), the function that writes it)."""
         body = self.low.bodies[n]
-        used, source = body.used(), body.loop.of or body.loop
-        places = {}
-        if body.loop.of is not None:
-            m = self.low.loops.index(source) if source in self.low.loops else 0
-            offsets = zip(self.low.offsets(source)[:-1], source.carry, strict=True)
-            places = {c: self.stored_at(m, source, t, k) for k, c in offsets if c in used}
+        used, places = body.used(), {}
+        if body.source is not None:
+            m, source = body.source, body.loop.of
+            stored = [(k, c) for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True) if c in used]
+            at = self.taped(m, t) if stored else t
+            places = {c: self.stored_at(m, source, at, k) for k, c in stored}
         for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env and j not in places:
+            if self.g.op[j] == "in" and j not in env and j not in places and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
                 at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
                 places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"

@@ -40,10 +40,7 @@ class Kernel(BlockCode, Builder):
         self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
         self.lines.append(f"  %first = mul i64 %b, {self.W}")
         self.load_inputs(env)
-        for n, code in enumerate(self.low.sections):
-            self.straight(code, env)
-            if n < len(self.low.bodies):
-                self.loop(n, env)
+        self.region(self.low.sections, self.low.outer, env)
         for group, nodes in enumerate(p.groups):
             row = 0
             for o in nodes:
@@ -183,7 +180,11 @@ class Kernel(BlockCode, Builder):
             self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
-        """The place of step t of loop number n."""
+        """The place of step t of loop number n.  Among nested loops a step for which there is no room is taken nevertheless, as what
+        the loops after it count depends on it: it is stored in the place of the last."""
+        if self.low.nested and n in self.low.counted:
+            last = self(f"sub i64 {self.room(n)}, 1")
+            t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
         first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
         at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
         return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
@@ -197,6 +198,13 @@ class Kernel(BlockCode, Builder):
         if op == "bool":
             return self.splat("i1", "true" if self.g.args[i][0] else "false")
         return env[i]
+
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
 
     def straight(self, code: list, env: dict) -> None:
         for i, op, args in code:
@@ -227,18 +235,19 @@ class Kernel(BlockCode, Builder):
         """How many steps loop number n takes in this block."""
         if loop.data:
             return "%T"
+        label = self.low.bodies[n].label
         if loop.of is not None:
-            return self(f"load i64, ptr %trips{loop.of.id}, align 8")
-        self.slots.append(f"  %trips{loop.id} = alloca i64, align 8")
+            return self(f"load i64, ptr %trips{self.low.bodies[self.low.bodies[n].source].label}, align 8")
+        self.slots.append(f"  %trips{label} = alloca i64, align 8")
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
         scalar = Builder(1, self.bits)
         limit = scalar.c(2.0**31)
+        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")  # false for a nan
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
         ok = self(f"fcmp olt {self.real} {steps}, {limit}")
         steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
-        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
         whole = self(f"fptosi {self.real} {steps} to i64")
         more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
         whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")
@@ -247,10 +256,15 @@ class Kernel(BlockCode, Builder):
             old = self(f"load i64, ptr {wanted}, align 8")
             most = self(f"select i1 {self(f'icmp sgt i64 {whole}, {old}')}, i64 {whole}, i64 {old}")
             self.lines.append(f"  store i64 {most}, ptr {wanted}, align 8")
-            room = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
-            whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
-        self.lines.append(f"  store i64 {whole}, ptr %trips{loop.id}, align 8")
+            if not self.low.nested:
+                room = self.room(n)
+                whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
+        self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")
         return whole
+
+    def room(self, n: int) -> str:
+        """How many steps of loop number n have a place on the tape."""
+        return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
 
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
@@ -283,9 +297,9 @@ class Kernel(BlockCode, Builder):
                 self.keep(place, shape, g.zero, env)
         line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
         u = self(f"load i64, ptr {inner}")
-        self.part = n
+        part, self.part = self.part, n
         going = self.step(n, env, carry, sums, u, trips)
-        self.part = None
+        self.part = part
         following = self(f"add i64 {u}, 1")
         line(f"  store i64 {following}, ptr {inner}")
         stop = self(f"icmp sge i64 {following}, {end}")
@@ -293,7 +307,7 @@ class Kernel(BlockCode, Builder):
             stop = self(f"or i1 {stop}, {self(f'xor i1 {going}, true')}")
         line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
         if going is not None:
-            line(f"  store i64 {following}, ptr %trips{loop.id}")
+            line(f"  store i64 {following}, ptr %trips{body.label}")
             end = trips
         if chunked:
             for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
@@ -329,21 +343,21 @@ class Kernel(BlockCode, Builder):
                 else:
                     self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         used = body.used()
-        source = loop.of or loop
-        if loop.of is not None and any(c in used for c in source.carry):
-            place = self.on_tape(self.low.loops.index(source), source, t)
+        if body.source is not None and any(c in used for c in loop.of.carry):
+            source = loop.of
+            place = self.on_tape(body.source, source, t)
             for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True):
                 if c in used:
                     block = self.g.shape[c]
                     env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env:
+            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
                 if kind == "e":
                     env[j] = self.read(self.in_step("%each", k, t))
                 else:
                     env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
-        self.straight(body.code, env)
+        self.region(body.sections, body.inner, env)
         self.hand_out(loop, t, env)
         g = self.g
         moved = balance(body)
@@ -370,7 +384,7 @@ def balance(body: Body) -> int:
     """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
     bits are the same.  Only for short steps, where the sums are much of the work."""
     products = ("fma", "fms", "fnma", "mul")
-    if body.blocks:
+    if body.blocks or body.inner:
         return 0
     if len(body.code) > 24 or any(op not in ("add", "sub", *products) for _, op, _ in body.code):
         return 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
-from ._graph import LEAVES, Graph
+from ._graph import LEAVES, PER_STEP, Graph
 from ._program import Loop, Program, carried, pruned
 
 Instruction = tuple  # (node, operation, operands)
@@ -19,32 +19,53 @@ CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 @dataclass
 class Body:
-    """One step.  `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
+    """One step.  `number`: its place among all bodies, an outer one before the inner; `sections[k]`: the code between inner loop
+    k - 1 and k; `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
 
     loop: Loop
-    code: list[Instruction] = field(default_factory=list)
+    number: int
+    depth: int
+    sections: list[list[Instruction]] = field(default_factory=list)
+    inner: list["Body"] = field(default_factory=list)
     terms: list[tuple] = field(default_factory=list)
 
     blocks: bool = False  # does it handle blocks?
+    source: int | None = None  # the body of the loop that this one sweeps back over, if that is stored
+    label: str = ""  # a name of its own for what the text declares
+
+    @property
+    def code(self) -> list[Instruction]:
+        return [instruction for section in self.sections for instruction in section]
+
+    def own(self, g: Graph, i: int) -> bool:
+        """Does input node i hold what this loop has in a step, such as its counter?"""
+        return g.args[i][0] in PER_STEP and g.level(i) == self.depth
 
     def used(self) -> set[int]:
-        """The nodes that the step reads or hands on."""
+        """The nodes that the step reads or hands on, and those that the loops in it read."""
         found = {j for _, _, x in self.code for j in x} | {j for term in self.terms for j in term}
+        for body in self.inner:
+            found |= body.used() | body.entered()
         return found | set(carried(self.loop))
+
+    def entered(self) -> set[int]:
+        """The nodes that are read before the first step."""
+        return {*self.loop.start, *([self.loop.steps] if isinstance(self.loop.steps, int) else [])}
 
 
 @dataclass
 class Lowered:
-    """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
-    `name`: what an error calls it; `plan`: where blocks live."""
+    """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
+    one step needs, for the choice of widths; `name`: what an error calls it; `plan`: where blocks live."""
 
     program: Program
     sections: list[list[Instruction]]
+    outer: list[Body]
     bodies: list[Body]
     name: str = "kernel"
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs)
+        self.plan = Plan(self.program.g, self.sections, self.outer, self.program.outputs)
 
     @property
     def arena(self) -> int:
@@ -76,6 +97,11 @@ class Lowered:
         return max([self._work(b.code) for b in self.bodies] + [self._work(self.sections[0])])
 
     @property
+    def nested(self) -> bool:
+        """Are there loops within loops?"""
+        return len(self.outer) < len(self.bodies)
+
+    @property
     def instructions(self) -> int:
         """The length of the longest straight code."""
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
@@ -89,10 +115,8 @@ class Lowered:
         found = set(self.program.outputs)
         for code in self.sections:
             found.update(j for _, _, x in code for j in x)
-        for body in self.bodies:
-            found |= body.used() | set(body.loop.start)
-            if isinstance(body.loop.steps, int):
-                found.add(body.loop.steps)
+        for body in self.outer:
+            found |= body.used() | body.entered()
         return found
 
     def functions(self) -> set[str]:
@@ -113,13 +137,14 @@ class Lowered:
 
 
 def fused(g: Graph, i: int) -> tuple[str, tuple]:
-    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside the loop)."""
+    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside of the loop in
+    which the sum is)."""
     op, args = g.op[i], g.args[i]
     if op not in ("add", "sub"):
         return op, args
     for k in (1, 0):
         m = args[k]
-        if g.op[m] == "mul" and (g.mask[m] or not g.mask[i]):
+        if g.op[m] == "mul" and g.level(m) == g.level(i):
             a, b = g.args[m]
             other = args[1 - k]
             if op == "add":
@@ -130,58 +155,66 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
 
 def lowered(p: Program) -> Lowered:
     p = pruned(factored(pruned(p)))
-    g = p.g
-    form: dict = {}
-    bodies = []
-    todo = list(p.outputs)
-    for loop in p.loops:
-        terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
-        inside, hoisted = _live(g, carried(loop) + [i for term in terms for i in term], form)
-        blocks = any(g.shape[i] for i in [*inside, *hoisted])
-        bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms, blocks))
-        todo += hoisted + loop.start
-        if isinstance(loop.steps, int):
-            todo.append(loop.steps)
-    stage = _stages(g, p, todo, form)
-    sections: list[list[Instruction]] = [[] for _ in range(len(p.loops) + 1)]
-    for i in sorted(stage):
-        if g.op[i] not in LEAVES:
-            sections[stage[i]].append((i, *form[i]))
-    return Lowered(p, sections, bodies)
+    bodies: list[Body] = []
+    sections, outer, _ = _Lowering(p.g, bodies).region(p.loops, p.outputs, 0)
+    for body in bodies:
+        alike = [b.number for b in bodies if b.loop.id == body.loop.id]
+        body.label = str(body.loop.id) + (f"_{body.number}_" if len(alike) > 1 else "")
+    return Lowered(p, sections, outer, bodies)
 
 
-def _live(g: Graph, outs: list[int], form: dict) -> tuple[list[int], list[int]]:
-    """The nodes that a step computes for `outs`, and those outside the loop that it uses."""
-    seen, stack, hoisted = set(), list(outs), set()
-    while stack:
-        i = stack.pop()
-        if i in seen or i in hoisted:
-            continue
-        if g.mask[i] == 0:
-            hoisted.add(i)
-            continue
-        seen.add(i)
-        if g.op[i] not in LEAVES:
-            form[i] = fused(g, i)
-            stack.extend(form[i][1])
-    return [i for i in sorted(seen) if g.op[i] not in LEAVES], sorted(hoisted)
+class _Lowering:
+    """`form`: each node as an instruction; `bodies`: all bodies so far."""
 
+    def __init__(self, g: Graph, bodies: list[Body]):
+        self.g, self.bodies = g, bodies
+        self.form: dict = {}
 
-def _stages(g: Graph, p: Program, outs: list[int], form: dict) -> dict:
-    """All nodes outside of loops that are needed, with the section in which they are computed."""
-    at: dict = {}
-    for n, loop in enumerate(p.loops):
-        at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
-    needed, stack = set(), list(outs)
-    while stack:
-        i = stack.pop()
-        if i in needed:
-            continue
-        needed.add(i)
-        if g.op[i] not in LEAVES:
-            form[i] = fused(g, i)
-            stack.extend(form[i][1])
-    stage: dict = {}
-    for i in sorted(needed):
-        stage[i] = at.get(i, 0) if g.op[i] in LEAVES else max([stage[j] for j in form[i][1]])
-    return stage
+    def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
+        """The code and the bodies of what is computed at this depth for `outs` and the loops, and the nodes from outside of it that
+        these use."""
+        g, inner, at = self.g, [], {}
+        todo = list(outs)
+        for n, loop in enumerate(loops):
+            at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+            body, used = self.body(loop, depth + 1, inner)
+            inner.append(body)
+            todo += used + loop.start + ([loop.steps] if isinstance(loop.steps, int) else [])
+        here, outside = self.live(todo, depth)
+        stage = dict.fromkeys(outside, 0)
+        sections: list[list[Instruction]] = [[] for _ in range(len(loops) + 1)]
+        for i in here:
+            if g.op[i] in LEAVES:
+                stage[i] = at.get(i, 0)
+            else:
+                stage[i] = max([stage[j] for j in self.form[i][1]])
+                sections[stage[i]].append((i, *self.form[i]))
+        return sections, inner, outside
+
+    def body(self, loop: Loop, depth: int, siblings: list[Body]) -> tuple[Body, list[int]]:
+        g = self.g
+        made = Body(loop, len(self.bodies), depth)
+        self.bodies.append(made)
+        if loop.of is not None:
+            made.source = next((b.number for b in siblings if b.loop is loop.of), None)
+        made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
+        outs = carried(loop) + [i for term in made.terms for i in term]
+        made.sections, made.inner, outside = self.region(loop.inner, outs, depth)
+        made.blocks = any(g.shape[i] for i in [i for i, _, _ in made.code] + outside)
+        return made, outside
+
+    def live(self, outs: list[int], depth: int) -> tuple[list[int], list[int]]:
+        """The nodes that are computed at this depth for `outs`, and those outside of it that they use."""
+        g, seen, outside, stack = self.g, set(), set(), list(outs)
+        while stack:
+            i = stack.pop()
+            if i in seen or i in outside:
+                continue
+            if g.level(i) < depth:
+                outside.add(i)
+                continue
+            seen.add(i)
+            if g.op[i] not in LEAVES:
+                self.form[i] = fused(g, i)
+                stack.extend(self.form[i][1])
+        return sorted(seen), sorted(outside)

@@ -1,0 +1,98 @@
+"""Random functions with loops within loops, which run the same as a kernel and as plain Python.
+
+A program is a list of statements on a growing list of numbers; it is drawn once, and then run with numbers, Variables or the
+symbols of a trace."""
+
+import numpy as np
+
+import tapegrad as tg
+
+kernels = tg.kernels
+OPS = {
+    "mix": lambda a, b: 0.6 * a - 0.5 * b,
+    "product": lambda a, b: 0.7 * a * np.tanh(b),
+    "ratio": lambda a, b: a / (1.0 + b * b),
+    "either": lambda a, b: np.where(a > b, 0.8 * a, 0.3 * b + 0.1),
+    "wave": lambda a, b: np.sin(a) + 0.2 * b,
+    "bump": lambda a, b: np.exp(-a * a) * b,
+    "root": lambda a, b: np.sqrt(1.0 + a * a) - 0.4 * b,
+    "log": lambda a, b: np.log(1.2 + np.sin(a)) + 0.1 * b,
+}
+
+
+class Nest:
+    """`count`: statements of a body; `depth`: loops within loops, at most."""
+
+    def __init__(self, seed: int, given: int, counters: int = 0, depth: int = 3):
+        self.rng = np.random.default_rng(seed)
+        self.given, self.counters = given, counters
+        self.statements, self.size = self.block(given, depth, True)
+
+    def block(self, size: int, depth: int, outer: bool = False) -> tuple[list, int]:
+        rng, made = self.rng, []
+        for _ in range(rng.integers(1, 4)):
+            made.append(("op", str(rng.choice(list(OPS))), *[int(k) for k in rng.integers(0, size, 2)]))
+            size += 1
+        for _ in range((rng.integers(1, 3) if outer else rng.integers(0, 3)) if depth else 0):
+            carry = int(rng.integers(1, 4))
+            start = [int(k) for k in rng.integers(0, size, carry)]
+            if carry > 1 and rng.random() < 0.3:
+                start[1] = start[0]
+            body, inside = self.block(size + carry + 1, depth - 1)
+            last = [int(k) for k in rng.integers(inside - min(inside, 6), inside, carry)]
+            if carry > 1 and rng.random() < 0.2:
+                last[1] = size + 1  # this component never changes
+            kind = str(rng.choice(["loop", "loop", "bounded", "while"]))
+            made.append((kind, self.bound(size, outer), start, body, last, size))
+            size += carry
+            if rng.random() < 0.7:
+                made.append(("op", str(rng.choice(list(OPS))), size - 1, int(rng.integers(0, size))))
+                size += 1
+        return made, size
+
+    def bound(self, size: int, outer: bool) -> tuple:
+        rng = self.rng
+        kinds = ["value"] * 3 + ["constant", "large"] + ["count"] * 2 * bool(self.counters) + ["counter"] * 2 * (not outer)
+        kind = str(rng.choice(kinds))
+        which = {"value": rng.integers(0, size), "count": rng.integers(0, max(self.counters, 1)), "constant": rng.integers(0, 5)}
+        return kind, int(which.get(kind, 17))
+
+    def __call__(self, values: list, counts: list, plain: bool) -> list:
+        return self.run(self.statements, list(values), counts, None, plain)
+
+    def run(self, statements: list, values: list, counts: list, counter, plain: bool) -> list:
+        for s in statements:
+            if s[0] == "op":
+                values.append(OPS[s[1]](values[s[2]], values[s[3]]))
+                continue
+            kind, bound, start, body, last, size = s
+            assert len(values) == size
+            n = self.trips(bound, values, counts, counter)
+
+            def step(i, c, values=values, body=body, last=last):
+                inner = self.run(body, [*values, i + 0.0, *c], counts, i, plain)
+                return tuple([0.9 * inner[k] for k in last])
+
+            begin = tuple([values[k] for k in start])
+            if kind == "while":
+                turn = lambda c, step=step: (c[0] + 1.0, *step(c[0], c[1:]))
+                limit = 0.5 * n
+                c = kernels.while_loop(lambda c, limit=limit: c[0] < limit, turn, (0.0, *begin), 12)[1:]
+            elif plain:
+                c = kernels.loop(int(tg.value(n)), step, begin)
+            elif kind == "bounded":
+                c = kernels.loop(n, step, begin, max_steps=20)
+            else:
+                c = kernels.loop(n, step, begin)
+            values += list(c)
+        return values
+
+    def trips(self, bound: tuple, values: list, counts: list, counter):
+        kind, k = bound
+        if kind == "value":
+            return np.floor(2.5 + 2.4 * np.sin(5.0 * values[k]))
+        if kind == "count":
+            return counts[k]
+        if kind == "counter" and counter is not None:
+            return counter + 1
+        return k
