@@ -96,3 +96,77 @@ class Nest:
         if kind == "counter" and counter is not None:
             return counter + 1
         return k
+
+
+def distance(a, b) -> float:
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    assert a.shape == b.shape
+    return float(np.max(np.abs(a - b) / (1 + np.abs(b)), initial=0.0))
+
+
+class Drawn:
+    """A random kernel of one kind, `call(theta)` for all samples, and the same in plain Python, `plain(sample)` a function of
+    theta and the data of one sample."""
+
+    def __init__(self, seed: int, kind: str):
+        rng = self.rng = np.random.default_rng(seed + 10**6)
+        self.kind, self.seed = kind, seed
+        self.batch = int(rng.choice([1, 3, 5, 17]))
+        self.nest = Nest(seed, 3 if kind == "map" else 5, 1, int(rng.integers(1, 4 if kind == "map" else 3)))
+        self.theta = rng.normal(size=(3, self.batch))
+        self.data = np.stack([rng.normal(size=4), rng.integers(0, 4, 4)])
+        getattr(self, kind)()
+
+    def map(self) -> None:
+        n = self.rng.integers(0, 5, self.batch)
+        f = lambda x, n, plain: self.nest([x[0], x[1], x[2]], [n], plain)[-1] + 0.1 * x[0]
+        kernel = kernels.map(lambda x, n: f(x, n, False))
+        self.call = lambda x, data=None: kernel(x, n)
+        self.plain = lambda b: lambda x, data=None: f(x, n[b], True)
+
+    def likelihood(self) -> None:
+        f = lambda th, d, plain: self.nest([th[0], th[1], th[2], d[0], 0.3], [d[1]], plain)[-1]
+        kernel = kernels.likelihood(lambda th, d: f(th, d, False), invalid="nan")
+        self.call = lambda th, data=self.data: kernel(th, data)
+        self.plain = lambda b: lambda th, data=self.data: sum([f(th, data[:, t], True) for t in range(data.shape[1])])
+
+    def recursion(self) -> None:
+        begin = Nest(self.seed + 7 * 10**6, 3, 0, 1)
+        init = lambda th, plain: (begin([th[0], th[1], th[2]], [], plain)[-1], 0.5)
+
+        def step(c, th, d, plain):
+            out = self.nest([th[0], th[1], c[0], c[1], d[0]], [d[1]], plain)
+            return (0.9 * out[-1], 0.8 * out[-2]), out[-1] * d[0] + out[5]
+
+        def plain(th, data=self.data):
+            c, total = init(th, True), 0.0
+            for t in range(data.shape[1]):
+                c, term = step(c, th, data[:, t], True)
+                total = total + term
+            return total
+
+        kernel = kernels.recursion(lambda th: init(th, False), lambda c, th, d: step(c, th, d, False), invalid="nan")
+        self.call = lambda th, data=self.data: kernel(th, data)
+        self.plain = lambda b: plain
+
+
+def disagreement(seed: int, kind: str, deep: bool = True) -> float:
+    """The largest difference between a random kernel and plain Python: values and gradients of a few samples; with `deep` also a
+    Hessian times a vector, a forward derivative, and the gradient by the data."""
+    drawn = Drawn(seed, kind)
+    theta, call, rng = drawn.theta, drawn.call, drawn.rng
+    value, gradient = call(theta), tg.grad(lambda x: call(x).sum())(theta)
+    chosen = rng.permutation(drawn.batch)[:3]
+    found = []
+    for b in chosen:
+        v, g = tg.value_and_grad(drawn.plain(b))(theta[:, b])
+        found += [distance(value[b], v), distance(gradient[:, b], g)]
+    if deep:
+        b, w = chosen[0], rng.normal(size=theta.shape)
+        plain = drawn.plain(b)
+        found.append(distance(tg.hvp(lambda x: call(x).sum(), theta, w)[:, b], tg.hvp(plain, theta[:, b], w[:, b])))
+        found.append(distance(tg.jvp(call, (theta,), (w,))[1][b], tg.jvp(plain, (theta[:, b],), (w[:, b],))[1]))
+        if kind != "map":
+            ours = tg.grad(lambda d: call(theta[:, [b]], d).sum())(drawn.data)
+            found.append(distance(ours, tg.grad(lambda d: plain(theta[:, b], d))(drawn.data)))
+    return max(found)

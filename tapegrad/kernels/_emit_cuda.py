@@ -395,9 +395,9 @@ class Kernel(BlockCode, Writer):
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
         if n in self.low.counted:
-            more = f"if ({name} > room{n}) " if self.low.nested else ""  # it is asked in each step of an outer loop
+            more = f"if ({name} > room{n}) " if self.low.overruns else ""  # it is asked in each step of an outer loop
             self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
-        if loop.stored and not self.low.nested:
+        if loop.stored and not self.low.overruns:
             self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
 
@@ -458,9 +458,8 @@ class Kernel(BlockCode, Writer):
             self.line(f"real {place} = {self.value(node, env)};")
 
     def taped(self, n: int, t: str) -> str:
-        """The number under which step t of loop number n is stored.  Among nested loops a step for which there is no room is taken
-        nevertheless, as what the loops after it count depends on it: it is stored in the place of the last."""
-        if not (self.low.nested and n in self.low.counted):
+        """The number under which step t of loop number n is stored; of a step for which there is no room, that of the last."""
+        if not (self.low.overruns and n in self.low.counted):
             return t
         return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
 

@@ -180,9 +180,8 @@ class Kernel(BlockCode, Builder):
             self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
-        """The place of step t of loop number n.  Among nested loops a step for which there is no room is taken nevertheless, as what
-        the loops after it count depends on it: it is stored in the place of the last."""
-        if self.low.nested and n in self.low.counted:
+        """The place of step t of loop number n; of a step for which there is no room, that of the last."""
+        if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
         first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
@@ -256,7 +255,7 @@ class Kernel(BlockCode, Builder):
             old = self(f"load i64, ptr {wanted}, align 8")
             most = self(f"select i1 {self(f'icmp sgt i64 {whole}, {old}')}, i64 {whole}, i64 {old}")
             self.lines.append(f"  store i64 {most}, ptr {wanted}, align 8")
-            if not self.low.nested:
+            if not self.low.overruns:
                 room = self.room(n)
                 whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
         self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")

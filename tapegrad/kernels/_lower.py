@@ -106,6 +106,12 @@ class Lowered:
         """The length of the longest straight code."""
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
 
+    @property
+    def overruns(self) -> bool:
+        """May a loop count on what a counted loop before it gives?  Then the latter takes all of its steps, also those for which the
+        tape has no room."""
+        return bool(self.counted) and (self.nested or len(self.counted) > 1)
+
     def _work(self, code: list) -> int:
         g = self.program.g
         return sum(cost(g, i) if g.shape[i] or op in BLOCK_OPS else 1 for i, op, _ in code)

@@ -9,7 +9,7 @@ A function is first traced with everything unrolled; if that takes too many node
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,6 +70,14 @@ class Tracer:
                 del loops[n:]
 
         return forget
+
+    def varying(self, nodes: Iterable[int]) -> int:
+        """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
+        and got out of it other than by its carry are refused."""
+        found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
+        if found & ~sum([1 << region.loop for region in self.regions[1:]]):
+            raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
+        return found
 
     def home(self, within: int) -> Region:
         """Where a loop stands that varies with the loops `within`: in the innermost of these."""
@@ -211,6 +219,7 @@ def trace_likelihood(
     forget = t.attempt()
     with t.step(loop.id) as region:
         inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
+        t.varying([inc])
     if missing and not handles_missing(g, loop.id):
         forget()
         absent, y = gated(t, loop.id, rows)
@@ -248,22 +257,23 @@ class Recursion:
         self.theta = theta if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
         self.start, self.build = flat(t.g, t.run(init, self.theta))
+        t.varying(self.start)
 
     def traced(self, ids: list[int]) -> tuple[list[int], int]:
         t, g = self.t, self.g
         absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
         with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
             out = t.run(self.step, self.build(ids), self.theta, y)
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
+            (after, _), inc = flat(g, out[0]), contribution(g, out[1], self.step)
+            t.varying([*after, inc])
         self.loop.inner = region.loops
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
-        after, build = flat(g, out[0])
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
             before, then = count(g, self.start), count(g, after)
             if before == then:
                 raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
             raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
-        inc = contribution(g, out[1], self.step)
         if absent is not None:
             inc = g.select(absent, g.zero, inc)
             kept = ids
@@ -373,6 +383,7 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
         return rows[at : at + size_of(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
     outputs = [i for _, ids in shape for i in ids]
+    t.varying(outputs)
     return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
 
 
@@ -470,6 +481,7 @@ class Wanted:
                 condition = contribution_bool(g, self.cond(given))
             region.going = self.going(g, condition, counter, gate)[1]
             after, _ = flat(g, self.body(counter, given))
+            t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
             raise KernelError(f"the body of a loop was given {count(g, self.start)} numbers and returned {count(g, after)}")
@@ -483,6 +495,7 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
     if len(t.regions) > 1 and g.limits is LIMITS:
         raise NotInBlocks
     start, build = flat(g, carry)
+    t.varying([*start, steps])
     wanted = Wanted(steps, cap, cond, body, start, build)
     classes: dict = {}
     leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
@@ -516,10 +529,7 @@ def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
     """The loops around a new one on which it depends, as bits."""
     g = t.g
     within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
-    around = t.regions[1:]
-    if within & ~sum([1 << region.loop for region in around]):
-        raise KernelError("what the body of a loop made is used outside of it: a loop gives no more than its carry")
-    return within if t.hoists or not around else within | 1 << around[-1].loop
+    return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
 
 
 def contribution_bool(g: Graph, x: Any) -> int:
