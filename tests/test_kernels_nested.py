@@ -387,7 +387,7 @@ def test_numbers_that_leave_a_body_otherwise():
         with pytest.raises(KernelError, match="only the carry leaves a loop"):
             kernels.map(leak(outer))(x)
     with pytest.raises(KernelError, match="given 2 numbers and returned 3") as caught:
-        kernels.recursion(lambda t: 1.0, lambda c, t, y: (c, kernels.loop(20, lambda i, s: (s[0], s, s[1])[:3], (c, c))[0]))(x[:1, None], x)
+        kernels.recursion(lambda t: 1.0, lambda c, t, y: (c, kernels.loop(20, lambda i, s: (*s, s[0]), (c, c))[0]))(x[:1, None], x)
     assert "test_kernels_nested.py:" in str(caught.value)
 
 

@@ -520,11 +520,15 @@ class Kernel(BlockCode, Writer):
             self.store(n, loop, self.taped(n, t), carry, env)
         if self.every > 1 and body.source is not None and loop.of.stored:
             self.segment(body.source, outer, u, self.taped(body.source, t))
-        work = self.loads(n, t, env)
-        for k, code in enumerate(body.sections):
+        work, sections = self.loads(n, t, env), body.sections
+        if loop.active is not None:
+            m, first, rest = body.split()
+            self.begun(body, work, [*sections[:m], first], u, env)
+            sections = [[]] * m + [rest, *sections[m + 1 :]]
+        for k, code in enumerate(sections):
             work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in code]
-            if k < len(body.inner):
-                work.append((("loop", k), (), lambda m=body.inner[k].number: self.loop(m, env)))
+            if k < len(body.inner) and (loop.active is None or k >= m):
+                work.append((("loop", k), (), lambda k=k: self.loop(body.inner[k].number, env)))
         work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
             work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
@@ -535,8 +539,15 @@ class Kernel(BlockCode, Writer):
         for name, value in following:
             self.line(f"{name} = {value};")
         self.blocks_forward(n, loop, carry, env)
-        if loop.active is not None:
-            self.line(f"if (!{self.value(loop.active, env)}) {{ trips{body.label} = {u} + 1; break; }}")
+
+    def begun(self, body: Body, loads: list, sections: list, u: str, env: dict) -> None:
+        """The step of a while loop up to where it may end; takes what this reads from memory out of `loads`."""
+        read = {j for code in sections for _, _, args in code for j in args} | {body.loop.active}
+        for item in [x for x in loads if body.inner or body.blocks or x[0] in read]:
+            loads.remove(item)
+            item[2]()
+        self.region(sections, body.inner[: len(sections) - 1], env)
+        self.line(f"if (!{self.value(body.loop.active, env)}) {{ trips{body.label} = {u}; break; }}")
 
     def order(self, body: Body, work: list) -> list[int]:
         varying = {name for name, _, _ in work} | set(body.loop.carry)

@@ -297,17 +297,14 @@ class Kernel(BlockCode, Builder):
         line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
         u = self(f"load i64, ptr {inner}")
         part, self.part = self.part, n
-        going = self.step(n, env, carry, sums, u, trips)
+        self.step(n, env, carry, sums, u, trips, k)
         self.part = part
         following = self(f"add i64 {u}, 1")
         line(f"  store i64 {following}, ptr {inner}")
         stop = self(f"icmp sge i64 {following}, {end}")
-        if going is not None:
-            stop = self(f"or i1 {stop}, {self(f'xor i1 {going}, true')}")
-        line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
-        if going is not None:
+        if loop.active is not None:
             line(f"  store i64 {following}, ptr %trips{body.label}")
-            end = trips
+        line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
         if chunked:
             for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
                 if shape:
@@ -328,8 +325,8 @@ class Kernel(BlockCode, Builder):
         else:
             self.store(self.value(node, env), place)
 
-    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> str | None:
-        """The code of one step; the result says whether any lane of a while loop goes on."""
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, label: int) -> None:
+        """The code of one step of the loop with this label."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
@@ -356,7 +353,13 @@ class Kernel(BlockCode, Builder):
                     env[j] = self.read(self.in_step("%each", k, t))
                 else:
                     env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
-        self.region(body.sections, body.inner, env)
+        if loop.active is None:
+            self.region(body.sections, body.inner, env)
+        else:
+            m, first, rest = body.split()
+            self.region([*body.sections[:m], first], body.inner[:m], env)
+            self.leave(body, u, label, env)
+            self.region([rest, *body.sections[m + 1 :]], body.inner[m:], env)
         self.hand_out(loop, t, env)
         g = self.g
         moved = balance(body)
@@ -373,10 +376,12 @@ class Kernel(BlockCode, Builder):
         for slot, value in following:
             self.store(value, slot)
         self.blocks_forward(n, loop, carry, env)
-        if loop.active is None:
-            return None
-        going = self.value(loop.active, env)
-        return going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+
+    def leave(self, body: Body, u: str, label: int, env: dict) -> None:
+        """Leave a while loop where no lane goes on."""
+        going = self.value(body.loop.active, env)
+        going = going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+        self.lines.append(f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label %close{label}\non{label}:")
 
 
 def balance(body: Body) -> int:

@@ -37,6 +37,18 @@ class Body:
     def code(self) -> list[Instruction]:
         return [instruction for section in self.sections for instruction in section]
 
+    def split(self) -> tuple[int, list[Instruction], list[Instruction]]:
+        """Where the step of a while loop may end: the number of a section, and its code up to there and from there on.  The
+        condition comes as early as it can, but for blocks, whose places are planned for the code as it stands."""
+        at = {i: k for k, code in enumerate(self.sections) for i, _, _ in code}
+        n = len(self.sections) - 1 if self.blocks else at.get(self.loop.active, 0)
+        needed, code = {self.loop.active}, self.sections[n]
+        for i, _, args in reversed(code):
+            if i in needed:
+                needed.update(args)
+        first = [x for x in code if self.blocks or x[0] in needed]
+        return n, first, [x for x in code if x not in first]
+
     def own(self, g: Graph, i: int) -> bool:
         """Does input node i hold what this loop has in a step, such as its counter?"""
         return g.args[i][0] in PER_STEP and g.level(i) == self.depth
