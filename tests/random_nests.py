@@ -21,11 +21,14 @@ OPS = {
 
 
 class Nest:
-    """`count`: statements of a body; `depth`: loops within loops, at most."""
+    """`given`: numbers at the beginning; `counters`: bounds of loops that are given; `depth`: loops within loops, at most;
+    `vector`: the numbers are vectors of so many."""
 
-    def __init__(self, seed: int, given: int, counters: int = 0, depth: int = 3):
+    def __init__(self, seed: int, given: int, counters: int = 0, depth: int = 3, vector: int = 0):
         self.rng = np.random.default_rng(seed)
-        self.given, self.counters = given, counters
+        self.counters = counters
+        self.one = np.ones(vector) if vector else 1.0
+        self.turned = np.linalg.qr(np.random.default_rng(vector).normal(size=(vector, vector)))[0] if vector else None
         self.statements, self.size = self.block(given, depth, True)
 
     def block(self, size: int, depth: int, outer: bool = False) -> tuple[list, int]:
@@ -63,14 +66,14 @@ class Nest:
     def run(self, statements: list, values: list, counts: list, counter, plain: bool) -> list:
         for s in statements:
             if s[0] == "op":
-                values.append(OPS[s[1]](values[s[2]], values[s[3]]))
+                values.append(OPS[s[1]](values[s[2]], values[s[3]] if self.turned is None else self.turned @ values[s[3]]))
                 continue
             kind, bound, start, body, last, size = s
             assert len(values) == size
             n = self.trips(bound, values, counts, counter)
 
             def step(i, c, values=values, body=body, last=last):
-                inner = self.run(body, [*values, i + 0.0, *c], counts, i, plain)
+                inner = self.run(body, [*values, i * self.one, *c], counts, i, plain)
                 return tuple([0.9 * inner[k] for k in last])
 
             begin = tuple([values[k] for k in start])
@@ -90,7 +93,8 @@ class Nest:
     def trips(self, bound: tuple, values: list, counts: list, counter):
         kind, k = bound
         if kind == "value":
-            return np.floor(2.5 + 2.4 * np.sin(5.0 * values[k]))
+            x = values[k] if self.turned is None else values[k][0]
+            return np.floor(2.5 + 2.4 * np.sin(5.0 * x))
         if kind == "count":
             return counts[k]
         if kind == "counter" and counter is not None:
@@ -123,6 +127,16 @@ class Drawn:
         kernel = kernels.map(lambda x, n: f(x, n, False))
         self.call = lambda x, data=None: kernel(x, n)
         self.plain = lambda b: lambda x, data=None: f(x, n[b], True)
+
+    def vectors(self) -> None:
+        """A map of three vectors."""
+        n, size = self.rng.integers(0, 5, self.batch), 5
+        nest = Nest(self.seed, 3, 1, 2, size)
+        f = lambda x, n, plain: (nest([x[0], x[1], x[2]], [n], plain)[-1] * np.cos(np.arange(size))).sum() + 0.1 * x[0][1]
+        kernel = kernels.map(lambda x, n: f(x.reshape((3, size)), n, False))
+        self.theta = self.rng.normal(size=(3 * size, self.batch))
+        self.call = lambda x, data=None: kernel(x, n)
+        self.plain = lambda b: lambda x, data=None: f(x.reshape((3, size)), n[b], True)
 
     def likelihood(self) -> None:
         f = lambda th, d, plain: self.nest([th[0], th[1], th[2], d[0], 0.3], [d[1]], plain)[-1]
@@ -166,7 +180,7 @@ def disagreement(seed: int, kind: str, deep: bool = True) -> float:
         plain = drawn.plain(b)
         found.append(distance(tg.hvp(lambda x: call(x).sum(), theta, w)[:, b], tg.hvp(plain, theta[:, b], w[:, b])))
         found.append(distance(tg.jvp(call, (theta,), (w,))[1][b], tg.jvp(plain, (theta[:, b],), (w[:, b],))[1]))
-        if kind != "map":
+        if kind in ("likelihood", "recursion"):
             ours = tg.grad(lambda d: call(theta[:, [b]], d).sum())(drawn.data)
             found.append(distance(ours, tg.grad(lambda d: plain(theta[:, b], d))(drawn.data)))
     return max(found)

@@ -9,6 +9,7 @@ from random_nests import disagreement
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
+from tapegrad.kernels._blocks import LIMITS
 
 kernels = tg.kernels
 
@@ -400,21 +401,86 @@ def test_scores_of_a_loop_are_differentiated_forwards():
         tg.grad(lambda t: k.scores(t, data).sum())(theta)
 
 
-def test_large_arrays_in_a_loop_within_a_loop():
-    """They are written out, though by themselves they would be kept whole."""
+# --- large matrices ---
+
+STATES = 10
+
+
+def start(theta):
+    return np.zeros(STATES), np.eye(STATES)
+
+
+def update(loop):
+    """A filter of ten states, whose covariance moves by as many steps of its differential equation as the datum says."""
+
+    def step(carry, theta, d):
+        F = 0.1 * theta[: STATES**2].reshape(STATES, STATES)
+        Q = 0.1 * np.diag(np.exp(theta[STATES**2 :]))
+
+        def move(i, c):
+            m, P = c
+            slope = F @ P + P @ F.T + Q
+            return m + F @ m + 0.01 * i, P + slope + 0.5 * (F @ slope + slope @ F.T)
+
+        m, P = loop(d[1], move, carry)
+        S, v = P[0, 0] + 1.0, d[0] - m[0]
+        K = P[:, 0] / S
+        return (m + K * v, P - np.outer(K, P[0])), -0.5 * (np.log(S) + v * v / S)
+
+    return step
+
+
+def test_matrices_kept_whole():
+    rng = np.random.default_rng(0)
+    data = np.stack([rng.normal(size=6), np.array([0.0, 3, 1, 2, 5, 2])])
+    centre = np.concatenate([0.7 * np.linalg.qr(rng.normal(size=(STATES, STATES)))[0].ravel(), np.log(np.full(STATES, 0.3))])
+    theta, w = centre[:, None] * (1 + 0.05 * rng.normal(size=(110, 5))), rng.normal(size=(110, 5))
+    k = kernels.recursion(start, update(kernels.loop))
+    low = k.lowered(110, 2)
+    assert low.arena and [body.depth for body in low.bodies if body.blocks] == [1, 2, 1, 2, 2]
+    move = update(lambda n, body, c: kernels.loop(int(tg.value(n)), body, c))
+
+    def plain(t, data=data):
+        carry, total = start(t), 0.0
+        for n in range(data.shape[1]):
+            carry, term = move(carry, t, data[:, n])
+            total = total + term
+        return total
+
+    value, gradient = k.value_and_grad(theta, data)
+    for b in (0, 4):
+        v, g = tg.value_and_grad(plain)(theta[:, b])
+        close(value[b], v)
+        close(gradient[:, b], g)
+    one = k.value_and_grad(theta[:, :1].copy(), data)
+    assert np.array_equal(one[0], value[:1]) and np.array_equal(one[1], gradient[:, :1]), "the bits of one sample and of several"
+    close(k.hvp(theta, w, data)[:, 1], tg.hvp(plain, theta[:, 1], w[:, 1]), 1e-9)
+    close(tg.grad(lambda d: k(theta[:, 2:3], d).sum())(data), tg.grad(lambda d: plain(theta[:, 2], d))(data))
+
+
+def test_vectors_kept_whole_three_loops_deep():
+    M = 0.1 * np.random.default_rng(1).normal(size=(70, 70))
 
     def f(x, n):
-        A = np.reshape(np.arange(100.0), (10, 10)) * 1e-3 + np.eye(10) * x
-
-        def body(i, v):
-            return kernels.loop(n, lambda j, v: np.tanh(A @ v) + 0.1 * j, v)
-
-        return kernels.loop(n, body, np.ones(10) * x).sum() + np.linalg.det(A @ A @ A)
+        shrunk = lambda v: kernels.while_loop(lambda u: (u * u).sum() > 4.0 * x, lambda u: 0.8 * u + 0.01 * np.sin(M @ u), v, 60)
+        step = lambda v, j: shrunk(np.tanh(M @ v + x) + 0.1 * j)
+        return kernels.loop(n, lambda i, v: kernels.loop(i + 1, lambda j, v: step(v, j), v), np.ones(70) * x).sum()
 
     k = kernels.map(f)
-    x, n = np.array([0.3, 0.5, 0.7]), np.array([0, 2, 3])
+    x, n = np.array([0.3, 0.5, 0.7, 0.9, 1.1]), np.array([0, 1, 2, 3, 5])
+    family, _ = k._family(((), ()), (False, True))
+    assert tg.kernels._lower.lowered(family.derived("R", 0, ())).arena
     close(k(x, n), [f(a, int(m)) for a, m in zip(x, n, strict=True)])
-    close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(lambda x, m=m: f(x, int(m)))(a) for a, m in zip(x, n, strict=True)], 1e-10)
+    one = [lambda x, m=m: f(x, int(m)) for m in n]
+    close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(g)(a) for g, a in zip(one, x, strict=True)])
+    close(tg.hvp(lambda x: k(x, n).sum(), x, np.ones(5)), [tg.grad(tg.grad(g))(a) for g, a in zip(one, x, strict=True)], 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
+    for name, most in (("nodes", 30), ("elements", 3), ("row", 2), ("products", 1)):
+        monkeypatch.setattr(LIMITS, name, most)
+    assert disagreement(seed, "vectors", seed % 2 == 0) < 1e-9
 
 
 # --- random programs ---

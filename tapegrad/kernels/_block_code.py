@@ -389,7 +389,7 @@ class BlockCode:
         g, place = self.g, self.low.plan.place
         blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
         shape = lambda k: g.shape[loop.carry[k]]
-        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (None, loop.carry[k])]
+        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (n, loop.carry[k])]
         moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
         for k, after in moved:
             self.filled_with(self.home(("moved", n, k)), shape(k), after, env)

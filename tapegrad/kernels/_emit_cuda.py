@@ -408,8 +408,8 @@ class Kernel(BlockCode, Writer):
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
         chunked = loop.data and bool(loop.sums)
         label = body.label
-        carry = [self.home((None, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
-        totals = [self.home((None, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
+        carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]

@@ -271,8 +271,8 @@ class Kernel(BlockCode, Builder):
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
         chunked = loop.data and bool(loop.sums)
-        carry = [self.home((None, c)) if g.shape[c] else self.slot() for c in loop.carry]
-        totals = [self.home((None, s)) if g.shape[s] else self.slot() for s in loop.sums]
+        carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
+        totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
         sums = totals
         if chunked:
             sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]

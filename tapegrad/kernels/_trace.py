@@ -164,10 +164,6 @@ def datum(t: Tracer, loop: int, rows: int) -> Sym:
     return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
 
 
-class NotInBlocks(BaseException):
-    """A loop within a loop, whose arrays are not kept whole as yet.  The user's `except Exception` is not to catch it."""
-
-
 STAND_IN = 0.5  # where hardly any log density is singular
 
 
@@ -196,10 +192,7 @@ def shortest(trace: Callable) -> Callable:
                 return made
         except LongCode:
             pass
-        try:
-            return trace(Tracer(), *args)
-        except NotInBlocks:
-            return trace(Tracer(UNROLLED), *args)
+        return trace(Tracer(), *args)
 
     return run
 
@@ -492,8 +485,6 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
     """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
     throughout, and where the loops in it have to know that the step around this one may not be taken."""
     g, forget = t.g, t.attempt()
-    if len(t.regions) > 1 and g.limits is LIMITS:
-        raise NotInBlocks
     start, build = flat(g, carry)
     t.varying([*start, steps])
     wanted = Wanted(steps, cap, cond, body, start, build)
