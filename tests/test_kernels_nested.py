@@ -310,6 +310,22 @@ def test_what_comes_after_the_end_reaches_nothing(inside):
     close(tg.hvp(lambda x: k(x).sum(), x, np.ones(5)), [tg.grad(tg.grad(f))(a) for a in x])
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_loop_whose_result_is_not_taken_reaches_nothing(inside):
+    """np.where took the other one, and in the loop there are only nans."""
+
+    def f(x, n):
+        chosen = lambda: np.where(x > 1.5, kernels.loop(n, lambda i, s: np.sqrt(s - 1.0) + x, x), x * x)
+        return kernels.loop(n, lambda i, s: s + chosen(), 0.0 * x) if inside else chosen()
+
+    k = kernels.map(f)
+    x, n = np.array([0.5, 1.0, 2.0, 3.0]), np.array([2, 3, 2, 1])
+    plain = [lambda x, m=m: f(x, int(m)) if x > 1.5 else (m * x * x if inside else x * x) for m in n]
+    close(k(x, n), [g(a) for g, a in zip(plain, x, strict=True)])
+    close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(g)(a) for g, a in zip(plain, x, strict=True)])
+    close(tg.hvp(lambda x: k(x, n).sum(), x, np.ones(4)), [tg.grad(tg.grad(g))(a) for g, a in zip(plain, x, strict=True)])
+
+
 def test_a_step_that_is_not_taken_asks_for_no_inner_steps():
     """Samples that are done would ask for 10^9 steps, which would take seconds."""
     f = lambda x: kernels.while_loop(lambda c: c < 10.0, lambda c: kernels.loop(np.where(c < 10, 3.0, 1e9), lambda i, s: s * x, c), x, 40)

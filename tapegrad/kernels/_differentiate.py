@@ -11,13 +11,15 @@ A step with loops in it is reversed as a program is: its sweep runs the inner lo
 then back.
 
 A step that other samples take and this one does not must add nothing, whatever the derivatives are there, and 0 times nan is nan:
-so the adjoints of such a step are not taken, as a whole, where `going` is false.
+so the adjoints of such a step are not taken, as a whole, where `going` is false.  The same goes for a loop on whose result nothing
+depends in this sample, because np.where took another one.
 
 Derivatives by the data, and of what each step hands out, always take a second loop: adjoints of the data are its step output, and
 cotangents of step outputs its step input."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -262,14 +264,18 @@ def _swept_back(
     within = 1 << holder | g.within[holder] if holder else 0
     sweep = Loop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
     g.depth[sweep.id] = g.depth[loop.id]
-    b = {k: sweep.add_carry(g, adj.pop(loop.final[k], g.zero), g.shape[loop.carry[k]]) for k in on}
+    given = [adj.pop(loop.final[k], g.zero) for k in on]
+    b = {k: sweep.add_carry(g, bar, g.shape[loop.carry[k]]) for k, bar in zip(on, given, strict=True)}
     seeds = [(_taken(g, loop, k), b[k]) for k in on]
     seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
     seeds += [(e, g.input("e", loop.id, k)) for k, e in enumerate(each)]
     bars = _body_adjoints(g, sweep, seeds, active)
+    gate = g.bool(True) if loop.going is None else loop.going
+    if len(seeds) == len(on) and not loop.data:
+        gate = g.both(gate, g.negation(reduce(g.both, map(adj.all_zero, given), g.bool(True))))
 
     def gated(bar: int, otherwise: int) -> int:
-        return bar if loop.going is None else g.select(loop.going, bar, otherwise)
+        return g.select(gate, bar, otherwise)
 
     sweep.next = [gated(bars.get(loop.carry[k], g.zero), b[k]) for k in on]
     sweep.each = [bars.get(y, g.zero) for y in data]

@@ -412,12 +412,13 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = int(steps.nodes.ravel()[0])
-    cap = int(known) if known is not None else None
-    if known is not None or max_steps is None:
-        return _traced_loop(t, node, cap, None, lambda i, c: body(Sym(g, i), c), carry)
+    if known is not None:
+        return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+    if max_steps is None:
+        return _traced_loop(t, node, None, None, lambda i, c: body(Sym(g, i), c), carry)
     enough = g.compare("le", node, g.const(max_steps))
     bounded = g.select(enough, node, g.zero)
-    cap = int(max_steps) if max_steps <= TAPED else None
+    cap = math.ceil(max_steps) if max_steps <= TAPED else None
     result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
     ids, build = flat(g, result)
     return build([g.select(enough, i, g.const(np.nan)) for i in ids])
@@ -440,7 +441,7 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
                 break
             carry = body(carry)
         return carry
-    return _traced_loop(t, t.g.const(max_steps), int(max_steps), cond, lambda i, c: body(c), carry)
+    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
 
 
 @dataclass
