@@ -9,6 +9,7 @@ from random_nests import disagreement
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
+from tapegrad.kernels import _cpu
 from tapegrad.kernels._blocks import LIMITS
 
 kernels = tg.kernels
@@ -239,6 +240,65 @@ def test_three_loops_deep(batch):
         close(gradient[b], tg.grad(plain)(x[b]))
         close(second[b], tg.grad(tg.grad(plain))(x[b]), 1e-10)
         close(third[b], tg.grad(tg.grad(tg.grad(plain)))(x[b]), 1e-9)
+
+
+def test_four_loops_deep_on_threads(monkeypatch):
+    """The innermost reads the counters of all; the bits are the same on three threads."""
+
+    def f(x, n):
+        last = lambda a, b, c, u: kernels.loop(c + 1 + a, lambda d, v: 0.9 * v + 0.1 * np.sin(x * v + a - b + c - d), u)
+        middle = lambda a, t: kernels.loop(a + 1, lambda b, t: kernels.loop(b + 1, lambda c, u: last(a, b, c, u), t), t)
+        return kernels.loop(n, lambda a, s: middle(a, s), x)
+
+    k = kernels.map(f)
+    x, n = np.linspace(0.3, 2.0, 300), np.arange(300) % 5
+    gradient = tg.grad(lambda x: k(x, n).sum())(x)
+    for b in (0, 3, 154, 299):
+        v, g = tg.value_and_grad(lambda x, b=b: f(x, int(n[b])))(x[b])
+        close(k(x, n)[b], v)
+        close(gradient[b], g)
+    monkeypatch.setattr(_cpu, "THREADS", 3)
+    monkeypatch.setattr(_cpu, "WORTH", 10)
+    assert np.array_equal(tg.grad(lambda x: k(x, n).sum())(x), gradient)
+
+
+def test_a_loop_in_the_condition_of_another():
+    def f(x):
+        weight = lambda s: kernels.loop(20, lambda i, u: u + 0.01 * s, 0.0 * s)
+        return kernels.while_loop(lambda s: weight(s) < x, lambda s: 1.3 * s + x, 0.1 * x, 60)
+
+    k = kernels.map(f)
+    x = np.linspace(0.3, 3.0, 19)
+    close(k(x), [f(a) for a in x])
+    close(tg.grad(lambda x: k(x).sum())(x), [tg.grad(f)(a) for a in x])
+
+
+def test_trees_as_carry_and_parameters():
+    def term(theta, d):
+        turn = lambda c: c["a"] @ np.array([[0.9, 0.1], [theta["p"], 0.8]])
+        step = lambda i, c: {"a": turn(c), "b": c["b"] + c["a"][0] * theta["q"][1]}
+        c = kernels.loop(d[1], step, {"a": theta["q"], "b": d[0]})
+        return c["b"] * c["a"].sum()
+
+    k = kernels.likelihood(term)
+    theta = {"p": np.linspace(0.1, 0.4, 40), "q": np.random.default_rng(0).normal(size=(2, 40))}
+    data = np.stack([np.linspace(-1, 1, 9), np.arange(9.0)])
+
+    def plain(p, q):
+        total = 0.0
+        for y, n in data.T:
+            a, b = q, y
+            for _ in range(int(n)):
+                a, b = tg.numpy.stack([0.9 * a[0] + p * a[1], 0.1 * a[0] + 0.8 * a[1]]), b + a[0] * q[1]
+            total = total + b * a.sum()
+        return total
+
+    value, gradient = k.value_and_grad(theta, data)
+    for b in (0, 7, 39):
+        v, g = tg.value_and_grad(plain, (0, 1))(theta["p"][b], theta["q"][:, b])
+        close(value[b], v)
+        close(gradient["p"][b], g[0])
+        close(gradient["q"][:, b], g[1])
 
 
 def test_a_continued_fraction_of_each_term():

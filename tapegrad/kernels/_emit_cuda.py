@@ -7,10 +7,7 @@ each thread adds.  The tape is [warp][row][lane] with `size` rows: first the tot
 large matrices (_block_plan.py), then for each loop [step][component], from row `start` on, for `room` steps.  A warp is one of
 threads and not of samples, so the tape's size depends on the launch and not on the batch; components lie a constant apart, so that
 one register addresses them all.  Where only the run tells how many steps a sample takes, the most that any took goes to `needed`.
-Indices are 64 bits wide everywhere.
-
-Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
-it comes to the last of them, into c more rows behind the loop's.
+Indices are 64 bits wide everywhere.  How steps are stored: _emit_cuda_tape.py.
 
 The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
 -fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
@@ -26,13 +23,13 @@ import numpy as np
 from . import _math
 from ._block_code import Access, Affine, BlockCode, Buffer
 from ._blocks import BLOCK_OPS, size_of
+from ._emit_cuda_tape import WARP, TapeCode
 from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop, carried
 from ._schedule import ordered
 
 THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
-WARP = 32
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
 MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
 HEAD = """typedef {real} real;
@@ -242,7 +239,7 @@ def head(low: Lowered, bits: int) -> str:
     return text + "".join(function(f, bits) for f in sorted(low.functions() & set(_math.FUNCTIONS)))
 
 
-class Kernel(BlockCode, Writer):
+class Kernel(BlockCode, TapeCode, Writer):
     """The text of one program."""
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
@@ -456,60 +453,6 @@ class Kernel(BlockCode, Writer):
             self.filled_with(place, shape, node, env)
         else:
             self.line(f"real {place} = {self.value(node, env)};")
-
-    def taped(self, n: int, t: str) -> str:
-        """The number under which step t of loop number n is stored; of a step for which there is no room, that of the last."""
-        if not (self.low.overruns and n in self.low.counted):
-            return t
-        return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
-
-    def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
-
-    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
-        name = f"b{next(self.fresh)}"
-        self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
-        return Buffer(name)
-
-    def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
-        """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
-        if self.every == 1:
-            return self.place(n, loop, t, k)
-        return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
-
-    def store(self, n: int, loop: Loop, t: str, carry: list, env: dict) -> None:
-        if self.every > 1:
-            self.line(f"if ({t} % {self.every} == 0) {{")
-            t = f"({t} / {self.every})"
-        for k, c, name in zip(self.low.offsets(loop)[:-1], loop.carry, carry, strict=True):
-            if self.g.shape[c]:
-                self.filled_with(self.block_on_tape(n, loop, t, k), self.g.shape[c], c, env)
-            else:
-                self.line(f"{self.place(n, loop, t, k)} = {name};")
-        if self.every > 1:
-            self.line("}")
-
-    def segment(self, m: int, outer: dict, u: str, t: str) -> None:
-        """At the last step t of a segment: its steps once more, from the carry that was stored."""
-        body, env = self.low.bodies[m], dict(outer)
-        loop, c = body.loop, self.every
-        v, carry = f"v{next(self.fresh)}", [f"r{next(self.fresh)}" for _ in body.loop.carry]
-        self.line(f"if ({u} == 0 || ({t} + 1) % {c} == 0) {{")
-        for k, name in enumerate(carry):
-            self.line(f"real {name} = {self.place(m, loop, f'({t} / {c})', k)};")
-        self.line(f"for (i64 {v} = {t} / {c} * {c}; ; ++{v}) {{")
-        for k, name in enumerate(carry):
-            self.line(f"{self.stored_at(m, loop, v, k)} = {name};")
-        self.line(f"if ({v} == {t}) break;")
-        env.update(zip(loop.carry, carry, strict=True))
-        for _, _, load in self.loads(m, v, env):
-            load()
-        self.region(body.sections, body.inner, env)
-        following = [self.let(self.value(x, env)) for x in loop.next]
-        for name, value in zip(carry, following, strict=True):
-            self.line(f"{name} = {value};")
-        self.line("}")
-        self.line("}")
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> None:
         body, env = self.low.bodies[n], dict(outer)
