@@ -1,6 +1,8 @@
 """Loops within loops, within the step of a recursion, and within a likelihood: against closed forms, mpmath, the same program in
 plain Python through the tape, and finite differences."""
 
+import functools
+
 import mpmath
 import numpy as np
 import pytest
@@ -440,6 +442,21 @@ def test_code_does_not_grow_with_the_steps():
         return k.lowered(2, 0).instructions, l.lowered(3, 0, "R", 1).instructions
 
     assert size(17, 10) == size(10**6, 10**6)
+
+
+@pytest.mark.parametrize("made", [list, np.array])
+def test_a_body_that_takes_elements_of_a_list(made):
+    """It is written out; where that would be long the error says what is wrong."""
+    weights = made([0.1 * i for i in range(1001)])
+    k = lambda n: kernels.likelihood(lambda theta, y: kernels.loop(n, lambda i, s: s * theta[0] + weights[i], y))
+    x, y = np.array([[0.5, 0.9]]), np.array([1.0, 2.0])
+    expected = sum(functools.reduce(lambda s, w: s * x[0] + w, weights[:20], v) for v in y)
+    close(k(20)(x, y), expected)
+    inside = kernels.map(lambda x: kernels.loop(30, lambda i, s: kernels.loop(18, lambda j, u: 0.5 * u + weights[j] * x, s), x))
+    total = lambda x, s: functools.reduce(lambda u, w: 0.5 * u + w * x, weights[:18], s)
+    close(inside(x[0]), [functools.reduce(lambda s, i, a=a: total(a, s), range(30), a) for a in x[0]])
+    with pytest.raises(KernelError, match="known only when the kernel runs|traced value"):
+        k(1001)(x, y)
 
 
 def test_numbers_that_leave_a_body_otherwise():

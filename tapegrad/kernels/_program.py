@@ -1,7 +1,7 @@
 """A kernel before it is text: a program is straight code with loops in between, all in one graph.
 
 The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
-(`Program.stage`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
+(`stages`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
 
     for t in steps:                     # backwards where the loop sweeps back over another one
         carry, sums += next(carry, datum t), inc(carry, datum t)

@@ -23,7 +23,7 @@ from ._differentiate import step_gradient
 from ._graph import Graph, LongCode
 from ._program import Loop, Program
 from ._rebuild import Rebuilder, line_of, origin
-from ._symbolic import Sym, elementwise, lift, real
+from ._symbolic import NotKnown, Sym, elementwise, lift, real
 
 ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 
@@ -383,6 +383,7 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
 # --- loops inside a kernel ---
 
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
+WRITTEN = 1000  # those up to which one is, if it must be
 TAPED = 256  # a bound up to which room for that many stored steps is made at once
 ATTEMPTS = 4  # to find which components of a carry are equal throughout
 
@@ -392,7 +393,8 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
 
     Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
     body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
-    16 inside a step).  Where n is above max_steps the result is nan.
+    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Where n is above max_steps
+    the result is nan.
 
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
@@ -404,16 +406,21 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     if known is not None and max_steps is not None and known > max_steps:
         raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
     if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
-        for i in range(int(known)):
-            carry = body(i, carry)
-        return carry
+        return _in_turn(int(known), body, carry)
     g = t.g
     steps = real(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = int(steps.nodes.ravel()[0])
     if known is not None:
-        return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+        forget = t.attempt()
+        try:
+            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+        except NotKnown:
+            if known > WRITTEN:
+                raise
+            forget()  # the body wants to know i, as to take an element of a list
+        return _in_turn(int(known), body, carry)
     if max_steps is None:
         return _traced_loop(t, node, None, None, lambda i, c: body(Sym(g, i), c), carry)
     enough = g.compare("le", node, g.const(max_steps))
@@ -442,6 +449,12 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
             carry = body(carry)
         return carry
     return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
+
+
+def _in_turn(n: int, body: Callable, carry: Any) -> Any:
+    for i in range(n):
+        carry = body(i, carry)
+    return carry
 
 
 @dataclass
