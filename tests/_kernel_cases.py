@@ -37,12 +37,60 @@ def model(name: str):
     return kernels.recursion(init, step), theta[:, None], data
 
 
+def anomaly(M, e):
+    """Kepler's equation E - e sin E = M by Newton's steps."""
+    miss = lambda E: E - e * np.sin(E) - M
+    return kernels.while_loop(lambda E: np.abs(miss(E)) > 1e-5, lambda E: E - miss(E) / (1.0 - e * np.cos(E)), M + e * np.sin(M), 40)
+
+
+def orbit(theta, datum):
+    """Radial velocity of a planet: log period, excentricity, amplitude, argument of the pericentre, log noise."""
+    t, v = datum
+    e = theta[1]
+    E = anomaly(2 * np.pi * t * np.exp(-theta[0]), e)
+    rate = 1.0 / (1.0 - e * np.cos(E))
+    model = theta[2] * rate * (np.sqrt(1.0 - e * e) * np.cos(E) * np.cos(theta[3]) - np.sin(E) * np.sin(theta[3]))
+    return -0.5 * ((v - model) * np.exp(-theta[4])) ** 2 - theta[4]
+
+
+def kepler():
+    rng = np.random.default_rng(5)
+    theta = np.array([np.log(3.1), 0.35, 1.2, 0.4, np.log(0.3)])
+    return kernels.likelihood(orbit), theta[:, None], np.stack([np.sort(rng.uniform(0, 9, 29)), rng.normal(size=29)])
+
+
+def predator(state, theta, h):
+    """A step of length h of Runge and Kutta's for predators and prey."""
+    slope = lambda s: np.array([s[0] * (theta[0] - theta[1] * s[1]), s[1] * (theta[2] * s[0] - theta[3])])
+    a = slope(state)
+    b = slope(state + 0.5 * h * a)
+    c = slope(state + 0.5 * h * b)
+    return state + h / 6 * (a + 2 * b + 2 * c + slope(state + h * c))
+
+
+def filtered(state, theta, datum):
+    """As many steps as the datum says, and a correction by what was seen."""
+    y, n = datum
+    state = kernels.loop(n, lambda i, s: predator(s, theta, 0.04), state)
+    r = y - state[0]
+    return state + 0.2 * np.array([r, 0.0]), -0.5 * r * r * np.exp(-2 * theta[4]) - theta[4]
+
+
+def substeps():
+    rng = np.random.default_rng(6)
+    theta = np.array([1.1, 0.4, 0.3, 0.6, np.log(0.4)])
+    data = np.stack([1.5 + 0.3 * rng.normal(size=23), rng.integers(0, 7, 23)])
+    return kernels.recursion(lambda theta: np.array([1.4, 1.1]) + 0.1 * theta[0], filtered), theta[:, None], data
+
+
 CASES = {
     "gaussian": lambda: (kernels.likelihood(gaussian), THETA, np.tile(X, 30)),
     "local level": lambda: (kernels.recursion(known, step, missing=unseen), POINTS, NILE),
     **{f"kalman {k}": lambda k=k: dense_kalman(k) for k in (1, 2, 3, 4)},
     "garch": lambda: model("garch"),
     "hidden markov": lambda: model("hidden Markov"),
+    "kepler": kepler,
+    "substeps": substeps,
 }
 MATRICES = {
     "kalman inv": lambda: model("kalman inv"),
@@ -75,14 +123,26 @@ def power_sum(x, n):
     return kernels.loop(n, lambda i, s: s * x + np.sin(s) * i, 1.0)
 
 
-ESCAPE, POWER_SUM = kernels.map(escape), kernels.map(power_sum)
-MAPS = {"escape": ESCAPE, "power sum": POWER_SUM}
+def triangle(x, n):
+    """Three loops deep: as many steps as the counter says, in each a root by Newton's."""
+
+    def root(a):
+        return kernels.while_loop(lambda r: np.abs(r * r - a) > 1e-3 * a, lambda r: 0.5 * (r + a / r), 1.0 + 0.1 * a, 30)
+
+    def body(i, s):
+        return kernels.loop(i + 1, lambda j, u: 0.5 * u + root(x * x + 0.01 * j + s * s), s)
+
+    return kernels.loop(n, body, x)
+
+
+ESCAPE, POWER_SUM, TRIANGLE = kernels.map(escape), kernels.map(power_sum), kernels.map(triangle)
+MAPS = {"escape": ESCAPE, "power sum": POWER_SUM, "triangle": TRIANGLE}
 
 
 def program(k, name: str, kind: str, order: int, missing: bool = False, dtype=np.float64):
     """The program of one derivative of kernel k, which is that called `name`."""
     if name in MAPS:
-        family, _ = k._family(((), ()), (False, name == "power sum"))
+        family, _ = k._family(((), ()), (False, name != "escape"))
         low = tg.kernels._lower.lowered(family.derived("R" if kind == "VG" else kind, (order, 0), ()))
     else:
         _, theta, data = case(name)

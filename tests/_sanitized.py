@@ -53,9 +53,10 @@ def run_divided() -> None:
 
 if __name__ == "__main__":
     run_divided()
-    for model in ("gaussian", "local level", "kalman 2"):
+    for model in ("gaussian", "local level", "kalman 2", "kepler", "substeps"):
         for each in (False, True):
             run(model, each, "plant" in sys.argv)
     run("local level", False, False, 3)
     run("kalman 2", True, False, 4)
+    run("substeps", False, False, 3)
     print("all sizes ran")

@@ -61,12 +61,13 @@ def test_threads_in_any_order_give_the_same_bits(name):
 
 @needs_compiler
 @pytest.mark.parametrize("every", [1, 3, 64])
-@pytest.mark.parametrize("name, per_sample", [("local level", True), ("kalman 3", False)])
+@pytest.mark.parametrize("name, per_sample", [("local level", True), ("kalman 3", False), ("kepler", False), ("substeps", True)])
 def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
     """Without CuPy; more kernels, and the launcher, in test_kernels_device.py."""
     _, theta, data = case(name)
     if per_sample:
-        data = np.ascontiguousarray((data * (1 + 0.01 * np.arange(11)[:, None])).T[None])
+        rows = data.reshape(-1, data.shape[-1], 1)
+        data = np.concatenate([rows[:1] * (1 + 0.01 * np.arange(11)), np.repeat(rows[1:], 11, axis=-1)])
     low, steps = lowered(name, "VG", 0), data.shape[data.ndim > 1]
     launcher = Launcher(low, np.dtype(np.float64), per_sample)
     ours = [np.empty((rows, 11)) for rows in launcher.outputs]

@@ -253,6 +253,29 @@ def test_a_divided_sum_of_other_data(cupy):
     same(empty.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), empty.value_and_grad(theta, x))
 
 
+def test_a_divided_sum_with_a_loop_in_each_term(cupy):
+    """The value is divided; the gradient, which stores steps, is not."""
+    k, theta, data = case("kepler")
+    theta, data = theta[:, :3].copy(), np.tile(data, 20)
+    t, d = cupy.asarray(theta), cupy.asarray(data)
+    same(k(t, d), k(theta, data))
+    if cupy.hosted:
+        assert {x.entry for x in cupy.loader.kernels.values()} == {"partial", "gather", "finish"}
+    same(k.value_and_grad(t, d), k.value_and_grad(theta, data))
+
+
+def test_steps_of_an_inner_loop_are_counted(cupy):
+    """As many as any sample took in any step of the loop around."""
+    x, n = np.linspace(0.9, 1.1, 13), np.arange(13) * 9
+    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(i, lambda j, u: 0.5 * u * x + np.sin(u), s), 1.0))
+    f = lambda x, n: tg.grad(lambda a: k(a, n).sum())(x)
+    dx, dn = cupy.asarray(x), cupy.asarray(n)
+    same(f(dx, dn), f(x, n))
+    if cupy.hosted:
+        assert len(cupy.loader.launches) == 3, "value, gradient with too little room, gradient"
+    same(f(dx, dn), f(x, n))
+
+
 # --- the launch ---
 
 

@@ -275,7 +275,7 @@ class BlockCode:
     def home(self, key: Any) -> Buffer:
         """The place of a block in the arena."""
         place = self.low.plan.place[key]
-        node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else key[1]
+        node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
         return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
 
     def whole(self, i: int, env: dict) -> Access:
@@ -407,7 +407,7 @@ class BlockCode:
         g, place = self.g, self.low.plan.place
         blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
         shape = lambda k: g.shape[loop.carry[k]]
-        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (None, loop.carry[k])]
+        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (n, loop.carry[k])]
         moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
         for k, after in moved:
             self.filled_with(self.home(("moved", n, k)), shape(k), after, env)

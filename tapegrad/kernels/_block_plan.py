@@ -35,22 +35,23 @@ def cost(g: Graph, i: int) -> int:
 
 class Plan:
     """A node may be computed in several loops, each time anew: so plans are keyed by (part, node), part being the number of the
-    loop, or None outside of loops.  `group[part, i]`: the instructions computed together with block i; `inlined`: what is computed
-    by its user; `place`: offsets in the arena, also of (what, loop, component); `size`: elements of the arena.
+    loop, or None outside of loops.  A carry and a sum belong to their loop, what they are after it to the part around it.
+
+    `group[part, i]`: the instructions computed together with block i; `inlined`: what is computed by its user; `place`: offsets in
+    the arena, also of (what, loop, component); `size`: elements of the arena.
 
     Blocks of nodes in `wide` take two elements for each of theirs, and begin at an even one."""
 
-    def __init__(self, g: Graph, sections: list, bodies: list, outputs: list[int], wide: frozenset[int] = frozenset()):
+    def __init__(self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()):
         self.g, self.wide = g, wide
         self.uses: dict = {}  # key -> [(time, part, key of the user or None, whether the user could compute it itself)]
         self.made: dict = {}  # key -> (time, instruction)
-        self.begin: list[int] = []
-        self.end: list[int] = []
+        self.given: set = set()  # keys of carries, and of what is left of loops
+        self.parent: dict = {}  # loop -> the part in which it stands
+        self.begin: dict = {}
+        self.end: dict = {}
         self.time = 0
-        for n, code in enumerate(sections):
-            self._pass(code, None)
-            if n < len(bodies):
-                self._loop(n, bodies[n])
+        bodies = self._region(sections, outer, None)
         self.time += 1
         for o in outputs:
             self._use(o, None)
@@ -82,19 +83,34 @@ class Plan:
         self.uses.setdefault(self.key(part, j), []).append((self.time, part, user, alike))
 
     def key(self, part: int | None, j: int) -> tuple:
-        return (part, j) if (part, j) in self.made else (None, j)
+        while part is not None and (part, j) not in self.made and (part, j) not in self.given:
+            part = self.parent[part]
+        return part, j
 
-    def _loop(self, n: int, body: Any) -> None:
-        loop = body.loop
+    def _region(self, sections: list, inner: list, part: int | None) -> list:
+        """Straight code with loops in between; the bodies of all these."""
+        found = []
+        for k, code in enumerate(sections):
+            self._pass(code, part)
+            if k < len(inner):
+                found += self._loop(inner[k], part)
+        return found
+
+    def _loop(self, body: Any, part: int | None) -> list:
+        loop, n = body.loop, body.number
+        self.parent[n] = part
         self.time += 1
-        self.begin.append(self.time)
+        self.begin[n] = self.time
         for s in loop.start:
-            self._use(s, None)
-        self._pass(body.code, n)
+            self._use(s, part)
+        self.given.update([(n, c) for c in loop.carry])
+        found = self._region(body.sections, body.inner, n)
         self.time += 1
         for j in loop.next + [j for term in body.terms for j in term]:
             self._use(j, n)
-        self.end.append(self.time)
+        self.end[n] = self.time
+        self.given.update([(part, f) for f in loop.final + loop.sums])
+        return [body, *found]
 
     def _is_inlined(self, key: tuple) -> bool:
         part, i = key
@@ -128,19 +144,21 @@ class Plan:
         times = [0]
         for time, part, user, _ in self.uses.get(key, ()):
             time = self.when[user] if user in self.inlined else time
-            times.append(self.end[part] if part is not None and key[0] != part else time)
+            while part != key[0]:
+                part, time = self.parent[part], self.end[part]
+            times.append(time)
         return max(times)
 
     def _in_place(self, bodies: list) -> dict:
         """key -> key of the carry in whose place it is computed, for nobody reads the old carry then."""
         g, found = self.g, {}
-        for n, body in enumerate(bodies):
+        for body in bodies:
+            n = body.number
             for c, after in zip(body.loop.carry, body.loop.next, strict=True):
                 key = n, after
                 if g.shape[c] and key in self.made and key not in found and key not in self.inlined:
-                    times = [self.when[u] if u in self.inlined else t for t, part, u, _ in self.uses.get((None, c), ()) if part == n]
-                    if max(times, default=0) < self.made[key][0]:
-                        found[key] = None, c
+                    if self._last((n, c)) < self.made[key][0]:
+                        found[key] = n, c
         return found
 
     def _lives(self, bodies: list) -> list[tuple]:
@@ -152,18 +170,19 @@ class Plan:
         for key in self.uses:
             if g.shape[key[1]] and g.op[key[1]] == "in" and g.args[key[1]][0] == "th":
                 lives.append((0, self._last(key), key, extent(key[1])))
-        for n, body in enumerate(bodies):
-            loop, begin, end = body.loop, self.begin[n], self.end[n]
+        for body in bodies:
+            n, loop = body.number, body.loop
+            part, begin, end = self.parent[n], self.begin[n], self.end[n]
             for k, (c, f, after) in enumerate(zip(loop.carry, loop.final, loop.next, strict=True)):
                 if not g.shape[c]:
                     continue
                 size = extent(c)
-                lives.append((begin, max(end, self._last((None, f))), (None, c), size))
+                lives.append((begin, max(end, self._last((part, f))), (n, c), size))
                 if root(g, after) in loop.carry and after != c:
                     lives.append((begin, end, ("moved", n, k), size))
             for k, s in enumerate(loop.sums):
                 if g.shape[s]:
-                    lives.append((begin, max(end, self._last((None, s))), (None, s), extent(s)))
+                    lives.append((begin, max(end, self._last((part, s))), (n, s), extent(s)))
                     lives.append((begin, end, ("chunk", n, k), extent(s)))
         return lives
 

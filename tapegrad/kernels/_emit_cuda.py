@@ -7,10 +7,7 @@ each thread adds.  The tape is [warp][row][lane] with `size` rows: first the tot
 large matrices (_block_plan.py), then for each loop [step][component], from row `start` on, for `room` steps.  A warp is one of
 threads and not of samples, so the tape's size depends on the launch and not on the batch; components lie a constant apart, so that
 one register addresses them all.  Where only the run tells how many steps a sample takes, the most that any took goes to `needed`.
-Indices are 64 bits wide everywhere.
-
-Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
-it comes to the last of them, into c more rows behind the loop's.
+Indices are 64 bits wide everywhere.  How steps are stored: _emit_cuda_tape.py.
 
 The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
 -fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
@@ -27,13 +24,13 @@ from ..errors import ArgumentError
 from . import _math
 from ._block_code import Access, Affine, BlockCode, Buffer
 from ._blocks import BLOCK_OPS, size_of
+from ._emit_cuda_tape import WARP, TapeCode
 from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop, carried
 from ._schedule import ordered
 
 THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
-WARP = 32
 SAME = nullcontext()
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
 FEW = 24  # instructions of a step that is worth loading data by four
@@ -267,7 +264,7 @@ def head(low: Lowered, bits: int) -> str:
     return text
 
 
-class Kernel(BlockCode, Writer):
+class Kernel(BlockCode, TapeCode, Writer):
     """The text of one program."""
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
@@ -282,7 +279,7 @@ class Kernel(BlockCode, Writer):
         self.routines: dict = {}
 
     def text(self, entry: str) -> tuple[str, Signature]:
-        p, env = self.low.program, {}
+        env: dict = {}
         parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
         if self.totals or stored or self.low.arena:
@@ -304,12 +301,9 @@ class Kernel(BlockCode, Writer):
             parameters += [("needed", "i64*", "needed")]
         self.begin()
         self.load_inputs(env)
-        for n, code in enumerate(self.low.sections):
-            self.straight(code, env)
-            if n < len(self.low.bodies):
-                self.loop(n, env)
+        self.region(self.low.sections, self.low.outer, env)
         self.store_outputs(env)
-        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in p.loops))
+        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in self.low.loops))
         made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return self.head() + made + text, signature
 
@@ -435,6 +429,13 @@ class Kernel(BlockCode, Writer):
         given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
         self.line(f"{self.routines[key][0]}({given});")
 
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
+
     def straight(self, code: list, env: dict) -> None:
         for i, op, args in code:
             if self.g.shape[i] or op in BLOCK_OPS:
@@ -459,14 +460,15 @@ class Kernel(BlockCode, Writer):
         if loop.data:
             return "T"
         if loop.of is not None:
-            return f"trips{loop.of.id}"
+            return f"trips{self.low.bodies[self.low.bodies[n].source].label}"
         steps = self.let(f"fmin{self.f}(fmax{self.f}({self.value(loop.steps, env)}, {self.c(0.0)}), {self.c(2.0**31)})")
-        name = f"trips{loop.id}"
+        name = f"trips{self.low.bodies[n].label}"
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
         if n in self.low.counted:
-            self.line(f"atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
-        if loop.stored:
+            more = f"if ({name} > room{n}) " if self.low.overruns else ""  # it is asked in each step of an outer loop
+            self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
+        if loop.stored and not self.low.overruns:
             self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
 
@@ -475,15 +477,16 @@ class Kernel(BlockCode, Writer):
         loop = body.loop
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
-        chunked, wide = loop.data and bool(loop.sums), self.low.precise is not None
-        carry = [self.home((None, c)) if g.shape[c] else f"c{loop.id}_{k}" for k, c in enumerate(loop.carry)]
-        totals = [self.home((None, s)) if g.shape[s] else f"t{loop.id}_{k}" for k, s in enumerate(loop.sums)]
+        chunked, wide = loop.data and bool(loop.sums), self.low.sums_wide(loop)
+        label = body.label
+        carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
         sums = totals
         if chunked:
-            sums = [self.home(("chunk", n, k)) if shape else f"s{loop.id}_{k}" for k, shape in enumerate(sum_shapes)]
+            sums = [self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)]
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         for place, shape in zip(totals, sum_shapes, strict=True):
@@ -493,14 +496,14 @@ class Kernel(BlockCode, Writer):
                 with self.typed(wide):
                     self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
-        outer, u = f"o{loop.id}", f"u{loop.id}"
+        outer, u = f"o{label}", f"u{label}"
         if chunked:
             self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
-            self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
+            self.line(f"const i64 e{label} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
             with self.typed(wide):
                 for place, shape in zip(sums, sum_shapes, strict=True):
                     self.keep(place, shape, g.zero, env)
-            self.steps(n, env, carry, sums, u, trips, (outer, f"e{loop.id}"))
+            self.steps(n, env, carry, sums, u, trips, (outer, f"e{label}"))
         else:
             self.steps(n, env, carry, sums, u, trips, ("0", trips))
         if chunked:
@@ -521,54 +524,6 @@ class Kernel(BlockCode, Writer):
             self.filled_with(place, shape, node, env)
         else:
             self.line(f"{self.real} {place} = {self.value(node, env)};")
-
-    def place(self, n: int, loop: Loop, t: str, k: int) -> str:
-        return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
-
-    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
-        name = f"b{next(self.fresh)}"
-        self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
-        return Buffer(name)
-
-    def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
-        """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
-        if self.every == 1:
-            return self.place(n, loop, t, k)
-        return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
-
-    def store(self, n: int, loop: Loop, t: str, carry: list, env: dict) -> None:
-        if self.every > 1:
-            self.line(f"if ({t} % {self.every} == 0) {{")
-            t = f"({t} / {self.every})"
-        for k, c, name in zip(self.low.offsets(loop)[:-1], loop.carry, carry, strict=True):
-            if self.g.shape[c]:
-                self.filled_with(self.block_on_tape(n, loop, t, k), self.g.shape[c], c, env)
-            else:
-                self.line(f"{self.place(n, loop, t, k)} = {name};")
-        if self.every > 1:
-            self.line("}")
-
-    def segment(self, m: int, outer: dict, u: str, t: str) -> None:
-        """At the last step t of a segment: its steps once more, from the carry that was stored."""
-        body, env = self.low.bodies[m], dict(outer)
-        loop, c = body.loop, self.every
-        v, carry = f"v{next(self.fresh)}", [f"r{next(self.fresh)}" for _ in body.loop.carry]
-        self.line(f"if ({u} == 0 || ({t} + 1) % {c} == 0) {{")
-        for k, name in enumerate(carry):
-            self.line(f"real {name} = {self.place(m, loop, f'({t} / {c})', k)};")
-        self.line(f"for (i64 {v} = {t} / {c} * {c}; ; ++{v}) {{")
-        for k, name in enumerate(carry):
-            self.line(f"{self.stored_at(m, loop, v, k)} = {name};")
-        self.line(f"if ({v} == {t}) break;")
-        env.update(zip(loop.carry, carry, strict=True))
-        for _, _, load in self.loads(m, v, env):
-            load()
-        self.straight(body.code, env)
-        following = [self.let(self.value(x, env)) for x in loop.next]
-        for name, value in zip(carry, following, strict=True):
-            self.line(f"{name} = {value};")
-        self.line("}")
-        self.line("}")
 
     def steps(self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]) -> None:
         """The loop over the steps from cut[0] to below cut[1]; four at a time where four numbers of a datum are loaded at once."""
@@ -592,9 +547,9 @@ class Kernel(BlockCode, Writer):
             self.line("}")
         self.line(f"for ({start}; {u} < {cut[1]}; ++{u}) {{")
         self.indent += "  "
-        self.part = n
+        part, self.part = self.part, n
         self.step(n, env, carry, sums, u, trips)
-        self.part = None
+        self.part = part
         self.indent = before
         self.line("}")
 
@@ -603,7 +558,7 @@ class Kernel(BlockCode, Writer):
         and with little else to do its loads would take as long as its arithmetic.  In float64 they do not."""
         body = self.low.bodies[n]
         loop = body.loop
-        plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks)
+        plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
         if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(op in _math.FUNCTIONS for _, op, _ in body.code):
             return []
         return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
@@ -615,23 +570,37 @@ class Kernel(BlockCode, Writer):
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
         env.update(zip(loop.carry, carry, strict=True))
         if loop.stored:
-            self.store(n, loop, t, carry, env)
-        if self.every > 1 and loop.of is not None and loop.of in self.low.loops and loop.of.stored:
-            self.segment(self.low.loops.index(loop.of), outer, u, t)
-        work = self.loads(n, t, env, four)
-        work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in body.code]
+            self.store(n, loop, self.taped(n, t), carry, env)
+        if self.every > 1 and body.source is not None and loop.of.stored:
+            self.segment(body.source, outer, u, self.taped(body.source, t))
+        work, sections = self.loads(n, t, env, four), body.sections
+        if loop.active is not None:
+            m, first, rest = body.split()
+            self.begun(body, work, [*sections[:m], first], u, env)
+            sections = [[]] * m + [rest, *sections[m + 1 :]]
+        for k, code in enumerate(sections):
+            work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in code]
+            if k < len(body.inner) and (loop.active is None or k >= m):
+                work.append((("loop", k), (), lambda k=k: self.loop(body.inner[k].number, env)))
         work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
             work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
-        for k in range(len(work)) if body.blocks else self.order(body, work):
+        for k in range(len(work)) if body.blocks or body.inner else self.order(body, work):
             work[k][2]()
         values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry changes under its names
         following = [(name, self.let(self.value(x, env))) for name, c, x in values if not self.g.shape[c]]
         for name, value in following:
             self.line(f"{name} = {value};")
         self.blocks_forward(n, loop, carry, env)
-        if loop.active is not None:
-            self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
+
+    def begun(self, body: Body, loads: list, sections: list, u: str, env: dict) -> None:
+        """The step of a while loop up to where it may end; takes what this reads from memory out of `loads`."""
+        read = {j for code in sections for _, _, args in code for j in args} | {body.loop.active}
+        for item in [x for x in loads if body.inner or body.blocks or x[0] in read]:
+            loads.remove(item)
+            item[2]()
+        self.region(sections, body.inner[: len(sections) - 1], env)
+        self.line(f"if (!{self.value(body.loop.active, env)}) {{ trips{body.label} = {u}; break; }}")
 
     def order(self, body: Body, work: list) -> list[int]:
         varying = {name for name, _, _ in work} | set(body.loop.carry)
@@ -642,14 +611,14 @@ class Kernel(BlockCode, Writer):
     def loads(self, n: int, t: str, env: dict, four: dict | None = None) -> list[tuple]:
         """What a step reads from memory: (node, (), the function that writes it)."""
         body = self.low.bodies[n]
-        used, source = body.used(), body.loop.of or body.loop
-        places = {}
-        if body.loop.of is not None:
-            m = self.low.loops.index(source) if source in self.low.loops else 0
-            offsets = zip(self.low.offsets(source)[:-1], source.carry, strict=True)
-            places = {c: self.stored_at(m, source, t, k) for k, c in offsets if c in used}
+        used, places = body.used(), {}
+        if body.source is not None:
+            m, source = body.source, body.loop.of
+            stored = [(k, c) for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True) if c in used]
+            at = self.taped(m, t) if stored else t
+            places = {c: self.stored_at(m, source, at, k) for k, c in stored}
         for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env and j not in places:
+            if self.g.op[j] == "in" and j not in env and j not in places and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
                 at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
                 places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"
@@ -678,7 +647,7 @@ class Kernel(BlockCode, Writer):
             self.accumulate_term(name, self.g.shape[s], term, env)
             return
         x, f = [self.value(j, env) for j in term], self.f
-        if self.low.precise is not None:
+        if s in self.low.wide:
             x, f = [f"(double){v}" for v in x], ""
         self.line(f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
 

@@ -44,10 +44,7 @@ class Kernel(BlockCode, Builder):
         self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
         self.lines.append(f"  %first = mul i64 %b, {self.W}")
         self.load_inputs(env)
-        for n, code in enumerate(self.low.sections):
-            self.straight(code, env)
-            if n < len(self.low.bodies):
-                self.loop(n, env)
+        self.region(self.low.sections, self.low.outer, env)
         for group, nodes in enumerate(p.groups):
             row = 0
             for o in nodes:
@@ -222,7 +219,10 @@ class Kernel(BlockCode, Builder):
                 self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
-        """The place of step t of loop number n."""
+        """The place of step t of loop number n; of a step for which there is no room, that of the last."""
+        if self.low.overruns and n in self.low.counted:
+            last = self(f"sub i64 {self.room(n)}, 1")
+            t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
         first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
         at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
         return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
@@ -236,6 +236,13 @@ class Kernel(BlockCode, Builder):
         if op == "bool":
             return self.splat("i1", "true" if self.g.args[i][0] else "false")
         return env[i]
+
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
 
     def straight(self, code: list, env: dict) -> None:
         for i, op, args in code:
@@ -281,18 +288,19 @@ class Kernel(BlockCode, Builder):
         """How many steps loop number n takes in this block."""
         if loop.data:
             return "%T"
+        label = self.low.bodies[n].label
         if loop.of is not None:
-            return self(f"load i64, ptr %trips{loop.of.id}, align 8")
-        self.slots.append(f"  %trips{loop.id} = alloca i64, align 8")
+            return self(f"load i64, ptr %trips{self.low.bodies[self.low.bodies[n].source].label}, align 8")
+        self.slots.append(f"  %trips{label} = alloca i64, align 8")
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
         scalar = Builder(1, self.bits)
         limit = scalar.c(2.0**31)
+        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")  # false for a nan
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
         ok = self(f"fcmp olt {self.real} {steps}, {limit}")
         steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
-        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
         whole = self(f"fptosi {self.real} {steps} to i64")
         more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
         whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")
@@ -301,10 +309,15 @@ class Kernel(BlockCode, Builder):
             old = self(f"load i64, ptr {wanted}, align 8")
             most = self(f"select i1 {self(f'icmp sgt i64 {whole}, {old}')}, i64 {whole}, i64 {old}")
             self.lines.append(f"  store i64 {most}, ptr {wanted}, align 8")
-            room = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
-            whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
-        self.lines.append(f"  store i64 {whole}, ptr %trips{loop.id}, align 8")
+            if not self.low.overruns:
+                room = self.room(n)
+                whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
+        self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")
         return whole
+
+    def room(self, n: int) -> str:
+        """How many steps of loop number n have a place on the tape."""
+        return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
 
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
@@ -312,10 +325,10 @@ class Kernel(BlockCode, Builder):
         g = self.g
         shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
         chunked = loop.data and bool(loop.sums)
-        wide = self.low.precise is not None
-        carry = [self.home((None, c)) if g.shape[c] else self.slot() for c in loop.carry]
+        wide = self.low.sums_wide(loop)
+        carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
         with self.typed(wide):
-            totals = [self.home((None, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
             sums = totals
             if chunked:
                 sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
@@ -341,18 +354,15 @@ class Kernel(BlockCode, Builder):
                     self.keep(place, shape, g.zero, env)
         line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
         u = self(f"load i64, ptr {inner}")
-        self.part = n
-        going = self.step(n, env, carry, sums, u, trips)
-        self.part = None
+        part, self.part = self.part, n
+        self.step(n, env, carry, sums, u, trips, k)
+        self.part = part
         following = self(f"add i64 {u}, 1")
         line(f"  store i64 {following}, ptr {inner}")
         stop = self(f"icmp sge i64 {following}, {end}")
-        if going is not None:
-            stop = self(f"or i1 {stop}, {self(f'xor i1 {going}, true')}")
+        if loop.active is not None:
+            line(f"  store i64 {following}, ptr %trips{body.label}")
         line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
-        if going is not None:
-            line(f"  store i64 {following}, ptr %trips{loop.id}")
-            end = trips
         if chunked:
             with self.typed(wide):
                 for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
@@ -375,8 +385,8 @@ class Kernel(BlockCode, Builder):
         else:
             self.store(self.value(node, env), place)
 
-    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str) -> str | None:
-        """The code of one step; the result says whether any lane of a while loop goes on."""
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, label: int) -> None:
+        """The code of one step of the loop with this label."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
@@ -389,26 +399,32 @@ class Kernel(BlockCode, Builder):
                 else:
                     self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         used = body.used()
-        source = loop.of or loop
-        if loop.of is not None and any(c in used for c in source.carry + source.kept):
-            place = self.on_tape(self.low.loops.index(source), source, t)
+        if body.source is not None and any(c in used for c in loop.of.carry + loop.of.kept):
+            source = loop.of
+            place = self.on_tape(body.source, source, t)
             for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
                 if c in used:
                     block = self.g.shape[c]
                     env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env:
+            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
                 if kind == "e":
                     env[j] = self.read(self.in_step("%each", k, t))
                 else:
                     env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
-        self.straight(body.code, env)
+        if loop.active is None:
+            self.region(body.sections, body.inner, env)
+        else:
+            m, first, rest = body.split()
+            self.region([*body.sections[:m], first], body.inner[:m], env)
+            self.leave(body, u, label, env)
+            self.region([rest, *body.sections[m + 1 :]], body.inner[m:], env)
         for k, i in zip(self.low.offsets(loop)[len(loop.carry) :], loop.kept, strict=False):
             self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         self.hand_out(loop, t, env)
         g = self.g
-        wide = self.low.precise is not None
+        wide = self.low.sums_wide(loop)
         moved = 0 if wide else balance(body)
         for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
             if g.shape[s]:
@@ -426,17 +442,19 @@ class Kernel(BlockCode, Builder):
         for slot, value in following:
             self.store(value, slot)
         self.blocks_forward(n, loop, carry, env)
-        if loop.active is None:
-            return None
-        going = self.value(loop.active, env)
-        return going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+
+    def leave(self, body: Body, u: str, label: int, env: dict) -> None:
+        """Leave a while loop where no lane goes on."""
+        going = self.value(body.loop.active, env)
+        going = going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+        self.lines.append(f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label %close{label}\non{label}:")
 
 
 def balance(body: Body) -> int:
     """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
     bits are the same.  Only for short steps, where the sums are much of the work."""
     products = ("fma", "fms", "fnma", "mul")
-    if body.blocks:
+    if body.blocks or body.inner:
         return 0
     if len(body.code) > 24 or any(op not in ("add", "sub", *products) for _, op, _ in body.code):
         return 0

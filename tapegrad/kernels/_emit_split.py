@@ -24,11 +24,12 @@ gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i
 
 
 def splittable(low: Lowered) -> bool:
-    """Is the program one plain sum over data, of numbers?"""
+    """Is the program one plain sum over data, of numbers?  Its terms may have loops in them, but none that is swept back: the parts
+    have no tape."""
     p = low.program
     if low.arena or p.streams or p.step_rows or any(p.g.shape[s] for loop in low.loops for s in loop.sums):
         return False
-    return len(low.bodies) == 1 and low.loops[0].data and not low.loops[0].carry and low.loops[0].active is None
+    return len(low.outer) == 1 and low.loops[0].data and not low.loops[0].carry and not low.taped()
 
 
 class Part(Kernel):

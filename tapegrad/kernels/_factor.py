@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ._graph import Graph
-from ._program import Loop, Program
+from ._program import Loop, Program, relate
 
 ONE = -1  # the basis 1
 MANY = 48  # more sums than this are not searched for cheaper splittings
@@ -20,20 +20,14 @@ def factored(p: Program) -> Program:
     loops = []
     for old in p.loops:
         loop = old.copy()
-        lists = [loop.start, loop.next, loop.inc, loop.each] + [[x] for x in (loop.active, loop.steps) if isinstance(x, int)]
-        g.substitute([i for x in lists for i in x], new)
-        loop.start, loop.next, loop.inc, loop.each = [[new[i] for i in x] for x in lists[:4]]
-        if loop.active is not None:
-            loop.active = new[loop.active]
-        if isinstance(loop.steps, int):
-            loop.steps = new[loop.steps]
-        if loop.of is not None:
-            loop.of = next((made for made in loops if made.id == loop.of.id), loop.of)
+        g.substitute(loop.reads(), new)
+        loop.rewrite(new)
         if loop.inc and loop.data:
             _factor(g, loop, new)
         if loop.each and len(loop.each) <= MANY:
             _regroup(g, loop)
         loops.append(loop)
+    relate(loops)
     outputs = p.outputs
     g.substitute(outputs, new)
     return replace(p, loops=loops, groups=[[new[o] for o in group] for group in p.groups])

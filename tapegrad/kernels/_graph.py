@@ -9,7 +9,9 @@ contributes exact zeros to every derivative.
 
 Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" step input, "i" step counter, "c" carry of a loop at the
 beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
-float32 (_widen.py) "S" for "s", and "N" with k = 1."""
+float32 (_widen.py) "S" for "s", and "N" with k = 1.  What a loop in the body of another one gives ("co", "s") depends on the outer
+loops' steps: `within` has them as bits, and what depends on nothing in a step of the innermost one is computed outside of it
+(`level`)."""
 
 import math
 from collections.abc import Iterable
@@ -58,6 +60,9 @@ class Graph(Blocks):
         self.memo: dict = {}
         self.loops = 0
         self.captured: Any = None  # what the traced function captured
+        self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
+        self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
+        self.levels: dict[int, int] = {0: 0}  # mask -> depth
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     # --- making nodes ---
@@ -77,7 +82,7 @@ class Graph(Blocks):
             self.meta.append(meta)
             self.shape.append(self._common_shape(op, args) if shape is None else shape)
             if op == "in":
-                self.mask.append(1 << args[1] if args[0] in PER_STEP else 0)
+                self.mask.append(1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0))
             elif op in LEAVES:
                 self.mask.append(0)
             else:
@@ -127,9 +132,18 @@ class Graph(Blocks):
     def boolean(self, i: int) -> bool:
         return self.op[i] in BOOLS
 
-    def new_loop(self) -> int:
+    def new_loop(self, within: int = 0) -> int:
         self.loops += 1
+        self.within[self.loops] = within
         return self.loops
+
+    def level(self, i: int) -> int:
+        """The depth of the innermost loop in whose steps node i varies; 0 outside of loops."""
+        mask = self.mask[i]
+        found = self.levels.get(mask)
+        if found is None:
+            found = self.levels[mask] = max(self.depth[k] for k in range(mask.bit_length()) if mask >> k & 1)
+        return found
 
     def value(self, i: int) -> Any:
         """The constant that node i is, or None."""

@@ -6,14 +6,13 @@ and whatever the rest of the program, and forbid them to: so kernels agree bit f
 import bisect
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ._block_plan import Plan, cost
 from ._blocks import BLOCK_OPS, size_of
 from ._factor import factored
-from ._graph import LEAVES, Graph
+from ._graph import LEAVES, PER_STEP, Graph
 from ._math import FUNCTIONS
 from ._program import Loop, Program, carried, pruned
 from ._widen import widened
@@ -27,37 +26,78 @@ CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 @dataclass
 class Body:
-    """One step.  `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
+    """One step.  `number`: its place among all bodies, an outer one before the inner; `sections[k]`: the code between inner loop
+    k - 1 and k; `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
 
     loop: Loop
-    code: list[Instruction] = field(default_factory=list)
+    number: int
+    depth: int
+    sections: list[list[Instruction]] = field(default_factory=list)
+    inner: list["Body"] = field(default_factory=list)
     terms: list[tuple] = field(default_factory=list)
 
     blocks: bool = False  # does it handle blocks?
+    source: int | None = None  # the body of the loop that this one sweeps back over, if that is stored
+    label: str = ""  # a name of its own for what the text declares
+
+    @property
+    def code(self) -> list[Instruction]:
+        return [instruction for section in self.sections for instruction in section]
+
+    def split(self) -> tuple[int, list[Instruction], list[Instruction]]:
+        """Where the step of a while loop may end: the number of a section, and its code up to there and from there on.  The
+        condition comes as early as it can, but for blocks, whose places are planned for the code as it stands."""
+        at = {i: k for k, code in enumerate(self.sections) for i, _, _ in code}
+        n = len(self.sections) - 1 if self.blocks else at.get(self.loop.active, 0)
+        needed, code = {self.loop.active}, self.sections[n]
+        for i, _, args in reversed(code):
+            if i in needed:
+                needed.update(args)
+        first = [x for x in code if self.blocks or x[0] in needed]
+        return n, first, [x for x in code if x not in first]
+
+    def own(self, g: Graph, i: int) -> bool:
+        """Does input node i hold what this loop has in a step, such as its counter?"""
+        return g.args[i][0] in PER_STEP and g.level(i) == self.depth
+
+    def outs(self) -> list[int]:
+        """The nodes that the step hands on."""
+        return carried(self.loop) + [j for term in self.terms for j in term]
 
     def used(self) -> set[int]:
-        """The nodes that the step reads or hands on."""
+        """The nodes that the step reads or hands on, and those that the loops in it read."""
         found = {j for _, _, x in self.code for j in x} | {j for term in self.terms for j in term}
+        for body in self.inner:
+            found |= body.used() | body.entered()
         return found | set(carried(self.loop))
+
+    def entered(self) -> set[int]:
+        """The nodes that are read before the first step."""
+        return {*self.loop.start, *([self.loop.steps] if isinstance(self.loop.steps, int) else [])}
 
 
 @dataclass
 class Lowered:
-    """`sections[k]`: the code between loop k - 1 and loop k.  `operations`: how many one step needs, for the choice of widths;
-    `name`: what an error calls it; `plan`: where blocks live.
+    """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
+    one step needs, for the choice of widths; `name`: what an error calls it; `plan`: where blocks live.
 
     `precise`: where sums are float64 in a kernel of float32, which groups of outputs are float64, too; `wide`: its nodes of that
     type (_widen.py)."""
 
     program: Program
     sections: list[list[Instruction]]
+    outer: list[Body]
     bodies: list[Body]
     name: str = "kernel"
     precise: tuple[bool, ...] | None = None
     wide: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.program.g, self.sections, self.bodies, self.program.outputs, self.wide)
+        self.plan = Plan(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
+
+    def sums_wide(self, loop: Loop) -> bool:
+        """Are the sums of this loop float64 in a kernel of float32?"""
+        return any(s in self.wide for s in loop.sums)
 
     def types(self, dtype: np.dtype) -> list[np.dtype]:
         """The dtype of each output of a kernel of this dtype."""
@@ -95,9 +135,20 @@ class Lowered:
         return max([self._work(b.code) for b in self.bodies] + [self._work(self.sections[0])])
 
     @property
+    def nested(self) -> bool:
+        """Are there loops within loops?"""
+        return len(self.outer) < len(self.bodies)
+
+    @property
     def instructions(self) -> int:
         """The length of the longest straight code."""
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
+
+    @property
+    def overruns(self) -> bool:
+        """May a loop count on what a counted loop before it gives?  Then the latter takes all of its steps, also those for which the
+        tape has no room."""
+        return bool(self.counted) and (self.nested or len(self.counted) > 1)
 
     def _work(self, code: list) -> int:
         g = self.program.g
@@ -108,10 +159,8 @@ class Lowered:
         found = set(self.program.outputs)
         for code in self.sections:
             found.update(j for _, _, x in code for j in x)
-        for body in self.bodies:
-            found |= body.used() | set(body.loop.start)
-            if isinstance(body.loop.steps, int):
-                found.add(body.loop.steps)
+        for body in self.outer:
+            found |= body.used() | body.entered()
         return found
 
     def functions(self, wide: bool = False) -> list[str]:
@@ -133,13 +182,14 @@ class Lowered:
 
 
 def fused(g: Graph, i: int) -> tuple[str, tuple]:
-    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside the loop)."""
+    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside of the loop in
+    which the sum is)."""
     op, args = g.op[i], g.args[i]
     if op not in ("add", "sub"):
         return op, args
     for k in (1, 0):
         m = args[k]
-        if g.op[m] == "mul" and (g.mask[m] or not g.mask[i]):
+        if g.op[m] == "mul" and g.level(m) == g.level(i):
             a, b = g.args[m]
             other = args[1 - k]
             if op == "add":
@@ -152,89 +202,118 @@ def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = Fa
     """`precise`: sums are to be float64, and of the groups of outputs those for which it is true; `keep`: store with the carry of a
     step what takes a sweep back long to compute again."""
     p = pruned(factored(pruned(p)))
-    g = p.g
-    form: dict = {}
-    bodies = []
-    todo: list[int] = []
-    for loop in p.loops:
-        terms = [g.args[i] if g.op[i] == "mul" and g.mask[i] else (i,) for i in loop.inc]
-        outs = carried(loop) + [i for term in terms for i in term]
-        source = loop.of if keep and loop.of is not None and loop.of.stored else None
-        if source is not None:
-            first = next(body for body in bodies if body.loop is source)
-            source.kept = worth_keeping(g, source, _live(g, outs, form)[0], outs, form)
-            if source.kept:
-                again = carried(source) + [i for term in first.terms for i in term] + source.kept
-                inside, hoisted = _live(g, again, form)
-                first.code = [(i, *form[i]) for i in inside]
-                todo += hoisted
-        inside, hoisted = _live(g, outs, form, set(source.kept) if source is not None else set())
-        blocks = any(g.shape[i] for i in [*inside, *hoisted])
-        bodies.append(Body(loop, [(i, *form[i]) for i in inside], terms, blocks))
-        todo += hoisted + loop.start
-        if isinstance(loop.steps, int):
-            todo.append(loop.steps)
-    wide: set[int] = set()
-    narrowed: dict = {}
-    if precise is not None:
-        p, wide, narrowed = widened(p, precise, todo)
-    stage = _stages(g, p, p.outputs + todo, form, narrowed)
-    _late(stage, form, wide, len(p.loops))  # `stage` is in the order of computing
-    sections: list[list[Instruction]] = [[] for _ in range(len(p.loops) + 1)]
-    for i in stage:
-        if i in form:
-            sections[stage[i]].append((i, *form[i]))
-    return Lowered(p, sections, bodies, precise=precise, wide=frozenset(wide))
+    lowering = _Lowering(p, precise, keep)
+    sections, outer, _ = lowering.region(p.loops, p.outputs, 0)
+    for body in lowering.bodies:
+        alike = [b.number for b in lowering.bodies if b.loop.id == body.loop.id]
+        body.label = str(body.loop.id) + (f"_{body.number}_" if len(alike) > 1 else "")
+    return Lowered(lowering.program, sections, outer, lowering.bodies, precise=precise, wide=frozenset(lowering.wide))
 
 
-def worth_keeping(g: Graph, source: Loop, inside: list[int], outs: list[int], form: dict) -> list[int]:
-    """What a sweep back over `source` takes from memory rather than to compute it again, where that saves COSTLY instructions or
-    more for a number; at most as many numbers as the carry has."""
-    mine = 1 << source.id
-    rebuilt = [i for i in inside if g.mask[i] == mine and not g.boolean(i)]
-    if any(g.shape[i] for i in [*rebuilt, *source.carry]):
-        return []
-    found: list[int] = []
-    while len(found) < len(source.carry):
-        live = set(_live(g, outs, form, set(found))[0])
-        users = dict.fromkeys(live, 0)
-        for i in live:
-            for j in form[i][1]:
+class _Lowering:
+    """`form`: each node as an instruction; `bodies`: all bodies so far; `known`: nodes that a step has from memory; `wide`: nodes of
+    float64 in a kernel of float32; `narrowed`: nodes that are rounded from others."""
+
+    def __init__(self, program: Program, precise: tuple[bool, ...] | None, keep: bool):
+        self.program, self.g, self.precise, self.keep = program, program.g, precise, keep
+        self.bodies: list[Body] = []
+        self.form: dict = {}
+        self.known: frozenset[int] = frozenset()
+        self.wide: set[int] = set()
+        self.narrowed: dict = {}
+
+    def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
+        """The code and the bodies of what is computed at this depth for `outs` and the loops, and the nodes from outside of it that
+        these use."""
+        inner, at, todo = [], {}, []
+        for loop in loops:
+            body, used = self.body(loop, depth + 1, inner)
+            inner.append(body)
+            todo += used + loop.start + ([loop.steps] if isinstance(loop.steps, int) else [])
+        if depth == 0 and self.precise is not None:
+            self.program, self.wide, self.narrowed = widened(self.program, self.precise, todo)
+            outs = self.program.outputs
+        for n, loop in enumerate(loops):
+            at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+        here, outside = self.live(outs + todo, depth)
+        stage: dict = {}
+        for i in sorted(here, key=lambda i: (self.narrowed.get(i, i), i in self.narrowed)):  # in the order of computing
+            stage[i] = max([stage.get(j, 0) for j in self.form[i][1]]) if i in self.form else at.get(i, 0)
+        if self.wide:
+            late(stage, self.form, self.wide, len(loops))
+        sections: list[list[Instruction]] = [[] for _ in range(len(loops) + 1)]
+        for i in stage:
+            if i in self.form:
+                sections[stage[i]].append((i, *self.form[i]))
+        return sections, inner, outside
+
+    def body(self, loop: Loop, depth: int, siblings: list[Body]) -> tuple[Body, list[int]]:
+        g = self.g
+        made = Body(loop, len(self.bodies), depth)
+        self.bodies.append(made)
+        first = next((b for b in siblings if b.loop is loop.of), None)
+        made.source = None if first is None else first.number
+        made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
+        outs, more = made.outs(), []
+        if self.keep and first is not None and depth == 1 and not (loop.inner or first.inner):
+            loop.of.kept = self.worth_keeping(loop.of, outs)
+            if loop.of.kept:
+                first.sections, _, more = self.region([], first.outs() + loop.of.kept, depth)
+                self.known = frozenset(loop.of.kept)
+        made.sections, made.inner, outside = self.region(loop.inner, outs, depth)
+        self.known = frozenset()
+        made.blocks = any(g.shape[i] for i in [i for i, _, _ in made.code] + outside)
+        return made, outside + more
+
+    def worth_keeping(self, source: Loop, outs: list[int]) -> list[int]:
+        """What a sweep back over `source` takes from memory rather than to compute it again, where that saves COSTLY instructions or
+        more for a number; at most as many numbers as the carry has."""
+        g, mine = self.g, 1 << source.id
+        inside = [i for i in self.live(outs, 1)[0] if i in self.form]
+        rebuilt = [i for i in inside if g.mask[i] == mine and not g.boolean(i)]
+        if any(g.shape[i] for i in [*rebuilt, *source.carry]):
+            return []
+        found: list[int] = []
+        while len(found) < len(source.carry):
+            self.known = frozenset(found)
+            users = dict.fromkeys(self.live(outs, 1)[0], 0)
+            for j in [j for i in users if i in self.form for j in self.form[i][1]] + 2 * outs:
                 if j in users:
                     users[j] += 1
-        for i in outs:
-            if i in users:
-                users[i] += 2
-        alone = {}  # the work that only this node needs
-        for i in rebuilt:
-            if i in live:
-                alone[i] = SLOW.get(form[i][0], 1) + sum([alone[j] for j in set(form[i][1]) if j in alone and users[j] == 1])
-        best = max(alone.values(), default=0)
-        more = [i for i, n in alone.items() if n == best and users[i] > 1] or [i for i, n in alone.items() if n == best]
-        if best < COSTLY:
-            break
-        found += more[: len(source.carry) - len(found)]
-    return sorted(found)
+            alone = {}  # the work that only this node needs
+            for i in rebuilt:
+                if i in users:
+                    op, x = self.form[i]
+                    alone[i] = SLOW.get(op, 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
+            best = max(alone.values(), default=0)
+            if best < COSTLY:
+                break
+            more = [i for i, n in alone.items() if n == best]
+            found += ([i for i in more if users[i] > 1] or more)[: len(source.carry) - len(found)]
+        self.known = frozenset()
+        return sorted(found)
+
+    def live(self, outs: list[int], depth: int) -> tuple[list[int], list[int]]:
+        """The nodes that are computed at this depth for `outs`, and those outside of it that they use."""
+        g, seen, outside, stack = self.g, set(), set(), list(outs)
+        while stack:
+            i = stack.pop()
+            if i in seen or i in outside or i in self.known:
+                continue
+            if g.level(i) < depth:
+                outside.add(i)
+                continue
+            seen.add(i)
+            if i in self.narrowed:
+                self.form[i] = "same" if g.boolean(i) else "narrow", (self.narrowed[i],)
+                stack.append(self.narrowed[i])
+            elif g.op[i] not in LEAVES:
+                self.form[i] = fused(g, i)
+                stack.extend(self.form[i][1])
+        return sorted(seen), sorted(outside)
 
 
-def _live(g: Graph, outs: list[int], form: dict, known: Any = ()) -> tuple[list[int], list[int]]:
-    """The nodes that a step computes for `outs`, but for what is `known`, and those outside the loop that it uses."""
-    seen, stack, hoisted = set(), list(outs), set()
-    while stack:
-        i = stack.pop()
-        if i in seen or i in hoisted or i in known:
-            continue
-        if g.mask[i] == 0:
-            hoisted.add(i)
-            continue
-        seen.add(i)
-        if g.op[i] not in LEAVES:
-            form[i] = fused(g, i)
-            stack.extend(form[i][1])
-    return [i for i in sorted(seen) if g.op[i] not in LEAVES], sorted(hoisted)
-
-
-def _late(stage: dict, form: dict, wide: set[int], last: int) -> None:
+def late(stage: dict, form: dict, wide: set[int], last: int) -> None:
     """What is float64 is computed in the section where it is read: alive in a loop it would cost two registers there."""
     first: dict = {}
     for i in reversed(stage):
@@ -242,27 +321,3 @@ def _late(stage: dict, form: dict, wide: set[int], last: int) -> None:
             stage[i] = first.get(i, last)
         for j in form[i][1] if i in form else ():
             first[j] = min(stage[i], first.get(j, last))
-
-
-def _stages(g: Graph, p: Program, outs: list[int], form: dict, narrowed: dict) -> dict:
-    """All nodes outside of loops that are needed, in the order of computing, with their sections; `narrowed`: those that are
-    rounded from others."""
-    at: dict = {}
-    for n, loop in enumerate(p.loops):
-        at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
-    needed, stack = set(), list(outs)
-    while stack:
-        i = stack.pop()
-        if i in needed:
-            continue
-        needed.add(i)
-        if i in narrowed:
-            form[i] = "same" if g.boolean(i) else "narrow", (narrowed[i],)
-            stack.append(narrowed[i])
-        elif g.op[i] not in LEAVES:
-            form[i] = fused(g, i)
-            stack.extend(form[i][1])
-    stage: dict = {}
-    for i in sorted(needed, key=lambda i: (narrowed.get(i, i), i in narrowed)):
-        stage[i] = max([stage[j] for j in form[i][1]]) if i in form else at.get(i, 0)
-    return stage

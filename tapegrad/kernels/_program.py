@@ -1,32 +1,42 @@
 """A kernel before it is text: a program is straight code with loops in between, all in one graph.
 
 The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
-(`Program.stage`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
+(`stages`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
 
     for t in steps:                     # backwards where the loop sweeps back over another one
         carry, sums += next(carry, datum t), inc(carry, datum t)
         step output t = each(carry, datum t)
 
-A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
-step was stored by the loop itself.  Read `Loop`, then `Program.forward` and `Program.reverse` in _differentiate.py."""
+A step is again straight code with loops in between (`inner`); these have a carry and no data.
 
+A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
+step was stored by the loop itself.  Both stand in the same body: so an inner loop of a loop that is swept back stands in the sweep,
+too, where it runs again and is then swept back itself.
+
+Read `Loop`, then `Program.forward` and `Program.reverse` in _differentiate.py."""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._blocks import size_of
 from ._graph import LEAVES, Graph
 
+LISTS = ("carry", "start", "next", "final", "inc", "sums", "each")
+
 
 @dataclass
 class Loop:
     """`steps`: "data" (one for each datum), or the node that holds the number of steps of this sample.  `active`: a node that
-    says whether this sample goes on (a while loop).  `cap`: at most so many steps (None: the number of data, or counted)."""
+    says whether this sample goes on (a while loop).  `cap`: at most so many steps (None: the number of data, or counted).
+    `going`: a node that is false in a step which other samples take and this one does not; its carry then stays."""
 
     id: int
     steps: int | str
     active: int | None = None
     cap: int | None = None
     of: "Loop | None" = None
+    going: int | None = None
     carry: list[int] = field(default_factory=list)  # in-nodes: the carry in a step
     start: list[int] = field(default_factory=list)
     next: list[int] = field(default_factory=list)
@@ -34,21 +44,17 @@ class Loop:
     inc: list[int] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
     each: list[int] = field(default_factory=list)  # what a step hands out, one row of the step output for each
+    inner: list["Loop"] = field(default_factory=list)  # the loops in a step, in order
     stored: bool = False  # a sweep back reads the carry of each step
     kept: list[int] = field(default_factory=list)  # what else is stored of a step
 
     def copy(self) -> "Loop":
-        lists = {k: list(getattr(self, k)) for k in ("carry", "start", "next", "final", "inc", "sums", "each")}
-        return Loop(self.id, self.steps, self.active, self.cap, self.of, stored=self.stored, **lists)
+        lists = {k: list(getattr(self, k)) for k in LISTS}
+        return replace(self, **lists, inner=copies(self.inner))
 
     @property
     def data(self) -> bool:
         return (self.of or self).steps == "data"
-
-    @property
-    def family(self) -> int:
-        """The loops whose steps this one's steps see, as bits."""
-        return 1 << self.id | (1 << self.of.id if self.of else 0)
 
     def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
         """A new component; its start may be a number for all elements of a block."""
@@ -68,6 +74,44 @@ class Loop:
         self.inc.append(inc)
         self.sums.append(g.input("s", self.id, len(self.sums), g.shape[inc]))
         return self.sums[-1]
+
+    def reads(self) -> list[int]:
+        """The nodes of all expressions, those of inner loops included."""
+        found = self.start + self.next + self.inc + self.each
+        found += [i for i in (self.active, self.going, self.steps) if isinstance(i, int)]
+        return found + [i for loop in self.inner for i in loop.reads()]
+
+    def rewrite(self, new: dict) -> None:
+        """Put new[i] in place of each expression i."""
+        for name in ("start", "next", "inc", "each"):
+            setattr(self, name, [new[i] for i in getattr(self, name)])
+        for name in ("active", "going", "steps"):
+            if isinstance(getattr(self, name), int):
+                setattr(self, name, new[getattr(self, name)])
+        for loop in self.inner:
+            loop.rewrite(new)
+
+
+def copies(loops: list[Loop]) -> list[Loop]:
+    """Copies of the loops of one body, which sweep back over each other."""
+    made = [loop.copy() for loop in loops]
+    relate(made)
+    return made
+
+
+def relate(loops: list[Loop]) -> None:
+    """Let sweeps be over the loops of this list."""
+    by_id = {loop.id: loop for loop in loops}
+    for loop in loops:
+        if loop.of is not None:
+            loop.of = by_id.get(loop.of.id, loop.of)
+
+
+def nested(loops: list[Loop]) -> Iterator[Loop]:
+    """All loops, each before those in its body."""
+    for loop in loops:
+        yield loop
+        yield from nested(loop.inner)
 
 
 @dataclass
@@ -89,6 +133,14 @@ class Program:
     streams: int = 0
     ways: int = 0
     layout: Any = None
+
+    def __post_init__(self) -> None:
+        self._deepen(self.loops, 1)
+
+    def _deepen(self, loops: list[Loop], depth: int) -> None:
+        for loop in loops:
+            self.g.depth[loop.id] = depth
+            self._deepen(loop.inner, depth + 1)
 
     @property
     def outputs(self) -> list[int]:
@@ -112,18 +164,19 @@ class Program:
         """Rows of the step output."""
         return sum([len(loop.each) for loop in self.loops])
 
-    def stages(self, outs: list[int] | None = None) -> dict:
-        """For every node: after how many loops it can be computed."""
-        g, at = self.g, {}
-        for n, loop in enumerate(self.loops):
-            at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
-        stage: dict = {}
-        for i in range(len(g.op)):
-            if g.op[i] in LEAVES:
-                stage[i] = at.get(i, 0)
-            else:
-                stage[i] = max([stage[j] for j in g.args[i]])
-        return stage
+
+def stages(g: Graph, loops: list[Loop]) -> dict:
+    """For every node: after how many of these loops it can be computed."""
+    at: dict = {}
+    for n, loop in enumerate(loops):
+        at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+    stage: dict = {}
+    for i in range(len(g.op)):
+        if g.op[i] in LEAVES:
+            stage[i] = at.get(i, 0)
+        else:
+            stage[i] = max([stage[j] for j in g.args[i]])
+    return stage
 
 
 def carried(loop: Loop) -> list[int]:
@@ -132,62 +185,47 @@ def carried(loop: Loop) -> list[int]:
 
 
 class Outside:
-    """All nodes that depend on no step of a loop, as a set to stop at."""
+    """All nodes that are computed outside of the loops at this depth, as a set to stop at."""
 
-    def __init__(self, g: Graph):
-        self.mask = g.mask
+    def __init__(self, g: Graph, depth: int):
+        self.level, self.depth = g.level, depth
 
     def __contains__(self, i: int) -> bool:
-        return self.mask[i] == 0
+        return self.level(i) < self.depth
 
 
 def pruned(p: Program) -> Program:
     """The program without carries, sums, loops and stored steps that no output needs."""
-    g = p.g
-    loops = [loop.copy() for loop in p.loops]
-    needed = _needed(g, loops, p.outputs)
-    kept = []
-    for loop in loops:
-        back = [r for r in loops if r.of is not None and r.of.id == loop.id]
-        keep = [k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed]
+    return replace(p, loops=_kept(p.g, p.loops, p.outputs)[0])
+
+
+def _kept(g: Graph, loops: list[Loop], outs: list[int]) -> tuple[list[Loop], set[int]]:
+    """What outs, nodes of the code around these loops, need of the loops; and all nodes that are needed.  From the last loop to the
+    first: so all that asks for a loop has been looked at before it."""
+    needed = set(g.reach(outs))
+    kept: list[Loop] = []
+    inside: dict[int, set] = {}  # sweep -> what its steps need
+    for loop in [loop.copy() for loop in reversed(loops)]:
+        back = [r for r in kept if r.of is not None and r.of.id == loop.id]
+        keep = {k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed}
+        sums = [k for k, s in enumerate(loop.sums) if s in needed]
+        if not (keep or sums or loop.each or any(not r.data for r in back)):
+            continue
+        while True:
+            step = [loop.next[k] for k in sorted(keep)] + [loop.inc[k] for k in sums] + loop.each
+            step += [loop.active] if loop.active is not None else []
+            inner, used = _kept(g, loop.inner, step)
+            more = {k for k, c in enumerate(loop.carry) if c in used} - keep
+            if not more:
+                break
+            keep |= more
         for name in ("carry", "start", "next", "final"):
-            setattr(loop, name, [getattr(loop, name)[k] for k in keep])
-        keep = [k for k, s in enumerate(loop.sums) if s in needed]
-        loop.inc, loop.sums = [loop.inc[k] for k in keep], [loop.sums[k] for k in keep]
-        loop.stored = any(c in needed_by(g, r) for r in back for c in loop.carry)
-        if loop.carry or loop.sums or loop.each or any(is_needed(r, needed) and not r.data for r in back):
-            kept.append(loop)
-    by_id = {loop.id: loop for loop in kept}
-    for loop in kept:
-        if loop.of is not None:
-            loop.of = by_id.get(loop.of.id, loop.of)
-    return replace(p, loops=kept)
-
-
-def is_needed(loop: Loop, needed: set[int]) -> bool:
-    return bool(loop.each) or any(i in needed for i in loop.carry + loop.final + loop.sums)
-
-
-def needed_by(g: Graph, loop: Loop) -> set[int]:
-    return set(g.reach(carried(loop) + loop.inc))
-
-
-def _needed(g: Graph, loops: list[Loop], outputs: list[int]) -> set[int]:
-    """All nodes that the outputs need, through any loop."""
-    needed: set[int] = set()
-    todo = outputs + [e for loop in loops for e in loop.each]
-    seen_final: set = set()
-    while todo:
-        fresh = [i for i in g.reach(todo, stop=needed) if i not in needed]
-        needed.update(fresh)
-        todo = []
-        for loop in loops:
-            for c, f, s, n in zip(loop.carry, loop.final, loop.start, loop.next, strict=True):
-                if (c in needed or f in needed) and (loop.id, c) not in seen_final:
-                    seen_final.add((loop.id, c))
-                    todo += [c, s, n]
-            todo += [inc for s, inc in zip(loop.sums, loop.inc, strict=True) if s in needed and inc not in needed]
-            if is_needed(loop, needed) and not loop.data:  # a sweep takes as many steps as the loop that it sweeps back over
-                source = loop.of or loop
-                todo += [x for x in (source.active, source.steps) if x is not None and x not in needed]
-    return needed
+            setattr(loop, name, [getattr(loop, name)[k] for k in sorted(keep)])
+        loop.inc, loop.sums, loop.inner = [loop.inc[k] for k in sums], [loop.sums[k] for k in sums], inner
+        loop.stored = any(c in inside[r.id] for r in back for c in loop.carry)
+        inside[loop.id] = used
+        needed |= used
+        needed.update(g.reach(loop.start + ([loop.steps] if isinstance(loop.steps, int) else []), stop=needed))
+        kept.insert(0, loop)
+    relate(kept)
+    return kept, needed

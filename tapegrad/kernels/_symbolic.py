@@ -29,6 +29,10 @@ COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
 
 
+class NotKnown(KernelError):
+    """A number was asked for that is known only when the kernel runs."""
+
+
 class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
@@ -151,7 +155,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def _number(self, what: str) -> Any:
         c = self.constant()
         if c is None:
-            raise KernelError(
+            raise NotKnown(
                 f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
                 "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
             )
@@ -178,7 +182,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, *args: Any, **kwargs: Any):
         c = self.constant()
         if c is None:
-            raise KernelError(
+            raise NotKnown(
                 "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
                 "calls a function of another library, write its formula in NumPy's functions"
             )

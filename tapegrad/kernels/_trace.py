@@ -9,8 +9,9 @@ A function is first traced with everything unrolled; if that takes too many node
 import functools
 import math
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,19 @@ from ._differentiate import step_gradient
 from ._graph import Graph, LongCode
 from ._program import Loop, Program
 from ._rebuild import Rebuilder, line_of, origin
-from ._symbolic import Sym, elementwise, lift, real
+from ._symbolic import NotKnown, Sym, elementwise, lift, real
 
 ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
+
+
+@dataclass
+class Region:
+    """The code outside of loops (0), or the step of a loop, while it is traced.  `going`: the node that says whether this sample takes
+    the step; `loops`: those made in it so far."""
+
+    loop: int
+    going: int
+    loops: list[Loop] = field(default_factory=list)
 
 
 class Tracer:
@@ -34,8 +45,48 @@ class Tracer:
         self.g = Graph(limits, budget)
         self.rebuild = Rebuilder(self.g)
         self.g.captured = self.rebuild.captured
-        self.loops: list[Loop] = []
-        self.inside = 0  # > 0 in the body of a loop
+        self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
+        self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops that stand in no other one."""
+        return self.regions[0].loops
+
+    @contextmanager
+    def step(self, loop: int, going: int | None = None) -> Iterator[Region]:
+        """The step of a loop is traced."""
+        self.regions.append(Region(loop, self.g.bool(True) if going is None else going))
+        try:
+            yield self.regions[-1]
+        finally:
+            self.regions.pop()
+
+    def attempt(self) -> Callable:
+        """A function that forgets all loops made since."""
+        kept = [(region.loops, len(region.loops)) for region in self.regions]
+
+        def forget() -> None:
+            for loops, n in kept:
+                del loops[n:]
+
+        return forget
+
+    def varying(self, nodes: Iterable[int]) -> int:
+        """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
+        and got out of it other than by its carry are refused."""
+        found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
+        if found & ~sum([1 << region.loop for region in self.regions[1:]]):
+            raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
+        return found
+
+    def home(self, within: int) -> Region:
+        """Where a loop stands that varies with the loops `within`: in the innermost of these."""
+        found = self.regions[0]
+        for region in self.regions[1:]:
+            if within >> region.loop & 1:
+                found = region
+        return found
 
     def run(self, f: Callable, *args: Any) -> Any:
         """f(*args), traced."""
@@ -156,28 +207,36 @@ def trace_likelihood(
     `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
     g = t.g
     loop = Loop(g.new_loop(), "data")
-    t.inside = 1
+    t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
     numbers = t.inputs("th", 0, 0, (p,))
     theta = numbers if build is None else build(numbers)
-    inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
-    if missing and not handles_missing(g):
+    forget = t.attempt()
+    with t.step(loop.id) as region:
+        inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
+        t.varying([inc])
+    if missing and not handles_missing(g, loop.id):
+        forget()
         absent, y = gated(t, loop.id, rows)
-        inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
+        with t.step(loop.id, g.negation(absent)) as region:
+            inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
+    loop.inner = region.loops
     if what == "value":
         value = loop.add_sum(g, inc)
-        return Program(g, [p], rows, [loop] if loop.sums else [], [[value]])
+        return Program(g, [p], rows, [*t.loops, *([loop] if loop.sums else [])], [[value]])
     loop.each = [inc]
+    program = Program(g, [p], rows, [*t.loops, loop], [])
     if what == "scores":
-        loop.each = step_gradient(g, inc, [int(i) for i in numbers.ids])
+        loop.each = step_gradient(g, loop, inc, [int(i) for i in numbers.ids])
         if reject:
             finite = g.compare("lt", g.node("abs", inc), g.const(np.inf))
             loop.each = [g.select(finite, d, g.zero) for d in loop.each]
-    return Program(g, [p], rows, [loop], [])
+    return program
 
 
-def handles_missing(g: Graph) -> bool:
+def handles_missing(g: Graph, loop: int) -> bool:
     """Does the user's function look for nan in the data itself?"""
-    return any(op == "isnan" and g.mask[args[0]] for op, args in zip(g.op, g.args, strict=True))
+    varying = sum([1 << k for k, within in g.within.items() if k == loop or within >> loop & 1])
+    return any(op == "isnan" and g.mask[args[0]] & varying for op, args in zip(g.op, g.args, strict=True))
 
 
 class Recursion:
@@ -191,25 +250,31 @@ class Recursion:
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
         self.theta = theta if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
-        t.inside = 1
         self.start, self.build = flat(t.g, t.run(init, self.theta))
+        t.varying(self.start)
 
     def traced(self, ids: list[int]) -> tuple[list[int], int]:
         t, g = self.t, self.g
         absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
-        out = t.run(self.step, self.build(ids), self.theta, y)
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
-        after, build = flat(g, out[0])
+        with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
+            out = t.run(self.step, self.build(ids), self.theta, y)
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
+            (after, _), inc = flat(g, out[0]), contribution(g, out[1], self.step)
+            t.varying([*after, inc])
+        self.loop.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
             before, then = count(g, self.start), count(g, after)
             if before == then:
                 raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
             raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
-        inc = contribution(g, out[1], self.step)
         if absent is not None:
             inc = g.select(absent, g.zero, inc)
-            kept = ids if self.skip is None else flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
+            kept = ids
+            if self.skip is not None:
+                with t.step(self.loop.id, absent) as region:
+                    kept = flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
+                self.loop.inner += region.loops
             after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]
         after = [g.spread(n, g.shape[s]) for n, s in zip(after, self.start, strict=True)]
         return after, inc
@@ -220,7 +285,9 @@ class Recursion:
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
         fixed = {k for k, s in enumerate(start) if g.op[s] in ("const", "array")}
+        forget = self.t.attempt()
         while True:
+            forget()
             ids = [start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]]) for k, r in enumerate(leader)]
             after, inc = self.traced(ids)
             moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
@@ -239,13 +306,13 @@ class Recursion:
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         if what == "value":
             value = loop.add_sum(g, inc)
-            return Program(g, [self.p], self.rows, [loop] if loop.sums else [], [[value]])
+            return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
         if what == "each":
             loop.each = [inc]
-            return Program(g, [self.p], self.rows, [loop], [])
+            return Program(g, [self.p], self.rows, [*self.t.loops, loop], [])
         outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
         layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))
-        return Program(g, [self.p], self.rows, [loop] if loop.carry else [], [outputs], layout=layout)
+        return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout)
 
 
 @shortest
@@ -274,10 +341,9 @@ def renumbered(p: Program) -> Program:
     if all(a == b for a, b in new.items()):
         return p
     for loop in p.loops:
-        g.substitute(loop.next + loop.inc + loop.start + loop.each, new)
+        g.substitute(loop.reads(), new)
+        loop.rewrite(new)
         loop.carry, loop.final = [new[c] for c in loop.carry], [new[c] for c in loop.final]
-        lists = loop.next, loop.inc, loop.start, loop.each
-        loop.next, loop.inc, loop.start, loop.each = [[new[i] for i in x] for x in lists]
     g.substitute(p.outputs, new)
     return replace(p, groups=[[new[o] for o in group] for group in p.groups])
 
@@ -311,18 +377,25 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
         return rows[at : at + size_of(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
     outputs = [i for _, ids in shape for i in ids]
+    t.varying(outputs)
     return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
 
 
 # --- loops inside a kernel ---
 
+SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
+WRITTEN = 1000  # those up to which one is, if it must be
+TAPED = 256  # a bound up to which room for that many stored steps is made at once
+ATTEMPTS = 4  # to find which components of a carry are equal throughout
+
 
 def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
     """carry = body(i, carry) for i in range(n); n may be known only at run time, and differ from sample to sample.
 
-    Inside a kernel function this is a loop of the kernel; outside it is a plain Python loop.  Within the step of a recursion, or
-    another loop, it is written out step by step: n must then be a constant, or `max_steps` say how many steps it may take.  Where
-    n is above max_steps the result is nan.
+    Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
+    body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
+    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Where n is above max_steps
+    the result is nan.
 
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
@@ -333,32 +406,36 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     known = n.constant() if isinstance(n, Sym) else n
     if known is not None and max_steps is not None and known > max_steps:
         raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
-    if t is None or (known is not None and (t.inside or int(known) <= 4)):
-        for i in range(int(known)):
-            carry = body(i, carry)
-        return carry
+    if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
+        return _in_turn(int(known), body, carry)
     g = t.g
     steps = real(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = int(steps.nodes.ravel()[0])
-    if t.inside:
-        result = _written_out(g, lambda i, c: g.compare("lt", g.const(i), node), body, carry, max_steps)
-    else:
-        made = Loop(g.new_loop(), node, cap=int(known) if known is not None else None)
-        counter = g.input("i", made.id, 0)
-        going = g.bool(True) if known is not None else g.compare("lt", counter, node)
-        result = _traced_loop(t, made, lambda c: body(Sym(g, counter), c), going, carry)
-    if known is None and max_steps is not None:
-        enough, (ids, build) = g.compare("le", node, g.const(max_steps)), flat(g, result)
-        return build([g.select(enough, i, g.const(np.nan)) for i in ids])
-    return result
+    if known is not None:
+        forget = t.attempt()
+        try:
+            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+        except NotKnown:
+            if known > WRITTEN:
+                raise
+            forget()  # the body wants to know i, as to take an element of a list
+        return _in_turn(int(known), body, carry)
+    if max_steps is None:
+        return _traced_loop(t, node, None, None, lambda i, c: body(Sym(g, i), c), carry)
+    enough = g.compare("le", node, g.const(max_steps))
+    bounded = g.select(enough, node, g.zero)
+    cap = math.ceil(max_steps) if max_steps <= TAPED else None
+    result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
+    ids, build = flat(g, result)
+    return build([g.select(enough, i, g.const(np.nan)) for i in ids])
 
 
 def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> Any:
     """while cond(carry): carry = body(carry), at most max_steps times.
 
-    Within the step of a recursion, or another loop, it is written out max_steps times: keep these few.
+    Like `loop` it may stand anywhere in a kernel function, to any depth.
 
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda x: tg.kernels.while_loop(lambda s: s < 10, lambda s: s * x, x, 100)
@@ -372,50 +449,93 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
                 break
             carry = body(carry)
         return carry
-    g = t.g
-    if t.inside:
-        return _written_out(g, lambda i, c: contribution_bool(g, cond(c)), lambda i, c: body(c), carry, max_steps)
-    made = Loop(g.new_loop(), g.const(max_steps), cap=int(max_steps))
-    return _traced_loop(t, made, body, cond, carry)
+    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
 
 
-def _written_out(g: Graph, cond: Callable, body: Callable, carry: Any, max_steps: int | None) -> Any:
-    """A loop inside a loop, step after step: carry = body(i, carry) while cond(i, carry) holds.  What a step computes once the
-    condition has failed is thrown away, and so are its derivatives."""
-    if max_steps is None:
-        raise KernelError(
-            "loop(n, body, carry) stands inside another loop or a step, where it is written out, and n is known only at run time: "
-            "give n a constant value, or say how many steps it may take, as in loop(n, body, carry, max_steps=20)"
-        )
-    ids, build = flat(g, carry)
-    going = g.bool(True)
-    for i in range(int(max_steps)):
-        going = g.both(going, cond(i, build(ids)))
-        after, _ = flat(g, body(i, build(ids)))
-        if len(after) != len(ids):
-            raise KernelError(f"the body of a loop was given {len(ids)} numbers and returned {len(after)}")
-        ids = [g.select(going, n, c) for n, c in zip(after, ids, strict=True)]
-    return build(ids)
+def _in_turn(n: int, body: Callable, carry: Any) -> Any:
+    for i in range(n):
+        carry = body(i, carry)
+    return carry
 
 
-def _traced_loop(t: Tracer, made: Loop, body: Callable, going: Any, carry: Any) -> Any:
-    g = t.g
+@dataclass
+class Wanted:
+    """A loop to be traced.  `steps`: the node of their number, `cap` that number if it is known, or the most that `cond` allows."""
+
+    steps: int
+    cap: int | None
+    cond: Callable | None
+    body: Callable
+    start: list[int]
+    build: Callable
+
+    def going(self, g: Graph, condition: int, counter: int, gate: int) -> tuple[int, int]:
+        """The number of steps, and whether this sample takes a step, where it takes the step around the loop only if `gate` holds."""
+        if self.cond is not None:
+            return self.steps, g.both(gate, condition)
+        steps = g.select(gate, self.steps, g.zero)
+        return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
+
+    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[Loop, int, list[int]]:
+        """A new loop with its carry, of which component k is that of number leader[k]; the condition, and the carry after a step."""
+        g = t.g
+        made = Loop(g.new_loop(), self.steps, cap=self.cap)
+        kept = sorted(set(leader))
+        made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
+        given = self.build([made.carry[kept.index(k)] for k in leader])
+        with t.step(made.id) as region:
+            condition, counter = g.bool(True), g.input("i", made.id, 0)
+            if self.cond is not None:
+                condition = contribution_bool(g, self.cond(given))
+            region.going = self.going(g, condition, counter, gate)[1]
+            after, _ = flat(g, self.body(counter, given))
+            t.varying([condition, *after])
+        made.inner = region.loops
+        if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
+            raise KernelError(f"the body of a loop was given {count(g, self.start)} numbers and returned {count(g, after)}")
+        return made, condition, after
+
+
+def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, carry: Any) -> Any:
+    """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
+    throughout, and where the loops in it have to know that the step around this one may not be taken."""
+    g, forget = t.g, t.attempt()
     start, build = flat(g, carry)
-    for s in start:
-        made.add_carry(g, s, g.shape[s])
-    t.inside += 1
-    try:
-        if callable(going):
-            going = contribution_bool(g, going(build(made.carry)))
-            made.active = going
-        after, _ = flat(g, body(build(made.carry)))
-    finally:
-        t.inside -= 1
-    if [g.shape[i] for i in after] != [g.shape[i] for i in start]:
-        raise KernelError(f"the body of a loop was given {count(g, start)} numbers and returned {count(g, after)}")
-    made.next = [g.select(going, n, c) for n, c in zip(after, made.carry, strict=True)]
-    t.loops.append(made)
-    return build(made.final)
+    t.varying([*start, steps])
+    wanted = Wanted(steps, cap, cond, body, start, build)
+    classes: dict = {}
+    leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
+    while True:
+        forget()
+        made, condition, after = wanted.traced(t, leader, gate)
+        attempts += 1
+        classes = {}
+        finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
+        if finer != leader:
+            leader = finer if attempts < ATTEMPTS else list(range(len(start)))
+            continue
+        within = _within(t, made, [*start, *after, steps, condition])
+        home = t.home(within)
+        if home.going == gate or not made.inner:
+            break
+        gate = home.going
+    kept = sorted(set(leader))
+    made.start = [start[k] for k in kept]
+    made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)
+    made.active = None if cond is None else going
+    made.going = None if g.op[going] == "bool" else going
+    g.within[made.id] = within | g.mask[home.going] & ~(1 << made.id)
+    made.next = [g.select(going, after[k], c) for k, c in zip(kept, made.carry, strict=True)]
+    made.final = [g.input("co", made.id, n, g.shape[c]) for n, c in enumerate(made.carry)]
+    home.loops.append(made)
+    return build([made.final[kept.index(k)] for k in leader])
+
+
+def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
+    """The loops around a new one on which it depends, as bits."""
+    g = t.g
+    within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
+    return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
 
 
 def contribution_bool(g: Graph, x: Any) -> int:
