@@ -149,7 +149,7 @@ def test_emitters_give_the_same_bits(name, per_sample):
         assert [x.dtype for x in ours] == {"F": [F8], "VG": [F8, F4], "R": [F4]}[kind]
         for a, b, c, d in zip(ours, host, single, reference, strict=True):
             assert np.array_equal(a, b) and np.array_equal(a[:, :1], c)
-            close(a, d)
+            close(a, d, 2e-5 if name == "kepler" else 2e-6)  # its terms are solutions of an equation, found in float32
 
 
 @needs_compiler
