@@ -17,8 +17,9 @@ beta_q z^q, and alpha(z) a product of factors z^2 + alpha_1 z + alpha_0, and z +
 CARMA(1, 0) is the damped random walk, with the covariance sigma^2 / (2 alpha_0) exp(-alpha_0 tau); CARMA(2, 1) the damped and driven
 oscillator.  The process is stationary where every alpha_0 and alpha_1 is positive; others are not valid, nor is sigma <= 0.  The
 covariance is a sum of one quadratic or real term of `celerite` for each factor.  These are smooth where the two roots of a factor meet.
-Where roots of two factors meet, the terms grow without bound and cancel: parameters that lose more than half of the digits of
-their dtype in this way are not valid.
+Where roots of two factors meet, the terms grow without bound and cancel, which costs digits of the value and more of its gradient:
+parameters for which the sizes of the terms add up to more than eps^(-1/5) times the variance of the process, 1351 times in float64
+and 24 times in float32, are not valid.  In float64 the roots then differ by some thousandths; p > 2 in float32 is of little use.
 
 Sources: Kelly, Becker, Sobolewska, Siemiginowska and Uttley, Flexible and scalable methods for quantifying stochastic variability in
 the era of massive time-domain astronomical data sets, Astrophysical Journal 788:33 (2014), whose roots are here taken by factors.
@@ -182,7 +183,7 @@ class Process:
         for k in range(first, first + 4 * (self.p // 2), 4):
             a, b, c, w = rows[k : k + 4]
             total, size = total + a, size + abs(a) + abs(b) / xp.maximum(c, xp.sqrt(abs(w - c * c)))
-        return size * float(np.sqrt(np.finfo(rows.dtype).eps)) <= total
+        return xp.isfinite(size) & (size * float(np.finfo(rows.dtype).eps) ** 0.2 <= total)
 
     def _kept(self, value: Any, gradient: Any) -> Any:
         """The gradient, but 0 (or nan) in samples that are not valid."""

@@ -41,11 +41,11 @@ from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ..ops import shaping
 from ._api import recursion
-from ._arguments import as_float
+from ._arguments import as_float, checked_outs
 from ._celerite import SERIES, twins
 from ._family import library
 from ._lanes import LANES, LOG_2_PI
-from ._library import HandwrittenRecursion
+from ._library import Handwritten, HandwrittenRecursion
 
 MOST = 12
 
@@ -182,6 +182,23 @@ class Process(HandwrittenRecursion):
             if xp is not np:
                 self._looked = weakref.ref(rows), rows.data.ptr
         return theta, data, single
+
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """On NumPy arrays by the generated kernel: its code for so many terms is several times faster than the twin, whose sizes are
+        numbers at run time."""
+        if n != (0, 0) or kind == "D" or xp_of(arrays[0]) is not np:
+            return super()._run(kind, n, arrays, outs)
+        if not self._keeps_nan:
+            return super(Handwritten, self)._run(kind, n, arrays, outs)
+        value, gradient = super(Handwritten, self)._run("VG", n, arrays, outs if kind == "VG" else None)
+        bad = ~np.isfinite(value)
+        value[bad], gradient[:, bad] = np.nan, np.nan
+        if outs is not None and kind == "F":
+            checked_outs(self.__name__, outs, [1], len(value), value.dtype)[0][...] = value
+        return {"F": value, "R": gradient}.get(kind, (value, gradient))
+
+    def _remember(self, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+        """Nothing: a call like the last one would not look at the data."""
 
 
 def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> Process:

@@ -1,0 +1,611 @@
+"""Light curves: celerite terms and CARMA processes against dense Gaussians, state space filters, mpmath, complex steps and differences;
+the CUDA C against its twin, bit for bit."""
+
+import shutil
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+
+import tapegrad as tg
+from tapegrad.errors import ArgumentError, ShapeError
+from tapegrad.kernels import carma, celerite
+
+REALS = [np.float64, np.float32]
+RNG = np.random.default_rng(0)
+T = np.sort(RNG.uniform(0, 20, 40))
+Y = np.sin(T) + 0.1 * RNG.normal(size=40)
+VARIANCE = RNG.uniform(0.01, 0.05, 40)
+DATA = celerite.light_curve(T, Y, VARIANCE)
+SIZES = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 1, 1, 1), (1, 1, 1, 0, 1), (2, 2, 0, 1, 0), (0, 2, 1, 0, 0), (3, 0, 2, 1, 1)]
+NAMES = "real", "complex", "quadratic", "jitter", "mean"
+
+
+def close(a, b, tolerance=1e-12):
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
+
+
+def process(sizes):
+    return celerite.process(**dict(zip(NAMES, sizes, strict=True)))
+
+
+def parameters(sizes, batch, seed=0):
+    """Of positive covariances; quadratic terms on both sides of the critical damping."""
+    rng = np.random.default_rng(seed)
+    real, complex_, quadratic, jitter, mean = sizes
+    rows = []
+    for _ in range(real):
+        rows += [rng.uniform(0.5, 1.5, batch), rng.uniform(0.1, 1.0, batch)]
+    for _ in range(complex_):
+        rows += [rng.uniform(0.5, 1.5, batch), rng.uniform(-0.1, 0.1, batch), rng.uniform(0.2, 1.0, batch), rng.uniform(1, 3, batch)]
+    for n in range(quadratic):
+        a, c = rng.uniform(0.5, 1.5, batch), rng.uniform(0.3, 1.0, batch)
+        ratio = np.where((np.arange(batch) + n) % 2, rng.uniform(0.05, 0.9, batch), rng.uniform(1.1, 9.0, batch))
+        rows += [a, 0.9 * a * c, c, ratio * c * c]
+    rows += [rng.uniform(0.01, 0.1, batch)] * jitter + [rng.normal(size=batch)] * mean
+    return np.array(rows)
+
+
+def covariance(theta, sizes, tau, xp=np):
+    """Sum of the terms at the lags tau >= 0, by their definition; theta may be complex, or of mpmath."""
+    i, total = 0, 0 * tau
+    for _ in range(sizes[0]):
+        a, c = theta[i : i + 2]
+        i, total = i + 2, total + a * xp.exp(-c * tau)
+    for kind in "c" * sizes[1] + "q" * sizes[2]:
+        a, b, c, w = theta[i : i + 4]
+        h = w if kind == "c" else xp.sqrt(w - c * c + 0j)
+        i, total = i + 4, total + xp.exp(-c * tau) * (a * xp.cos(h * tau) + b * xp.sin(h * tau) / (1 if kind == "c" else h))
+    return total
+
+
+def dense(theta, sizes, t=T, variance=VARIANCE):
+    """The covariance matrix of the data, complex if theta is."""
+    K = covariance(theta, sizes, np.abs(t[:, None] - t))
+    jitter = theta[2 * sizes[0] + 4 * (sizes[1] + sizes[2])] if sizes[3] else 0.0
+    return (K if np.iscomplexobj(theta) else K.real) + np.diag(variance + jitter)
+
+
+def log_density(K, y):
+    L = scipy.linalg.cho_factor(K, lower=True)
+    return -0.5 * (y @ scipy.linalg.cho_solve(L, y) + len(y) * np.log(2 * np.pi)) - np.log(np.diag(L[0])).sum()
+
+
+def reference(theta, sizes):
+    return log_density(dense(theta, sizes), Y - (theta[-1] if sizes[4] else 0.0))
+
+
+def score(theta, sizes):
+    """By complex steps of the covariance's real and imaginary parts: tr((alpha alpha' - K^-1) dK) / 2."""
+    K, residual = dense(theta, sizes), Y - (theta[-1] if sizes[4] else 0.0)
+    inverse = np.linalg.inv(K)
+    alpha, found = inverse @ residual, []
+    for e in np.eye(len(theta)):
+        if sizes[2]:  # a complex h: central differences
+            h = 1e-3
+            first, second, third = [(dense(theta + n * h * e, sizes) - dense(theta - n * h * e, sizes)) / h for n in (1, 2, 3)]
+            dK = (45 * first - 9 * second + third) / 60
+        else:
+            dK = dense(theta + 1e-30j * e, sizes).imag / 1e-30
+        found.append(0.5 * np.sum((np.outer(alpha, alpha) - inverse) * dK))
+    if sizes[4]:
+        found[-1] = alpha.sum()
+    return np.array(found)
+
+
+# --- values and derivatives ---
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_dense_gaussians(sizes):
+    k, theta = process(sizes), parameters(sizes, 6)
+    value, gradient = k.value_and_grad(theta, DATA)
+    close(value, [reference(th, sizes) for th in theta.T], 1e-11)
+    for b in range(3):
+        close(gradient[:, b], score(theta[:, b], sizes), 1e-7 if sizes[2] else 1e-10)
+    assert k(theta[:, 0], DATA) == value[0] and np.array_equal(k.grad(theta[:, 0], DATA), gradient[:, 0])
+
+
+def compiled(k, theta, data, real, twins):
+    return k._made(theta.shape[0], 3, data.ndim == 3, bool(np.isnan(data).any()), twins), theta.astype(real), data.astype(real)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_twins_give_the_bits_of_the_cuda_source(sizes, each, real):
+    """More data than are summed in one part, holes, and a sample that is not valid; then against the generated kernel in float64."""
+    k, theta, n = process(sizes), parameters(sizes, 70), 150
+    t = np.cumsum(np.random.default_rng(2).exponential(0.3, n))
+    data = celerite.light_curve(t, np.sin(t), np.resize(VARIANCE, n))
+    data[1, [3, 4, 130]], data[2, 9] = np.nan, np.nan
+    if each:
+        data = data[:, :, None] * np.random.default_rng(3).uniform(0.9, 1.1, 70)
+    bad = theta.copy()
+    bad[1, 7] = -3.0 if sizes[0] else np.nan
+    ours, th, x = compiled(k, bad, data, real, True)
+    theirs, _, _ = compiled(k, bad, data, real, False)
+    value, gradient = ours[1](th, x)
+    for a, b in zip((value, gradient), theirs[1](th, x), strict=True):
+        assert np.array_equal(a, b)
+    assert np.array_equal(ours[0](th, x), value) and np.array_equal(theirs[0](th, x), value)
+    good = np.arange(70) != 7
+    assert value[7] == -np.inf and not gradient[:, 7].any() and np.isfinite(value[good]).all() and gradient[:, good].all()
+    expected, slope = k.value_and_grad(bad, data)
+    error = np.linalg.norm(gradient - slope, axis=0)[good] / np.linalg.norm(slope, axis=0)[good]
+    close(value[good], expected[good], 1e-12 if real is np.float64 else 2e-5)
+    assert error.max() < (1e-11 if real is np.float64 else 1e-3) and expected[7] == -np.inf and not slope[:, 7].any()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_hessians(sizes):
+    k, theta = process(sizes), parameters(sizes, 3)
+    v, h = np.random.default_rng(5).normal(size=theta.shape), 1e-5
+    first, second = [(k.grad(theta + n * h * v, DATA) - k.grad(theta - n * h * v, DATA)) / h for n in (1, 2)]
+    differences = (8 * first - second) / 12
+    close(k.hvp(theta, v, DATA), differences, 1e-7)
+    close(np.einsum("bij,jb->ib", k.hessian(theta, DATA), v), differences, 1e-7)
+    close(tg.hvp(lambda x: k(x, DATA).sum(), theta, v), differences, 1e-7)
+
+
+def test_the_dense_form_on_the_tape():
+    sizes = (1, 2, 0, 1, 1)
+    theta, gap = parameters(sizes, 3), np.abs(T[:, None] - T)
+
+    def loglik(th):
+        K = covariance(th, sizes, gap) + np.diag(VARIANCE) + th[10] * np.eye(len(T))
+        residual = Y - th[11]
+        return -0.5 * (residual @ np.linalg.solve(K, residual) + np.linalg.slogdet(K)[1] + len(T) * np.log(2 * np.pi))
+
+    for b in range(3):
+        value, gradient = tg.value_and_grad(loglik)(theta[:, b])
+        ours = process(sizes).value_and_grad(theta[:, b], DATA)
+        np.testing.assert_allclose(ours[0], value, rtol=1e-12)
+        close(ours[1], gradient, 1e-10)
+        close(process(sizes).hessian(theta[:, b], DATA), tg.hessian(loglik)(theta[:, b]), 1e-8)
+
+
+def mp_log_density(theta, sizes, t, y, variance):
+    n = len(t)
+    K = mpmath.matrix(n, n)
+    for i in range(n):
+        for j in range(n):
+            K[i, j] = mpmath.re(covariance(theta, sizes, abs(t[i] - t[j]), mpmath)) + (variance[i] if i == j else 0)
+    y = mpmath.matrix(y)
+    return -(y.T * mpmath.lu_solve(K, y))[0] / 2 - mpmath.log(mpmath.det(K)) / 2 - n * mpmath.log(2 * mpmath.pi) / 2
+
+
+@pytest.mark.parametrize(
+    "sizes, theta",
+    [
+        ((1, 0, 0, 0, 0), [0.7, 0.3]),
+        ((0, 1, 0, 0, 0), [0.7, 0.1, 0.3, 2.5]),
+        *[((0, 0, 1, 0, 0), [0.7, 0.25, 0.4, 0.16 * (1 + x)]) for x in (0, 1e-14, -1e-14, 1e-7, -1e-7, 0.02, -0.02, 0.3, -0.3, 8, -0.99, -1 + 1e-8)],
+    ],
+)  # fmt: skip
+def test_multiple_precision_through_the_critical_damping(sizes, theta):
+    """Value and gradient of six points by the generated kernel and by hand."""
+    t, y, variance = T[:12:2].copy(), Y[:12:2].copy(), VARIANCE[:12:2].copy()
+    k, theta, data = process(sizes), np.array(theta), celerite.light_curve(t, y, variance)
+    with mpmath.workdps(60):
+        point = [mpmath.mpf(x) for x in theta.tolist()]
+        given = [[mpmath.mpf(x) for x in a.tolist()] for a in (t, y, variance)]
+        if sizes[2] and theta[3] == theta[2] ** 2:
+            point[3] += mpmath.mpf(10) ** -25  # sin(h tau) / h at h = 0 by its limit
+        f = lambda *p: mp_log_density(p, sizes, *given)
+        value = float(f(*point))
+        slope = [float((f(*[q + (i == j) * s for i, q in enumerate(point)]) - f(*[q - (i == j) * s for i, q in enumerate(point)])) / (2 * s))
+                 for j in range(len(point)) for s in [mpmath.mpf(10) ** -20]]  # fmt: skip
+    for found in (
+        k.value_and_grad(theta, data),
+        [x[..., 0] for x in compiled(k, theta[:, None], data, float, True)[0][1](theta[:, None], data)],
+    ):
+        np.testing.assert_allclose(found[0], value, rtol=1e-13)
+        close(found[1], np.array(slope), 2e-11)
+
+
+def test_derivatives_by_the_data():
+    """By y they are -K^-1 (y - mean); by times and variances against differences through `light_curve`."""
+    sizes = (1, 1, 0, 0, 1)
+    k, theta = process(sizes), parameters(sizes, 2)
+    weights = np.array([1.0, -0.5])
+    f = lambda t, y, variance: (weights * k(theta, celerite.light_curve(t, y, variance))).sum()
+    found = tg.grad(f, argnums=(0, 1, 2))(T, Y, VARIANCE)
+    expected = sum([-w * np.linalg.solve(dense(th, sizes), Y - th[-1]) for w, th in zip(weights, theta.T, strict=True)])
+    close(found[1], expected, 1e-10)
+    for which in (0, 2):
+        v, h = np.random.default_rng(8).normal(size=40), 1e-6
+        move = lambda s: f(*[x + s * h * v * (x if which == 2 else 1) * (i == which) for i, x in enumerate((T, Y, VARIANCE))])
+        slope = (move(1) - move(-1)) / (2 * h)
+        np.testing.assert_allclose((found[which] * v * (VARIANCE if which == 2 else 1)).sum(), slope, rtol=1e-6)
+
+
+# --- data ---
+
+
+def test_missing_data_are_left_out():
+    sizes = (1, 1, 1, 1, 1)
+    k, theta, y, variance = process(sizes), parameters(sizes, 3), Y.copy(), VARIANCE.copy()
+    y[[0, 7, 8, 39]], variance[20] = np.nan, np.nan
+    keep = ~np.isnan(y + variance)
+    some = celerite.light_curve(T[keep], Y[keep], VARIANCE[keep])
+    data = celerite.light_curve(T, y, variance)
+    v = np.ones_like(theta)
+    close(k(theta, data), k(theta, some))
+    close(k.grad(theta, data), k.grad(theta, some), 1e-11)
+    close(k.hvp(theta, v, data), k.hvp(theta, v, some), 1e-10)
+    each = np.stack([data, np.where([[False], [True], [False]], np.nan, data), DATA], axis=-1)
+    value, gradient = k.value_and_grad(theta, each)
+    close(value, [k(theta[:, 0], data), 0.0, k(theta[:, 2], DATA)])
+    assert not gradient[:, 1].any()
+    close(gradient[:, 2], k.grad(theta[:, 2], DATA))
+
+
+def test_light_curves_of_samples():
+    """Times of each sample, filled up with nan."""
+    t, y = np.stack([T, 2 * T], axis=1), np.stack([Y, Y + 1], axis=1)
+    y[30:, 1] = np.nan
+    data = celerite.light_curve(t, y, VARIANCE)
+    assert data.shape == (3, 40, 2)
+    k, theta = process(SIZES[3]), parameters(SIZES[3], 2)
+    close(k(theta, data), [k(theta[:, 0], DATA), k(theta[:, 1], celerite.light_curve(2 * T[:30], Y[:30] + 1, VARIANCE[:30]))])
+    assert np.array_equal(celerite.light_curve(t, Y, 0.1)[1, :, 1], Y) and (celerite.light_curve(t, Y, 0.1)[2] == 0.1).all()
+
+
+def test_light_curve_keeps_the_digits_of_the_times():
+    t = 59000 + T
+    data = celerite.light_curve(t, Y.astype(np.float32), 0.25)
+    assert data.dtype == np.float32 and np.abs(data[0, 1:] - np.diff(t)).max() < 1e-6 and (data[2] == 0.25).all()
+    assert celerite.light_curve([1, 2], [3, 4]).tolist() == [[0, 1], [3, 4], [0, 0]]
+    assert celerite.light_curve([], [], []).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "args, error, text",
+    [
+        (([0.0, 2.0, 1.0], [1, 2, 3], 0.1), ArgumentError, r"t\[2\] is before t\[1\]; sort"),
+        (([0.0, np.nan, 1.0], [1, 2, 3], 0.1), ArgumentError, "not finite"),
+        (([0.0, np.inf], [1, 2], 0.1), ArgumentError, "not finite"),
+        (([0.0, 1.0], [1, 2], [0.1, -0.1]), ArgumentError, "squares of the errors"),
+        (([0.0, 1.0], [1, 2, 3], 0.1), ShapeError, r"t has shape \(2,\), y \(3,\)"),
+        (([0.0, 1.0], [1, 2], [0.1]), ShapeError, r"variance \(1,\)"),
+        ((0.0, [1, 2], 0.1), ShapeError, r"t has shape \(\)"),
+        ((np.zeros((2, 3)), np.zeros((2, 2)), 0.1), ShapeError, "wanted is"),
+        ((np.zeros((2, 3, 1)), np.zeros(2), 0.1), ShapeError, "wanted is"),
+        (([0.0, 1.0], [1j, 2], 0.1), ArgumentError, "light_curve: y has dtype complex128"),
+    ],
+)
+def test_wrong_light_curves(args, error, text):
+    with pytest.raises(error, match=text):
+        celerite.light_curve(*args)
+
+
+def test_wrong_calls():
+    k, theta = process(SIZES[1]), parameters(SIZES[1], 3)
+    assert process(SIZES[1]) is k and k.options() is not k
+    for call in (k, k.value_and_grad, k.grad):
+        with pytest.raises(ShapeError, match=r"wanted are theta \(4, B\) and the data of light_curve, \(3, N\)"):
+            call(theta[:3], DATA)
+        with pytest.raises(ShapeError, match="light_curve"):
+            call(theta, DATA[:2])
+        with pytest.raises(ShapeError, match="3 samples"):
+            call(theta, np.zeros((3, 5, 2)))
+        infinite, descending, negative = DATA.copy(), DATA.copy(), DATA.copy()
+        infinite[1, 3], descending[0, 5], negative[2, 6] = np.inf, -0.1, -0.1
+        call(theta, DATA)  # a repeated call looks at the data again
+        with pytest.raises(ArgumentError, match="the data hold inf"):
+            call(theta, infinite)
+        for wrong in (descending, negative):
+            with pytest.raises(ArgumentError, match="negative or nan, or a negative variance; make them by"):
+                call(theta, wrong)
+        with pytest.raises(ArgumentError, match="complex128"):
+            call(theta + 0j, DATA)
+    for wrong in ({}, {"real": -1, "complex": 1}, {"real": 1.0}, {"quadratic": 7}):
+        with pytest.raises(ArgumentError, match="real \\+ 2 complex \\+ 2 quadratic from 1 to 12"):
+            celerite.process(**wrong)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_few_data(n):
+    sizes = (1, 0, 1, 1, 1)
+    k, theta = process(sizes), parameters(sizes, 4)
+    value, gradient = k.value_and_grad(theta, np.ascontiguousarray(DATA[:, :n]))
+    assert value.shape == (4,) and gradient.shape == theta.shape
+    for b in range(4):
+        K = dense(theta[:, b], sizes, T[:n], VARIANCE[:n])
+        close(value[b], log_density(K, Y[:n] - theta[-1, b]) if n else 0.0)
+    assert n or not gradient.any()
+    empty = k.value_and_grad(theta[:, :0], DATA)
+    assert empty[0].shape == (0,) and empty[1].shape == (len(theta), 0)
+
+
+def test_equal_times():
+    """With noise two observations at one time are two; without, the covariance is singular."""
+    k, theta = process(SIZES[0]), np.array([0.8, 0.5])
+    t, y = np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.1, 0.4, 0.5, -0.2])
+    K = 0.8 * np.exp(-0.5 * np.abs(t[:, None] - t))
+    close(k(theta, celerite.light_curve(t, y, 0.01)), log_density(K + 0.01 * np.eye(4), y))
+    value, gradient = k.value_and_grad(theta, celerite.light_curve(t, y))
+    assert value == -np.inf and not gradient.any()
+
+
+INVALID = [
+    ((1, 0, 0, 1, 1), 1, -0.1), ((1, 0, 0, 1, 1), 2, -0.1), ((1, 0, 0, 1, 1), 0, -5.0), ((1, 0, 0, 1, 1), 0, np.nan),
+    ((1, 0, 0, 1, 1), 3, np.inf), ((1, 0, 0, 1, 1), 1, np.inf), ((0, 1, 0, 0, 0), 1, 40.0), ((0, 1, 0, 0, 0), 2, -0.1),
+    ((0, 1, 0, 0, 0), 3, np.nan), ((0, 1, 0, 0, 0), 3, np.inf), ((0, 0, 1, 0, 0), 2, -0.2), ((0, 0, 1, 0, 0), 3, -0.2),
+    ((0, 0, 1, 0, 0), 1, -40.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes, row, wrong", INVALID)
+def test_invalid_parameters(sizes, row, wrong):
+    """-inf and 0 in that sample alone, by hand and generated; or nan."""
+    k, theta = process(sizes), parameters(sizes, 5)
+    value, gradient = k.value_and_grad(theta, DATA)
+    bad = theta.copy()
+    bad[row, 3] = wrong
+    others = np.arange(5) != 3
+    for v, g in (k.value_and_grad(bad, DATA), compiled(k, bad, DATA, float, True)[0][1](bad, DATA)):
+        assert v[3] == -np.inf and not g[:, 3].any()
+        close(v[others], value[others])
+        close(g[:, others], gradient[:, others], 1e-10)
+    assert k(bad, DATA)[3] == -np.inf and not k.hvp(bad, np.ones_like(bad), DATA)[:, 3].any()
+    loud = k.options(invalid="nan")
+    out = np.empty(5), np.empty(theta.shape)
+    assert loud.value_and_grad(bad, DATA, out=out)[0] is out[0]
+    for v, g in (out, (loud(bad, DATA), loud.grad(bad, DATA)), (loud(bad, DATA, out=np.empty(5)), loud.grad(bad, DATA))):
+        assert np.isnan(v[3]) and np.isnan(g[:, 3]).all() and np.array_equal(v[others], value[others])
+        assert np.array_equal(g[:, others], gradient[:, others])
+
+
+def test_nestings_on_the_tape():
+    sizes = (1, 1, 0, 0, 0)
+    k, theta = process(sizes), parameters(sizes, 3)
+    v, w = np.random.default_rng(2).normal(size=(2, *theta.shape))
+    f = lambda x: (k(x, tg.Const(DATA)) ** 2).sum() * 1e-3
+    value, gradient = k.value_and_grad(theta, DATA)
+    H = lambda u: np.einsum("bij,jb->ib", k.hessian(theta, DATA), u)
+    close(tg.grad(f)(theta), 2e-3 * value * gradient)
+    second = 2e-3 * ((gradient * v).sum(axis=0) * gradient + value * H(v))
+    close(tg.hvp(f, theta, v), second, 1e-10)
+    close(tg.jvp(tg.grad(f), (theta,), (v,))[1], second, 1e-10)
+    close(tg.grad(lambda x: (k.value_and_grad(x, DATA)[1] * w).sum())(theta), H(w), 1e-10)
+
+
+# --- devices ---
+
+
+@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("sizes", [(1, 0, 0, 0, 0), (0, 2, 0, 1, 0), (1, 1, 1, 1, 1)])
+def test_nvrtc_compiles(sizes, arch):
+    pytest.importorskip("cupy")
+    from tapegrad.kernels._cuda import cubin
+
+    k, theta = process(sizes), parameters(sizes, 1)
+    for kernel in k.kernels(len(theta), 3, arch == 90, True):
+        for real in REALS:
+            assert cubin(kernel.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++")
+@pytest.mark.parametrize("each", [False, True])
+def test_checks_of_raw_kernels(each):
+    """Canaries, orders of threads, the twin's bits, the adjoint against differences, the address sanitizer."""
+    sizes = (1, 1, 1, 1, 1)
+    k, theta, data = process(sizes), parameters(sizes, 5), np.ascontiguousarray(DATA[:, :9])
+    data = data[:, :, None] * np.linspace(0.9, 1.1, 5) if each else data
+    value, gradient = k._made(len(theta), 3, each, False)
+    assert any("within its arrays" in line for line in value.check(theta, data, sanitize=not each))
+    assert any("within its arrays" in line for line in gradient.check(theta, data, derivatives=False, sanitize=not each))
+
+
+@pytest.mark.parametrize("make", [lambda: process((1, 1, 1, 0, 1)), lambda: carma.process(p=3, q=1, mean=True)])
+def test_both_libraries(device, make):
+    xp, _ = device
+    k = make()
+    theta = parameters((1, 1, 1, 0, 1), 300) if make().__name__ == "celerite" else carma_theta(3, 1, 300)[[0, 1, 2, 3, 4, 6]]
+    data = DATA.copy()
+    data[1, 5] = np.nan
+    expected, slope = k.value_and_grad(theta, data)
+    theta, data = xp.asarray(theta), xp.asarray(data)
+    value, gradient = k.value_and_grad(theta, data)
+    assert isinstance(gradient, xp.ndarray)
+    close(host(value), expected, 1e-10)
+    close(host(gradient), slope, 1e-8)
+    close(host(tg.grad(lambda x: k(x, data).sum())(theta)), slope, 1e-8)
+    wrong = data.copy()
+    wrong[0, 5] = -1.0
+    with pytest.raises(ArgumentError, match="negative or nan"):
+        k(theta, wrong)
+
+
+# --- CARMA ---
+
+ORDERS = [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 2), (5, 3)]
+
+
+def carma_theta(p, q, batch, seed=0):
+    """With jitter and mean."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.uniform(0.3, 2, (p, batch)), rng.normal(size=(q, batch)), rng.uniform(0.5, 1, (1, batch))]
+    return np.concatenate([*rows, rng.uniform(0.01, 0.1, (1, batch)), rng.normal(size=(1, batch))])
+
+
+def state_space(theta, p, q):
+    """A, the noise's covariance per time, the observed combination; and the stationary covariance, by the Lyapunov equation."""
+    alpha = np.ones(1)
+    for k in range(p // 2):
+        alpha = np.convolve(alpha, [1, theta[2 * k + 1], theta[2 * k]])
+    if p % 2:
+        alpha = np.convolve(alpha, [1, theta[p - 1]])
+    A, noise, b = np.eye(p, k=1), np.zeros((p, p)), np.eye(p)[0]
+    A[-1], noise[-1, -1] = -alpha[:0:-1], theta[p + q] ** 2
+    b[1 : q + 1] = theta[p : p + q]
+    return A, noise, b, scipy.linalg.solve_continuous_lyapunov(A, -noise)
+
+
+def filtered(theta, p, q, data):
+    """The log-likelihood by a Kalman filter with matrix exponentials; theta with jitter and mean."""
+    A, _, b, V = state_space(theta, p, q)
+    m, P, total = np.zeros(p), V, 0.0
+    for gap, y, variance in data.T:
+        F = scipy.linalg.expm(A * gap)
+        m, P = F @ m, V + F @ (P - V) @ F.T
+        if y == y:
+            S, e = b @ P @ b + variance + theta[-2], y - theta[-1] - b @ m
+            total -= 0.5 * (np.log(2 * np.pi * S) + e * e / S)
+            m, P = m + P @ b * e / S, P - np.outer(P @ b, P @ b) / S
+    return total
+
+
+@pytest.mark.parametrize("p, q", ORDERS)
+def test_carma_by_a_filter_in_its_state_space(p, q):
+    k, theta, data = carma.process(p=p, q=q, jitter=True, mean=True), carma_theta(p, q, 4), DATA.copy()
+    data[1, [3, 20]] = np.nan
+    value, gradient = k.value_and_grad(theta, data)
+    close(value, [filtered(th, p, q, data) for th in theta.T], 1e-9)
+    v, h = np.random.default_rng(4).normal(size=theta.shape), 1e-4
+    move = lambda n: np.array([filtered(th, p, q, data) for th in (theta + n * h * v).T])
+    differences = (8 * (move(1) - move(-1)) - (move(2) - move(-2))) / (12 * h)
+    close((gradient * v).sum(axis=0), differences, 1e-6)
+    close(k(theta, data), value, 1e-14)
+    close(tg.grad(lambda x: k(x, data).sum())(theta), gradient, 1e-12)
+    step = 1e-5
+    by_gradients = (k.grad(theta + step * v, data) - k.grad(theta - step * v, data)) / (2 * step)
+    close(k.hvp(theta, v, data), by_gradients, 1e-5)
+    one = np.arange(4) < 1
+    close(np.einsum("bij,jb->ib", k.hessian(theta, data), v)[:, one], k.hvp(theta, v, data)[:, one], 1e-9)
+    assert k(theta[:, 0], data) == value[0]
+    close(k.grad(theta[:, 0], data), gradient[:, 0], 1e-13)
+    close(k.hessian(theta[:, 0], data), k.hessian(theta, data)[0], 1e-10)
+
+
+@pytest.mark.parametrize("p, q", [(2, 1), (3, 1)])
+def test_carma_statsmodels(p, q):
+    """Its filter, with a transition of each step."""
+    filters = pytest.importorskip("statsmodels.tsa.statespace.kalman_filter")
+    theta = carma_theta(p, q, 1)[:, 0]
+    A, _, b, V = state_space(theta, p, q)
+    F = [scipy.linalg.expm(A * gap) for gap in [*DATA[0, 1:], 0.0]]
+    f = filters.KalmanFilter(k_endog=1, k_states=p, k_posdef=p, loglikelihood_burn=0)
+    f.bind(np.asfortranarray(Y[None] - theta[-1]))
+    f["transition"], f["state_cov"] = np.stack(F, axis=-1), np.stack([V - x @ V @ x.T for x in F], axis=-1)
+    f["design"], f["selection"], f["obs_cov"] = b[None], np.eye(p), (VARIANCE + theta[-2])[None, None]
+    f.initialize_known(np.zeros(p), V)
+    f.tolerance = 0.0
+    np.testing.assert_allclose(carma.process(p=p, q=q, jitter=True, mean=True)(theta, DATA), f.loglike(), rtol=1e-11)
+
+
+def test_carma_in_multiple_precision():
+    """CARMA(2, 1) and (3, 1) from the residues at complex roots; value and gradient of five points."""
+    t, y, variance = [x[:10:2].copy() for x in (T, Y, VARIANCE)]
+    data = celerite.light_curve(t, y, variance)
+    with mpmath.workdps(50):
+        t, y, variance = [[mpmath.mpf(x) for x in a.tolist()] for a in (t, y, variance)]
+        for p, point in ((2, [0.8, 0.5, 0.3, 0.7]), (2, [0.2, 1.7, -0.4, 0.7]), (3, [0.8, 0.5, 1.4, 0.3, 0.7])):
+
+            def exact(*theta):
+                h = mpmath.sqrt(mpmath.mpc(theta[1] ** 2 / 4 - theta[0]))
+                roots = [-theta[1] / 2 + h, -theta[1] / 2 - h] + [-theta[2]] * (p - 2)
+                beta, total = lambda z: 1 + theta[p] * z, []
+                for n, r in enumerate(roots):
+                    below = mpmath.fprod([r - x for k, x in enumerate(roots) if k != n]) * mpmath.fprod([-r - x for x in roots])
+                    total.append((theta[-1] ** 2 * beta(r) * beta(-r) / below, r))
+                K = mpmath.matrix(5, 5)
+                for i in range(5):
+                    for j in range(5):
+                        K[i, j] = mpmath.re(mpmath.fsum(a * mpmath.exp(r * abs(t[i] - t[j])) for a, r in total)) + (i == j) * variance[i]
+                column = mpmath.matrix(y)
+                return -(column.T * mpmath.lu_solve(K, column))[0] / 2 - mpmath.log(mpmath.det(K)) / 2 - 2.5 * mpmath.log(2 * mpmath.pi)
+
+            value, gradient = carma.process(p=p, q=1).value_and_grad(np.array(point), data)
+            at = [mpmath.mpf(x) for x in point]
+            np.testing.assert_allclose(value, float(exact(*at)), rtol=1e-13)
+            slope = [float(mpmath.diff(exact, at, tuple([int(i == j) for i in range(len(at))]))) for j in range(len(at))]
+            close(gradient, np.array(slope), 1e-11)  # fmt: skip
+
+
+def test_damped_random_walk():
+    """CARMA(1, 0) in closed form; float32 too."""
+    theta = np.array([[0.2, 1.5], [0.6, 0.9]])
+    k = carma.process(p=1)
+    for b in range(2):
+        rate, sigma = theta[:, b]
+        K = sigma**2 / (2 * rate) * np.exp(-rate * np.abs(T[:, None] - T)) + np.diag(VARIANCE)
+        np.testing.assert_allclose(k(theta, DATA)[b], log_density(K, Y), rtol=1e-12)
+    value, gradient = k.value_and_grad(theta.astype(np.float32), DATA.astype(np.float32))
+    assert value.dtype == gradient.dtype == np.float32
+    close(value, k(theta, DATA), 1e-5)
+    close(gradient, k.grad(theta, DATA), 1e-4)
+
+
+@pytest.mark.parametrize(
+    "row, wrong", [(0, 0.0), (1, -0.1), (2, -1.0), (4, 0.0), (4, -1.0), (3, np.nan), (3, np.inf), (5, -0.1), (6, np.nan)]
+)
+def test_carma_that_is_not_valid(row, wrong):
+    k, theta = carma.process(p=3, q=1, jitter=True, mean=True), carma_theta(3, 1, 4)
+    value, gradient = k.value_and_grad(theta, DATA)
+    bad, others = theta.copy(), np.arange(4) != 2
+    bad[row, 2] = wrong
+    v, g = k.value_and_grad(bad, DATA)
+    assert v[2] == -np.inf and not g[:, 2].any() and not k.hvp(bad, np.ones_like(bad), DATA)[:, 2].any()
+    close(v[others], value[others])
+    close(g[:, others], gradient[:, others])
+    assert not tg.grad(lambda x: np.where(np.isfinite(k(x, DATA)), k(x, DATA), 0.0).sum())(bad)[:, 2].any()
+    v, g = k.options(invalid="nan").value_and_grad(bad, DATA)
+    assert np.isnan(v[2]) and np.isnan(g[:, 2]).all() and np.isfinite(g[:, others]).all()
+
+
+def test_carma_where_roots_of_factors_meet():
+    """As long as it has a value, the gradient has six digits; closer, and in the meeting, it has none."""
+    k = carma.process(p=3, q=1)
+    seen = []
+    for apart in (0.1, 0.01, 5e-3, 2e-3, 1e-3, 1e-6, 0.0):
+        theta = np.array([2.0, 3.0, 1.0 + apart, 0.3, 1.0])  # roots -1, -2 and -1 - apart
+        value, gradient = k.value_and_grad(theta, DATA)
+        seen.append(np.isfinite(value))
+        if seen[-1]:
+            f = lambda x: filtered(np.array([*x, 0.0, 0.0]), 3, 1, DATA)
+            h = 1e-4
+            slope = np.array([8 * (f(theta + h * e) - f(theta - h * e)) - f(theta + 2 * h * e) + f(theta - 2 * h * e) for e in np.eye(5)])
+            np.testing.assert_allclose(value, f(theta), rtol=1e-8)
+            close(gradient, slope / (12 * h), 1e-6)
+        else:
+            assert value == -np.inf and not gradient.any()
+    assert seen == [True] * 4 + [False] * 3
+
+
+def test_roots_that_meet_within_a_factor():
+    """CARMA(2, 1) is smooth there."""
+    k, h = carma.process(p=2, q=1), 1e-5
+    theta = np.array([[0.25, 0.25, 0.25 - 1e-9, 0.25 + 1e-9], [1.0] * 4, [0.3] * 4, [0.8] * 4])
+    theta = np.concatenate([theta, np.zeros((2, 4))])
+    value, gradient = k.value_and_grad(theta[:4], DATA)
+    close(value, [filtered(th, 2, 1, DATA) for th in theta.T], 1e-9)
+    for n in range(4):
+        v = np.eye(6)[n][:, None]
+        close(gradient[n], [(filtered(a, 2, 1, DATA) - filtered(b, 2, 1, DATA)) / (2 * h) for a, b in zip((theta + h * v).T, (theta - h * v).T, strict=True)], 1e-6)  # fmt: skip
+
+
+def test_wrong_carma():
+    for wrong in ({"p": 1, "q": 1}, {"p": 0}, {"p": 13}, {"p": 2.0}, {"p": 2, "q": -1}):
+        with pytest.raises(ArgumentError, match="0 <= q < p <= 12"):
+            carma.process(**wrong)
+    k = carma.process(p=2, q=1)
+    assert carma.process(p=2, q=1) is k and repr(k) == "<kernel carma(2, 1)>"
+    with pytest.raises(ShapeError, match=r"carma\(2, 1\): theta has shape \(3, 2\); wanted is \(4, B\) or \(4,\)"):
+        k(np.ones((3, 2)), DATA)
+    with pytest.raises(ShapeError, match="hvp: v has shape"):
+        k.hvp(np.ones((4, 2)), np.ones((4, 3)), DATA)
+    with pytest.raises(ArgumentError, match="complex128"):
+        k.grad(np.ones((4, 2)) + 0j, DATA)
+    with pytest.raises(ArgumentError, match="invalid="):
+        k.options(invalid="raise")
+    with pytest.raises(ArgumentError, match="the data hold inf"):
+        k(np.ones((4, 2)), np.where(DATA == DATA[1, 3], np.inf, DATA))
+    empty = k.value_and_grad(np.ones((4, 0)), DATA)
+    assert empty[0].shape == (0,) and empty[1].shape == (4, 0)
