@@ -29,6 +29,7 @@ the era of massive time-domain astronomical data sets, Astrophysical Journal 788
 >>> data = carma.light_curve([0.0, 0.3, 1.1, 1.2], [0.5, np.nan, -0.2, -0.1], 0.01)
 >>> value, gradient = carma.process(p=2, q=1).value_and_grad(np.array([[1.0], [0.5], [0.2], [0.8]]), data)
 >>> value.round(4), gradient[:, 0].round(4)
+(array([-1.1752]), array([ 0.5914,  1.4315, -0.2513, -1.6789]))
 """
 
 import functools
@@ -197,6 +198,7 @@ def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> 
 
     >>> data = light_curve([0.0, 1.0, 3.0], [0.2, 0.5, -0.3], 0.1)
     >>> process(p=1)(np.array([0.2, 0.6]), data).round(4)       # a damped random walk
+    np.float64(-2.5608)
     """
     if not all([isinstance(n, (int, np.integer)) for n in (p, q)]) or not 0 <= q < p <= MOST:
         raise ArgumentError(f"carma.process(p={p!r}, q={q!r}): wanted are whole numbers with 0 <= q < p <= {MOST}")
