@@ -1,13 +1,16 @@
 """Light curves: celerite terms and CARMA processes against dense Gaussians, state space filters, mpmath, complex steps and differences;
 the CUDA C against its twin, bit for bit."""
 
+import importlib
 import shutil
 
+import hosted_cupy
 import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
+from _cuda_host import Loader
 from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
@@ -139,6 +142,16 @@ def test_twins_give_the_bits_of_the_cuda_source(sizes, each, real):
     error = np.linalg.norm(gradient - slope, axis=0)[good] / np.linalg.norm(slope, axis=0)[good]
     close(value[good], expected[good], 1e-12 if real is np.float64 else 2e-5)
     assert error.max() < (1e-11 if real is np.float64 else 1e-3) and expected[7] == -np.inf and not slope[:, 7].any()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_float32(sizes):
+    k, theta, data = process(sizes), parameters(sizes, 20).astype(np.float32), DATA.astype(np.float32)
+    value, gradient = k.value_and_grad(theta, data)
+    expected, slope = k.value_and_grad(theta.astype(float), data.astype(float))
+    assert value.dtype == gradient.dtype == np.float32
+    close(value, expected, 2e-5)
+    assert (np.linalg.norm(gradient - slope, axis=0) / np.linalg.norm(slope, axis=0)).max() < 1e-3
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -409,8 +422,10 @@ def test_checks_of_raw_kernels(each):
 
 
 @pytest.mark.parametrize("make", [lambda: process((1, 1, 1, 0, 1)), lambda: carma.process(p=3, q=1, mean=True)])
-def test_both_libraries(device, make):
+def test_both_libraries(device, make, monkeypatch):
     xp, _ = device
+    if xp is not np and not hosted_cupy.real_device():
+        monkeypatch.setattr(importlib.import_module("tapegrad.kernels._cuda"), "loaded", Loader())  # of generated kernels
     k = make()
     theta = parameters((1, 1, 1, 0, 1), 300) if make().__name__ == "celerite" else carma_theta(3, 1, 300)[[0, 1, 2, 3, 4, 6]]
     data = DATA.copy()
@@ -422,6 +437,10 @@ def test_both_libraries(device, make):
     close(host(value), expected, 1e-10)
     close(host(gradient), slope, 1e-8)
     close(host(tg.grad(lambda x: k(x, data).sum())(theta)), slope, 1e-8)
+    few, ways = theta[:, :3].copy(), xp.asarray(np.ones((len(theta), 3)))
+    close(host(k.hvp(few, ways, data)), k.hvp(host(few), host(ways), host(data)), 1e-8)
+    curve = celerite.light_curve(xp.asarray(T), xp.asarray(Y), VARIANCE)
+    assert isinstance(curve, xp.ndarray) and np.array_equal(host(curve), DATA)
     wrong = data.copy()
     wrong[0, 5] = -1.0
     with pytest.raises(ArgumentError, match="negative or nan"):
@@ -605,6 +624,9 @@ def test_wrong_carma():
     assert carma.process(p=2, q=1) is k and repr(k) == "<kernel carma(2, 1)>"
     with pytest.raises(ShapeError, match=r"carma\(2, 1\): theta has shape \(3, 2\); wanted is \(4, B\) or \(4,\)"):
         k(np.ones((3, 2)), DATA)
+    with pytest.raises(ShapeError, match=r"carma\(2, 1\): the data have shape \(40,\)"):
+        k(np.ones((4, 2)), Y)
+    assert k([1.0, 1, 1, 1], DATA) == k(np.ones((4, 1)), DATA)[0] and k.terms([1.0, 1, 1, 1]).shape == (4,)
     with pytest.raises(ShapeError, match="hvp: v has shape"):
         k.hvp(np.ones((4, 2)), np.ones((4, 3)), DATA)
     with pytest.raises(ArgumentError, match="complex128"):

@@ -19,7 +19,8 @@ oscillator.  The process is stationary where every alpha_0 and alpha_1 is positi
 covariance is a sum of one quadratic or real term of `celerite` for each factor.  These are smooth where the two roots of a factor meet.
 Where roots of two factors meet, the terms grow without bound and cancel, which costs digits of the value and more of its gradient:
 parameters for which the sizes of the terms add up to more than eps^(-1/5) times the variance of the process, 1351 times in float64
-and 24 times in float32, are not valid.  In float64 the roots then differ by some thousandths; p > 2 in float32 is of little use.
+and 24 times in float32, are not valid; the gradient keeps half of its digits, and second derivatives fewer.  In float64 such roots differ
+by some thousandths at least; p > 2 in float32 is of little use.
 
 Sources: Kelly, Becker, Sobolewska, Siemiginowska and Uttley, Flexible and scalable methods for quantifying stochastic variability in
 the era of massive time-domain astronomical data sets, Astrophysical Journal 788:33 (2014), whose roots are here taken by factors.
@@ -39,9 +40,10 @@ import numpy as np
 
 from .._array import xp_of
 from .._primitive import plain
-from .._transforms import hvp, vjp
+from .._transforms import hvp
 from ..errors import ArgumentError, ShapeError
 from ._arguments import as_float
+from ._map import map_
 from .celerite import MOST
 from .celerite import light_curve as light_curve
 from .celerite import process as terms_process
@@ -103,6 +105,7 @@ class Process:
         self._sizes = p, q, jitter, mean
         kernel = terms_process(real=p % 2, quadratic=p // 2, jitter=bool(jitter), mean=bool(mean))
         self.kernel = kernel if invalid == "reject" else kernel.options(invalid=invalid)
+        self._map = map_(self._rows)
         inside = [x for k in range(p // 2) for x in (2.0 * (k + 1) ** 2, 2.0 * (k + 1))] + [0.5] * (p % 2)
         self._inside = np.array(inside + [0.0] * q + [1.0] + [0.0] * self._more)[:, None]  # valid parameters
 
@@ -117,13 +120,19 @@ class Process:
 
     def __call__(self, theta: Any, data: Any) -> Any:
         """The log-likelihood of each sample, (B,); theta (rows, B), or (rows,) for one number."""
-        return self.kernel(self.terms(theta), data)
+        theta = self._checked(theta)
+        value = self.kernel(self._mapped(theta)[0], self._curves(data))
+        return value[0] if theta.ndim == 1 else value
 
     def value_and_grad(self, theta: Any, data: Any) -> tuple:
         """(B,) and (rows, B)."""
-        rows, pull = vjp(self.terms, self._checked(theta))
-        value, gradient = self.kernel.value_and_grad(rows, data)
-        return value, self._kept(value, pull(gradient))
+        theta = self._checked(theta)
+        rows, pull = self._mapped(theta)
+        value, gradient = self.kernel.value_and_grad(rows, self._curves(data))
+        gradient = pull(gradient)
+        if self._invalid == "nan":
+            gradient = np.where(np.isnan(plain(value)), np.nan, gradient)
+        return (value[0], gradient[:, 0]) if theta.ndim == 1 else (value, gradient)
 
     def grad(self, theta: Any, data: Any) -> Any:
         """(rows, B)."""
@@ -146,15 +155,10 @@ class Process:
         return xp.stack(columns) if theta.ndim == 1 else xp.stack(columns).transpose((2, 0, 1))
 
     def terms(self, theta: Any) -> Any:
-        """The parameters of the terms for `celerite.process`, by operations on arrays that are differentiated; nan where not valid."""
+        """The parameters of the terms for `celerite.process`, differentiable by theta; nan where that is not valid."""
         theta = self._checked(theta)
-        at = plain(theta)
-        xp = xp_of(at)
-        inside = xp.asarray(self._inside if at.ndim == 2 else self._inside[:, 0], at.dtype)
-        with np.errstate(all="ignore"):
-            valid = (at[: self.p] > 0).all(axis=0) & (at[self.p + self.q] > 0) & xp.isfinite(at).all(axis=0)
-            valid = valid & self._keeps_digits(xp, self._map(xp.where(valid, at, inside)))
-        return np.where(valid, self._map(np.where(valid, theta, inside)), np.nan)
+        rows = self._mapped(theta)[0]
+        return rows[:, 0] if theta.ndim == 1 else rows
 
     # --- parts ---
 
@@ -165,8 +169,31 @@ class Process:
             raise ShapeError(f"{self.__name__}: theta has shape {tuple(theta.shape)}; wanted is ({wanted}, B) or ({wanted},)")
         return theta
 
-    def _map(self, theta: Any) -> Any:
-        """The rows for the kernel, wherever the roots of different factors differ."""
+    def _curves(self, data: Any) -> Any:
+        data = as_float(data, f"{self.__name__}: data")
+        if data.ndim not in (2, 3) or data.shape[0] != 3:
+            raise ShapeError(
+                f"{self.__name__}: the data have shape {tuple(data.shape)}; wanted is that of light_curve, (3, N) or (3, N, B)"
+            )
+        return data
+
+    def _mapped(self, theta: Any) -> tuple:
+        """The rows for the kernel, nan where theta is not valid, and their pullback; theta as (rows, B)."""
+        theta = theta.reshape((-1, 1)) if theta.ndim == 1 else theta
+        at = plain(theta)
+        xp, (size, batch) = xp_of(at), at.shape
+        family, _ = self._map._family(((size,),), (False,))
+        run, rest = self._map._launch(family), xp.zeros((0, batch), at.dtype)
+        with np.errstate(all="ignore"):
+            valid = (at[: self.p] > 0).all(axis=0) & (at[self.p + self.q] > 0) & xp.isfinite(at).all(axis=0)
+            valid = valid & self._keeps_digits(xp, run("F", (0, 0), (at, rest)))
+        if xp is not np or not valid.all():
+            theta = np.where(valid, theta, xp.asarray(self._inside, at.dtype))
+        rows = np.where(valid, family.F(run, theta, rest), np.nan)
+        return rows, lambda g: family.gradient("R", run, theta, rest, (), (), np.where(valid, g, 0.0))
+
+    def _rows(self, theta: Any) -> Any:
+        """The rows of one sample, wherever the roots of different factors differ."""
         p, q = self.p, self.q
         factors = [(theta[2 * k], 0.5 * theta[2 * k + 1]) for k in range(p // 2)]
         rate, beta = theta[p - 1] if p % 2 else None, [theta[p + k] for k in range(q)]
@@ -185,12 +212,6 @@ class Process:
             a, b, c, w = rows[k : k + 4]
             total, size = total + a, size + abs(a) + abs(b) / xp.maximum(c, xp.sqrt(abs(w - c * c)))
         return xp.isfinite(size) & (size * float(np.finfo(rows.dtype).eps) ** 0.2 <= total)
-
-    def _kept(self, value: Any, gradient: Any) -> Any:
-        """The gradient, but 0 (or nan) in samples that are not valid."""
-        if self._invalid == "nan":
-            return np.where(np.isnan(plain(value)), np.nan, gradient)
-        return gradient
 
 
 def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> Process:
