@@ -15,21 +15,15 @@ LENGTH = 12
 SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])  # of (1 - x cot x) / (2 x^2) in x^2
 
 
-@twin
 def layout(sizes):
     """The numbers of real terms and of rows; the first row and the first parameter of each term; where the elements of a symmetric
     matrix stand, of a full one, of a vector."""
     real, pairs = sizes[0], sizes[1] + sizes[2]
-    terms, R = real + pairs, real + 2 * pairs
-    row, place = np.empty(terms, np.int64), np.empty(terms, np.int64)
-    for k in range(terms):
-        row[k] = k if k < real else 2 * k - real
-        place[k] = 2 * k if k < real else 4 * k - 2 * real
-    lower, full = np.empty((R, R), np.int64), np.empty((R, R), np.int64)
-    for i in range(R):
-        for j in range(R):
-            lower[i, j] = at(i, j)
-            full[i, j] = i * R + j
+    R, k = real + 2 * pairs, np.arange(real + pairs)
+    i, j = np.indices((R, R))
+    high, low = np.maximum(i, j), np.minimum(i, j)
+    row, place = np.where(k < real, k, 2 * k - real), np.where(k < real, 2 * k, 4 * k - 2 * real)
+    lower, full = high * (high + 1) // 2 + low, i * R + j
     return real, R, row, place, lower, full, np.arange(R)
 
 
@@ -411,18 +405,16 @@ def finish(theta, gradient, begin, n, sizes, shape, x, sums, valid):
             gradient[last_row + sizes[3], begin + l] = base[1, l] if valid[l] else 0
 
 
-@twin
 def rows_of(count, dtype):
     return np.zeros((count, LANES), dtype)
 
 
-@twin
 def celerite(theta, data, value, gradient, tape, B, sizes, series):
     """As in celerite.cu; without a gradient if that is empty."""
     shape, dtype = layout(sizes), theta.dtype
     R, terms = shape[1], len(shape[2])
-    each = rows_of(terms, dtype), rows_of(terms, dtype), rows_of(terms, dtype), rows_of(terms, dtype), rows_of(terms, dtype)
-    x, F = (rows_of(R, dtype), *each, rows_of(2, dtype)), (rows_of(terms, dtype), rows_of(terms, dtype), rows_of(terms, dtype))
+    each, F = [tuple([rows_of(terms, dtype) for _ in range(n)]) for n in (5, 3)]
+    x = rows_of(R, dtype), *each, rows_of(2, dtype)
     d = rows_of(R, dtype), rows_of(R, dtype), rows_of(8, dtype), np.zeros(LANES, np.bool_)
     S, f, M, line = rows_of(R * (R + 1) // 2, dtype), rows_of(R, dtype), rows_of(R * R + 1, dtype), rows_of(4, dtype)
     T, g, valid = np.empty_like(S), np.empty_like(f), np.empty(LANES, np.bool_)

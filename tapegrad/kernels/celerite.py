@@ -184,8 +184,8 @@ class Process(HandwrittenRecursion):
         return theta, data, single
 
     def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        """On NumPy arrays by the generated kernel: its code for so many terms is several times faster than the twin, whose sizes are
-        numbers at run time."""
+        """On NumPy arrays by the generated kernel.  Its code is for so many terms; the twin, whose sizes are numbers at run time, takes
+        several times as long, and serves to check the CUDA C."""
         if n != (0, 0) or kind == "D" or xp_of(arrays[0]) is not np:
             return super()._run(kind, n, arrays, outs)
         if not self._keeps_nan:
