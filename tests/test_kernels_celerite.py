@@ -242,6 +242,25 @@ def test_derivatives_by_the_data():
         np.testing.assert_allclose((found[which] * v * (VARIANCE if which == 2 else 1)).sum(), slope, rtol=1e-6)
 
 
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("gap", [300.0, 1e5])
+def test_what_is_far_apart_is_independent(gap, real):
+    """Value, gradient and Hessian of two pieces add up; powers of the gap overflow in float32."""
+    sizes = (1, 1, 1, 0, 0)
+    k, theta = process(sizes), parameters(sizes, 4)
+    theta[1], theta[4], theta[8] = 0.5, 0.5, 0.5  # decays
+    theta[9] = [9.0, 0.25, 0.25 - 1e-12, 0.12]
+    both = DATA.copy()
+    both[0, 20] = gap
+    v = np.ones_like(theta).astype(real)
+    one, two, all_ = [np.ascontiguousarray(x, real) for x in (DATA[:, :20], DATA[:, 20:], both)]
+    theta = theta.astype(real)
+    tight = 1e-12 if real is np.float64 else 1e-4
+    close(k(theta, all_), k(theta, one) + k(theta, two), tight)
+    close(k.grad(theta, all_), k.grad(theta, one) + k.grad(theta, two), 10 * tight)
+    close(k.hvp(theta, v, all_), k.hvp(theta, v, one) + k.hvp(theta, v, two), 100 * tight)
+
+
 # --- data ---
 
 
