@@ -64,6 +64,38 @@ def torch_gaussians(torch, theta, x):
     return lambda: run(value), lambda: run(compiled)
 
 
+def jax_celerite(jax, theta, t, y, variance):
+    """The recursion of the article on celerite for complex terms: theta (4 J, B), the rows of a term being a, b, c, d."""
+    if jax is None:
+        return bench.NOT_INSTALLED
+    jnp = jax.numpy
+    data = [jnp.asarray(x) for x in (t, np.diff(t, prepend=t[0]), y, variance)]
+
+    def loglik(theta):
+        a, b, c, d = theta.reshape((-1, 4)).T
+        slow = jnp.concatenate([c, c])
+
+        def step(carry, datum):
+            f, S, W, D, z = carry
+            t, gap, y, variance = datum
+            cos, sin, phi = jnp.cos(d * t), jnp.sin(d * t), jnp.exp(-slow * gap)
+            U, V = jnp.concatenate([a * cos + b * sin, a * sin - b * cos]), jnp.concatenate([cos, sin])
+            S = jnp.outer(phi, phi) * (S + D * jnp.outer(W, W))
+            f = phi * (f + W * z)
+            q = S @ U
+            D = variance + a.sum() - U @ q
+            z = y - U @ f
+            return (f, S, (V - q) / D, D, z), -0.5 * (jnp.log(D) + z * z / D + LOG2PI)
+
+        n = len(slow)
+        start = jnp.zeros(n), jnp.zeros((n, n)), jnp.zeros(n), jnp.zeros(()), jnp.zeros(())
+        return jax.lax.scan(step, start, data)[1].sum()
+
+    g = jax.jit(jax.vmap(jax.value_and_grad(loglik), in_axes=1, out_axes=(0, 1)))
+    many = jnp.asarray(theta)
+    return lambda: [np.asarray(x) for x in g(many)]
+
+
 if wp is not None:
 
     @wp.kernel

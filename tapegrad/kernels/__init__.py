@@ -12,7 +12,7 @@ from ._trace import loop as loop
 from ._trace import while_loop as while_loop
 
 LIBRARY = (
-    "autoregression", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
+    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
 
 __all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_loop"]

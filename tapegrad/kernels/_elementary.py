@@ -113,7 +113,7 @@ def _numba(name: str) -> Any:
     return f
 
 
-exp, expm1, log, log1p, tanh = [_numba(name) for name in ("exp", "expm1", "log", "log1p", "tanh")]
+cos, exp, expm1, log, log1p, sin, tanh = [_numba(name) for name in ("cos", "exp", "expm1", "log", "log1p", "sin", "tanh")]
 
 
 @intrinsic
