@@ -144,6 +144,27 @@ def test_twins_give_the_bits_of_the_cuda_source(case, real):
     assert one[0][0] == value[1] and np.array_equal(one[1][:, 0], gradient[:, 1])
 
 
+@pytest.mark.parametrize("real", REALS)
+def test_straight_line_code_gives_the_bits_of_numba(case, real):
+    """The steps of a twin in one step of Python, for given sizes, and compiled by Numba, with sizes at run time."""
+    k, theta, data = case
+    sweeps = getattr(k._model[6], "__self__", None)
+    if sweeps is None:
+        return  # a twin that Numba alone compiles
+    theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
+    for batch in (theta.shape[1], 1):
+        theta, data = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(data[..., :batch]) if data.ndim == 3 else data
+        found = []
+        for run in (sweeps, sweeps.by_numba()):
+            value, other, gradient = np.empty(batch, real), np.empty(batch, real), np.empty_like(theta)
+            run.both(theta, data, value, gradient, batch, data.shape[1])
+            run.value(theta, data, other, batch, data.shape[1])
+            assert np.array_equal(value, other)
+            found.append((value, gradient))
+        for a, b in zip(*found, strict=True):
+            assert np.array_equal(a, b)
+
+
 def test_generated_kernel_of_the_formula(case):
     """Value and gradient by hand and from the model in plain Python; its Hessian against differences of the gradient by hand."""
     k, theta, data = case

@@ -22,7 +22,7 @@ from ..ops import shaping
 from ._api import recursion
 from ._arguments import as_float
 from ._family import library
-from ._lanes import LANES
+from ._elementary import device_functions
 from ._library import FOLDER, PRELUDE, HandwrittenRecursion
 
 SHARED = (FOLDER / "_filters.cu").read_text()
@@ -51,13 +51,14 @@ class HandwrittenFilter(HandwrittenRecursion):
 
     def __init__(self, *model: Any):
         super().__init__(*model)
-        self._text = PRELUDE + SHARED + (FOLDER / f"{model[1]}.cu").read_text()
+        text = SHARED + (FOLDER / f"{model[1]}.cu").read_text()
+        self._text = PRELUDE + device_functions(text) + text
 
 
 class Filter:
     """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts.
 
-    `start(model)`, `step(carry, model, y)`: one sample in plain Python; `twins(sizes, modes)`: the functions for NumPy arrays;
+    `start(model)`, `step(carry, model, y)`: one sample in plain Python; `sweeps(sizes, modes)`: the functions for NumPy arrays;
     `stored(sizes)`: how many numbers are stored at a step."""
 
     def __init__(
@@ -67,14 +68,14 @@ class Filter:
         arguments: tuple,
         start: Callable,
         step: Callable,
-        twins: Callable,
+        sweeps: Callable,
         stored: Callable,
         invalid: str = "reject",
     ):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.arguments = stem, arguments
-        self._parts = stem, model, arguments, start, step, twins, stored
+        self._parts = stem, model, arguments, start, step, sweeps, stored
         self._invalid = invalid
         self._kernels: dict = {}
         self._lock = threading.Lock()
@@ -126,15 +127,16 @@ class Filter:
             return self._kernels[key]
 
     def _made(self, call: "Packed") -> HandwrittenFilter:
-        stem, _, arguments, _, _, twins, stored = self._parts
+        stem, _, arguments, _, _, sweeps, stored = self._parts
         sizes, modes = dict(call.sizes), call.modes
-        macros = {size.upper(): n for size, n in sizes.items()}
+        run = sweeps(sizes, [(mode, a.rows(sizes)) for a, mode in zip(arguments, modes, strict=True)])
+        macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
         macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
         init, step = _no_formula(stem) if 1 in modes else self.formula(sizes, modes)
         work = (f"work real tape[N, {stored(sizes)}, slots]",)
         return HandwrittenFilter(
             stem, stem, recursion(init, step, missing="step", invalid=self._invalid), lambda p, d: macros, "as packed",
-            *twins(sizes, modes), lambda p, d: work, LANES, self._invalid,
+            run.value, run.both, lambda p, d: work, 0, self._invalid,
         )  # fmt: skip
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:

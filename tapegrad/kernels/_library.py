@@ -40,7 +40,13 @@ class TwinCache(FunctionCache):
     """Numba's cache on disk looks at the file of a function alone; a twin takes functions from other files of this folder too."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple:
-        return (STAMP, *super()._index_key(sig, codegen))
+        return STAMP, sig, codegen.magic_tuple(), called(self._py_func)
+
+
+def called(f: Callable) -> tuple:
+    """The twins that f was made with: functions that one function makes differ in these alone."""
+    twins = [cell.cell_contents.py_func for cell in f.__closure__ or ()]
+    return tuple([(g.__module__, g.__qualname__, called(g)) for g in twins])
 
 
 def twin(f: Callable) -> Callable:
@@ -51,6 +57,11 @@ def twin(f: Callable) -> Callable:
     except RuntimeError:  # Numba found no folder that it can write
         return compiled
     return compiled
+
+
+def inlined(f: Callable) -> Callable:
+    """A twin for the inner loops of others."""
+    return njit(nogil=True, error_model="numpy", forceinline=True)(f)
 
 
 @twin

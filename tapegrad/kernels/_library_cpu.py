@@ -1,0 +1,121 @@
+"""A library kernel given by its `Steps` on NumPy arrays: in blocks of samples, with scratch of each thread's own, on several threads."""
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+
+from . import _cpu
+from ._straight import straight
+from ._sweeps import Steps, looping
+from ._vectors import lanes
+
+KEPT = 1 << 26  # bytes of scratch that a thread keeps from call to call
+FEW = 3  # samples below which each is computed by itself
+LARGE = 50_000  # lines of text, most of them reads of slots that become registers; the largest filter has 25,000 and compiles in 2 s
+LOOPING: dict = {}  # by steps, what Numba made of them
+FORM = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
+
+
+class Sweeps:
+    """The functions `value` and `both` for NumPy arrays.
+
+    `sizes`: what the steps take; `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before those of
+    arguments; `stored`: vectors that are stored for each step; `room`: vectors of the room; `cost`: operations at a step."""
+
+    def __init__(self, steps: Steps, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
+        self.steps, self.sizes, self.modes, self.lines = steps, sizes, np.array(modes), lines
+        self.stored, self.room, self.cost = stored, room, cost
+        self.loops: Any = None
+        self.local = threading.local()
+        self.forms: dict = {}
+
+    def by_numba(self) -> "Sweeps":
+        """The same with sizes at run time, which is slower by a factor of 2 to 4: a check of the straight-line code."""
+        other = Sweeps(self.steps, self.sizes, self.modes, self.lines, self.stored, self.room, self.cost)
+        if self.steps not in LOOPING:
+            LOOPING[self.steps] = looping(self.steps)
+        other.loops = LOOPING[self.steps]
+        return other
+
+    def value(self, theta: np.ndarray, data: np.ndarray, value: np.ndarray, B: int, N: int) -> None:
+        self.run(theta, data, value, None, N)
+
+    def both(self, theta: np.ndarray, data: np.ndarray, value: np.ndarray, gradient: np.ndarray, *rest: Any) -> None:
+        self.run(theta, data, value, gradient, rest[-1])
+
+    def run(self, theta: np.ndarray, data: np.ndarray, value: np.ndarray, gradient: np.ndarray | None, N: int) -> None:
+        B, width = theta.shape[1], self.width(theta)
+        if width > B:
+            self.padded(theta, data, value, gradient, N, width)
+            return
+        blocks = -(-B // width)
+        parts = min(_cpu.THREADS, blocks) if B * self.cost * N > _cpu.WORTH else 1
+        cuts = [blocks * k // parts for k in range(parts + 1)]
+        form = self.form(theta.dtype, width, data.ndim == 3, gradient is not None)
+
+        def part(k):
+            self.part(form, theta, data, value, gradient, N, cuts[k], cuts[k + 1], width)
+
+        others = [_cpu.pool().submit(part, k) for k in range(1, parts)]
+        part(0)
+        for other in others:
+            other.result()
+
+    def width(self, theta: np.ndarray) -> int:
+        """Samples of a block: as many as leave the carries in registers."""
+        n = lanes(theta)
+        if self.loops is not None:
+            return n
+        return 1 if theta.shape[1] < FEW else n * (4 if self.cost < _cpu.WIDE else 2 if self.cost < _cpu.NARROW else 1)
+
+    def part(
+        self, form: Any, theta: np.ndarray, data: np.ndarray, value: np.ndarray, gradient: Any, N: int, first: int, last: int, width: int
+    ) -> None:
+        """The blocks from `first` to `last`; one that would go beyond the last sample begins earlier."""
+        B, item = theta.shape[1], theta.itemsize
+        arrays = [(theta, True), (data, data.ndim == 3), (value, True), (gradient, True)]
+        addresses = [(0, False) if x is None else (_cpu.address(x), moves) for x, moves in arrays]
+        scratch = self.scratch(width * item * (N * self.stored * (gradient is not None) + self.room * (self.loops is not None)))
+        full = min(last, B // width) - first
+        for start, blocks in ((first * width, full), (B - width, last - first - full)):
+            if blocks:
+                form(*[a + start * item * moves for a, moves in addresses], scratch, B, N, blocks)
+
+    def form(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
+        """The function of (theta, data, value, gradient, scratch, B, N, blocks)."""
+        key = dtype, width, each, gradient
+        if key not in self.forms:
+            self.forms[key] = self.looped(dtype, width, each) if self.loops is not None else self.unrolled(*key)
+        return self.forms[key]
+
+    def looped(self, dtype: np.dtype, width: int, each: bool) -> Any:
+        zero, rest = dtype.type(0), (width, dtype.itemsize, self.stored, self.lines, self.modes, self.sizes)
+        return lambda a, b, c, d, scratch, B, N, blocks: self.loops(zero, a, b, c, d, scratch, B, N, each, blocks, *rest)
+
+    def unrolled(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
+        bits = 8 * dtype.itemsize
+        text = straight(self.steps, self.sizes, self.modes, self.lines, self.stored, width, bits, each, gradient)
+        return FORM(_cpu.compiled(text, large=LARGE))
+
+    def scratch(self, size: int) -> int:
+        """The address of so many bytes for this thread, a multiple of 64."""
+        kept = self.local.__dict__.get("kept")
+        if kept is None or kept.nbytes < size + 64 or kept.nbytes > KEPT:
+            self.local.kept = None
+            kept = self.local.kept = np.empty(size + 64, np.uint8)
+        place = _cpu.address(kept)
+        return place + -place % 64
+
+    def padded(self, theta: np.ndarray, data: np.ndarray, value: np.ndarray, gradient: Any, N: int, width: int) -> None:
+        """Fewer samples than a block has: copies, filled up with the last one."""
+        B = theta.shape[1]
+        fill = np.minimum(np.arange(width), B - 1)
+        theta, data = theta.take(fill, 1), data.take(fill, 2) if data.ndim == 3 else data
+        wide = np.empty(width, theta.dtype)
+        slope = None if gradient is None else np.empty((gradient.shape[0], width), theta.dtype)
+        self.part(self.form(theta.dtype, width, data.ndim == 3, gradient is not None), theta, data, wide, slope, N, 0, 1, width)
+        value[:] = wide[:B]
+        if gradient is not None:
+            gradient[:] = slope[:, :B]
