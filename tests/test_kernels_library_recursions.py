@@ -13,7 +13,7 @@ from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device
 from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError, KernelError, ShapeError
+from tapegrad.errors import ArgumentError, ShapeError
 from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov
 
 REALS = [np.float64, np.float32]
@@ -149,7 +149,9 @@ def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin in one step of Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
     sweeps = getattr(k._model[6], "__self__", None)
-    if sweeps is None:
+    if k.__name__ == "markov":
+        sweeps = markov.sweeps(markov.states(theta, 3 if k is markov.loglik else 1), k is markov.loglik)
+    elif sweeps is None:
         return  # a twin that Numba alone compiles
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
     for batch in (theta.shape[1], 1):
@@ -534,8 +536,6 @@ def test_gradients_of_each_step(d):
     assert not gradient.A[-1].any() and not gradient.Q[-1].any()  # after the last observation nothing is predicted
     traced = tg.grad(lambda A: kernel.loglik(M._replace(A=A), y).sum())(M.A)
     close(traced, gradient.A, 1e-14)
-    with pytest.raises(KernelError, match="one value for each step have first derivatives only"):
-        tg.hvp(lambda A: kernel.loglik(M._replace(A=A), y).sum(), M.A, M.A)
 
 
 def test_transforms_of_the_filter():
@@ -661,8 +661,6 @@ def test_wrong_calls():
         loglik(model(9, 1), y)
     with pytest.raises(ArgumentError, match="A has dtype complex128"):
         loglik(M._replace(A=M.A + 0j), y)
-    with pytest.raises(ArgumentError, match="no derivative by the observations"):
-        tg.grad(lambda y: loglik(M, y).sum())(y)
     holes = np.ones((10, 1))
     holes[2] = np.nan
     with pytest.raises(ArgumentError, match="r holds nan; only y may"):

@@ -8,26 +8,8 @@ from collections.abc import Callable
 
 from ._library import inlined, twin
 from ._library_cpu import Sweeps
-from ._sweeps import Steps, datum
+from ._sweeps import Steps, datum, dot, dot_column, nothing
 from ._vectors import fma, where, whole
-
-
-@inlined
-def dot(a, b, n):
-    """The product of two rows."""
-    x = a[0] * b[0]
-    for j in range(1, n):
-        x = fma(a[j], b[j], x)
-    return x
-
-
-@inlined
-def dot_column(a, b, step, n):
-    """The product of a row and a column."""
-    x = a[0] * b[0]
-    for j in range(1, n):
-        x = fma(a[j], b[j * step], x)
-    return x
 
 
 @twin
@@ -254,7 +236,7 @@ def filter_steps(update: Callable, update_adjoint: Callable) -> Steps:
         y, _, _, bars, m_bar, P_bar, _, _, work = rest(room, K, D)
         update_adjoint(args, y, m, P, m_bar, P_bar, bars, work, K, D)
 
-    return Steps(begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, finish)
+    return Steps(begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, nothing, finish)
 
 
 def filter_sweeps(steps: Steps, work: int, sizes: dict, modes: list) -> Sweeps:

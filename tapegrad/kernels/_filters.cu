@@ -9,7 +9,6 @@
 #define OBSERVED (D * (D + 1) / 2)
 #define AT(i, j) ((i) >= (j) ? (i) * ((i) + 1) / 2 + (j) : (j) * ((j) + 1) / 2 + (i))
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); ++i)
-#define LOG_2_PI 1.8378770664093454836
 
 #define EACH_B (DATA_EACH ? B : 1)
 #define AT_DATUM(line, t) (((line) * N + (t)) * EACH_B + (DATA_EACH ? s : 0))
@@ -56,14 +55,6 @@ template <int rows, int n> static __device__ __forceinline__ bool nonnegative_di
   bool found = true;
   EACH(i, rows) found = found && P[AT(i, i)] >= 0;
   return found;
-}
-
-// The log-likelihood from minus twice the sum of its terms; `valid` is false afterwards where the gradient is to be 0.
-static __device__ __forceinline__ real outcome(double total, double seen, bool& valid) {
-  const real v = (real)(-0.5 * fma(seen, LOG_2_PI, total));
-  const real out = valid && v == v ? v : (real)REJECTED;
-  valid = valid && is_finite(v);
-  return out;
 }
 
 // m <- A m, P <- A P A' + Q.

@@ -1,7 +1,8 @@
-"""A library kernel given by its `Steps` on NumPy arrays: in blocks of samples, with scratch of each thread's own, on several threads."""
+"""Library kernels on NumPy arrays: in blocks of samples, on several threads, those given by `Steps` with scratch of each thread's own."""
 
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,34 @@ FEW = 3  # samples below which each is computed by itself
 LARGE = 50_000  # lines of text, most of them reads of slots that become registers; the largest filter has 25,000 and compiles in 2 s
 LOOPING: dict = {}  # by steps, what Numba made of them
 FORM = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
+
+
+def in_parts(blocks: int, work: float, run: Callable) -> None:
+    """run(first, last) on blocks, shared out to the threads where that pays; the bits do not depend on it."""
+    parts = min(_cpu.THREADS, blocks) if work > _cpu.WORTH else 1
+    cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
+    others = [_cpu.pool().submit(run, *cuts[k : k + 2]) for k in range(1, parts)]
+    if blocks:
+        run(*cuts[:2])
+    for other in others:
+        other.result()
+
+
+class Shared:
+    """A compiled twin twin(theta, .., B, N, first, last) as a function without the last two, for all samples.
+
+    `width`: samples side by side; `cost(p)`: operations for a sample and a datum with p parameters."""
+
+    def __init__(self, twin: Callable, width: int, cost: Callable):
+        self.twin, self.width, self.cost = twin, width, cost
+
+    def __call__(self, theta: np.ndarray, *rest: Any) -> None:
+        B, N = rest[-2:]
+
+        def run(first, last):
+            self.twin(theta, *rest, first * self.width, min(last * self.width, B))
+
+        in_parts(-(-B // self.width), B * N * self.cost(theta.shape[0]), run)
 
 
 class Sweeps:
@@ -50,18 +79,12 @@ class Sweeps:
         if width > B:
             self.padded(theta, data, value, gradient, N, width)
             return
-        blocks = -(-B // width)
-        parts = min(_cpu.THREADS, blocks) if B * self.cost * N > _cpu.WORTH else 1
-        cuts = [blocks * k // parts for k in range(parts + 1)]
         form = self.form(theta.dtype, width, data.ndim == 3, gradient is not None)
 
-        def part(k):
-            self.part(form, theta, data, value, gradient, N, cuts[k], cuts[k + 1], width)
+        def run(first, last):
+            self.part(form, theta, data, value, gradient, N, first, last, width)
 
-        others = [_cpu.pool().submit(part, k) for k in range(1, parts)]
-        part(0)
-        for other in others:
-            other.result()
+        in_parts(-(-B // width), B * N * self.cost, run)
 
     def width(self, theta: np.ndarray) -> int:
         """Samples of a block: as many as leave the carries in registers."""

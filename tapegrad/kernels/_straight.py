@@ -14,8 +14,9 @@ from numba.core.dispatcher import Dispatcher
 
 from . import _vectors
 from ._block_code import Affine
+from ._library import CHUNK
 from ._llvm_builder import Builder
-from ._sweeps import Steps, outcome
+from ._sweeps import Steps, nothing, outcome
 
 LAST = 1 << 62  # a step beyond the end of any loop
 HEAD = ("theta", "data", "value", "gradient", "tape")
@@ -137,22 +138,23 @@ class Variable:
 class Cells:
     """The room: Rows of which each vector is a slot."""
 
-    def __init__(self, w: Writer, slots: dict, first: int = 0):
-        self.w, self.slots, self.first = w, slots, first
+    def __init__(self, w: Writer, slots: dict, first: int = 0, kind: str = "real"):
+        self.w, self.slots, self.first, self.kind = w, slots, first, kind
 
     def cell(self, i: int) -> Variable:
-        if self.first + i not in self.slots:
-            self.slots[self.first + i] = Variable(self.w, "real")
-        return self.slots[self.first + i]
+        key = self.first + i, self.kind
+        if key not in self.slots:
+            self.slots[key] = Variable(self.w, self.kind)
+        return self.slots[key]
 
     def __getitem__(self, i: int) -> Lane:
         return self.cell(i).get()
 
     def __setitem__(self, i: int, x: Any) -> None:
-        self.cell(i).set(x if isinstance(x, Lane) else Lane(self.w, "real", self.w.c(float(x))))
+        self.cell(i).set(x if isinstance(x, Lane) else Lane(self.w, self.kind, self.w.of(self.kind).c(float(x))))
 
     def __add__(self, n: int) -> "Cells":
-        return Cells(self.w, self.slots, self.first + n)
+        return Cells(self.w, self.slots, self.first + n, self.kind)
 
 
 class Place:
@@ -208,6 +210,10 @@ def double(x):
     return Lane(x.w, "double", x.w(f"fpext {x.w.T} {x.name} to {x.w.wide.T}"))
 
 
+def doubles(x):
+    return Cells(x.w, x.slots, x.first, "double")
+
+
 def narrow(x, y):
     if x.w.bits == 64:
         return Lane(x.w, "real", x.name)
@@ -228,6 +234,7 @@ MEANING = {
     _vectors.where: where,
     _vectors.whole: whole,
     _vectors.double: double,
+    _vectors.doubles: doubles,
     _vectors.narrow: narrow,
     _vectors.splat: splat,
     _vectors.number: number,
@@ -308,6 +315,10 @@ def straight(
                     run["move_adjoint"](room, outside, t, layout, sizes)
                 run["observe_adjoint"](room, outside, t, layout, sizes)
                 run["store"](room, outside, t, layout, valid.get(), sizes)
+                if steps.flush is not nothing:
+                    place = Affine(0, {w(f"urem i64 {w.count(t)}, {CHUNK}"): 1})
+                    with w.range(place, 1, LAST):
+                        run["flush"](room, outside, t, layout, sizes)
             run["finish"](room, outside, layout, valid.get(), sizes)
     return whole_text(w)
 

@@ -17,17 +17,17 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ._library import inlined, twin
+from ._lanes import LOG_2_PI
+from ._library import CHUNK, inlined, twin
 from ._vectors import double, fma, narrow, number, rows, splat, table, where
-
-LOG_2_PI = 1.8378770664093454836
 
 
 @dataclass(frozen=True)
 class Steps:
     """`begin`: whether the parameters are valid; `observe`: the term of a datum (-2 times its part of the log-likelihood), how many
     numbers it holds, whether it is valid; `save`, `restore`(room, stored, sizes): what the way back needs; `again`: what `observe`
-    left in the room; `move`, `move_adjoint`: between one datum and the next; `store`, `finish`: gradients of one step, and of all."""
+    left in the room; `move`, `move_adjoint`: between one datum and the next; `store`, `finish`: write gradients of one step, and of all;
+    `flush`: after each CHUNK of data on the way back.  All that is not said is (room, outside, t, layout, sizes)."""
 
     begin: Callable
     observe: Callable
@@ -38,6 +38,7 @@ class Steps:
     move_adjoint: Callable
     observe_adjoint: Callable
     store: Callable
+    flush: Callable
     finish: Callable
 
 
@@ -48,6 +49,34 @@ def datum(outside, line, t):
     if own:
         return each[line * steps + t]
     return splat(number(shared, line * steps + t, zero), theta[0])
+
+
+@inlined
+def dot(a, b, n):
+    """The product of two rows."""
+    x = a[0] * b[0]
+    for j in range(1, n):
+        x = fma(a[j], b[j], x)
+    return x
+
+
+@inlined
+def dot_column(a, b, step, n):
+    """The product of a row and a column."""
+    x = a[0] * b[0]
+    for j in range(1, n):
+        x = fma(a[j], b[j * step], x)
+    return x
+
+
+@twin
+def nothing(room, outside, t, layout, sizes):
+    """Where a model has no such step."""
+
+
+@twin
+def nothing_stored(room, outside, t, layout, valid, sizes):
+    """Where no argument has a value for each step."""
 
 
 @inlined
@@ -76,7 +105,7 @@ def placed(modes, N, first):
 def looping(steps: Steps) -> Callable:
     """The sweeps with sizes at run time: run(0, theta, data, value, gradient, scratch, B, N, each, blocks, width, stored, lines, modes,
     sizes) on blocks of `width` samples; arrays are addresses, that of a gradient which is not wanted 0."""
-    begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, finish = [
+    begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, flush, finish = [
         getattr(steps, f.name) for f in fields(Steps)
     ]
 
@@ -104,6 +133,8 @@ def looping(steps: Steps) -> Callable:
                 move_adjoint(room, outside, t, layout, sizes)
             observe_adjoint(room, outside, t, layout, sizes)
             store(room, outside, t, layout, valid, sizes)
+            if t % CHUNK == 0:
+                flush(room, outside, t, layout, sizes)
         finish(room, outside, layout, valid, sizes)
 
     @twin

@@ -49,19 +49,19 @@ class Mask(types.Type):
 
 
 class Rows(types.Type):
-    def __init__(self, bits: int):
-        self.bits = bits
-        super().__init__(f"Rows({bits})")
-
-    @property
-    def vector(self) -> Vector:
-        return Vector(self.bits, 8 * BYTES // self.bits)
+    def __init__(self, vector: Vector, name: str = "Rows"):
+        self.vector, self.bits = vector, vector.bits
+        super().__init__(f"{name}({vector.name})")
 
 
 class Table(Rows):
-    def __init__(self, bits: int):
-        super().__init__(bits)
-        self.name = f"Table({bits})"
+    def __init__(self, vector: Vector):
+        super().__init__(vector, "Table")
+
+
+def vector_of(real: Any) -> Vector:
+    """As many as a register holds."""
+    return Vector(real.bitwidth, 8 * BYTES // real.bitwidth)
 
 
 def real_type(bits: int) -> ir.Type:
@@ -282,7 +282,7 @@ def splat(typing, x, like):
 @intrinsic
 def rows(typing, address, real):
     """Vectors of the type of the number `real`, from an address that is a multiple of 64."""
-    t = Rows(real.bitwidth)
+    t = Rows(vector_of(real))
 
     def generate(context, builder, sig, args):
         return builder.inttoptr(args[0], real_type(t.bits).as_pointer())
@@ -293,7 +293,7 @@ def rows(typing, address, real):
 @intrinsic
 def table(typing, address, stride, real):
     """An array (rows, stride) from the address of its first row's first sample."""
-    t = Table(real.bitwidth)
+    t = Table(vector_of(real))
 
     def generate(context, builder, sig, args):
         made = cgutils.create_struct_proxy(t)(context, builder)
@@ -301,6 +301,17 @@ def table(typing, address, stride, real):
         return made._getvalue()
 
     return t(types.intp, types.intp, real), generate
+
+
+@intrinsic
+def doubles(typing, x):
+    """In place of rows, as many vectors of float64, each of which takes the room of two vectors at most."""
+    t = Rows(Vector(64, x.vector.count))
+
+    def generate(context, builder, sig, args):
+        return builder.bitcast(args[0], real_type(64).as_pointer())
+
+    return t(x), generate
 
 
 def place_of(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple) -> tuple:

@@ -25,6 +25,7 @@ from ..errors import ArgumentError
 from ._api import recursion
 from ._lanes import LANES, LOG_2_PI, add_product, cube, subtract_product
 from ._library import CHUNK, HandwrittenRecursion, twin
+from ._library_cpu import Shared
 
 MOST = 8
 
@@ -159,14 +160,14 @@ def outcome(value, s, n_, v, total, squares, N, P, valid):
 
 
 @twin
-def autoregression(theta, data, value, gradient, B, N):
+def autoregression(theta, data, value, gradient, B, N, first, last):
     """As in autoregression.cu; without a gradient if that is empty."""
     data, P, dtype = cube(data), len(theta) - 2, theta.dtype
     a, v, rest = np.empty((order(P + 1), LANES), dtype), np.empty((P + 1, LANES), dtype), np.empty((P + 1, LANES), dtype)
     a_bar, v_bar, mu_bar = np.empty_like(a), np.empty_like(v), np.empty(LANES if gradient.size else 0)
     lag, now, e, valid = np.empty((P, LANES), dtype), np.empty((1, LANES), dtype), np.empty((1, LANES), dtype), np.empty(LANES, np.bool_)
     part, sums, total = np.empty((P + 2, LANES), dtype), np.empty((P + 2, LANES)), np.empty(LANES)
-    for s in range(0, B, LANES):
+    for s in range(first, last, LANES):
         n_ = min(LANES, B - s)
         predictors(theta, s, P, n_, a, v, rest, valid)
         lag[:], a_bar[:], v_bar[:], mu_bar[:], part[:], sums[:], total[:] = 0, 0, 0, 0, 0, 0, 0
@@ -203,13 +204,13 @@ def finish(gradient, s, n_, P, N, a, v, a_bar, v_bar, mu_bar, sums, valid):
 
 
 @twin
-def autoregression_value(theta, data, value, B, N):
-    autoregression(theta, data, value, np.empty((0, 0), theta.dtype), B, N)
+def autoregression_value(theta, data, value, B, N, first, last):
+    autoregression(theta, data, value, np.empty((0, 0), theta.dtype), B, N, first, last)
 
 
 @twin
-def autoregression_value_and_grad(theta, data, value, gradient, B, N):
-    autoregression(theta, data, value, gradient, B, N)
+def autoregression_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    autoregression(theta, data, value, gradient, B, N, first, last)
 
 
 class Autoregression(HandwrittenRecursion):
@@ -224,7 +225,12 @@ class Autoregression(HandwrittenRecursion):
         return theta, data, single
 
 
+def cost(p):
+    return 3 * p
+
+
 loglik = Autoregression(
     "autoregression", "autoregression", recursion(start, step), lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
-    "theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)", autoregression_value, autoregression_value_and_grad,
+    "theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)", Shared(autoregression_value, LANES, cost),
+    Shared(autoregression_value_and_grad, LANES, cost),
 )  # fmt: skip

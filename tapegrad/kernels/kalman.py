@@ -27,9 +27,9 @@ import numpy as np
 
 from ._filter_twins import dot, filter_steps, filter_sweeps
 from ._filters import Argument, Filter
+from ._lanes import LOG_2_PI
 from ._library import twin
 from ._library_cpu import Sweeps
-from ._sweeps import LOG_2_PI
 from ._vectors import fma, fnma, log, splat, where
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from ._api import likelihood
 from ._elementary import exp, fma, log
 from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library_cpu import Shared
 
 HALF_LOG_2_PI = 0.91893853320467274178
 WIDTH = 256  # samples side by side
@@ -115,13 +116,13 @@ def finish(theta, given, valid, seen, total, sums, value, gradient):
 
 
 @twin
-def mixture(theta, data, value, gradient, B, N):
+def mixture(theta, data, value, gradient, B, N, first, last):
     """As in mixture.cu; data (1, N, B) or (1, N, 1)."""
     p = len(theta)
     given, z, q, rest, some = [aligned(n, WIDTH, theta) for n in (p, p // 3, p // 3, 4, p)]
     total, sums, seen = np.empty(WIDTH), np.empty((p, WIDTH)), np.empty(WIDTH, np.int64)
     x, here, valid = rest[3], np.empty(WIDTH, np.bool_), np.empty(WIDTH, np.bool_)
-    for s in range(0, B, WIDTH):
+    for s in range(first, last, WIDTH):
         w = min(WIDTH, B - s)
         prepare(theta[:, s : s + w], given, valid)
         total[:], sums[:], seen[:], here[:] = 0, 0, 0, True
@@ -144,13 +145,13 @@ def mixture(theta, data, value, gradient, B, N):
 
 
 @twin
-def mixture_value(theta, data, value, B, N):
-    mixture(theta, with_samples(data), value, np.empty_like(theta), B, N)
+def mixture_value(theta, data, value, B, N, first, last):
+    mixture(theta, with_samples(data), value, np.empty_like(theta), B, N, first, last)
 
 
 @twin
-def mixture_value_and_grad(theta, data, value, gradient, B, N):
-    mixture(theta, with_samples(data), value, gradient, B, N)
+def mixture_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    mixture(theta, with_samples(data), value, gradient, B, N, first, last)
 
 
 loglik = HandwrittenLikelihood(
@@ -159,6 +160,6 @@ loglik = HandwrittenLikelihood(
     likelihood(formula),
     lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
     "theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
-    mixture_value,
-    mixture_value_and_grad,
+    Shared(mixture_value, WIDTH, lambda p: 12 * p),
+    Shared(mixture_value_and_grad, WIDTH, lambda p: 12 * p),
 )

@@ -17,6 +17,7 @@ from ..ops.special import gammaln
 from ._api import FLOATS, likelihood
 from ._elementary import exp, fma, log1p
 from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library_cpu import Shared
 
 WIDTH = 256  # samples side by side
 
@@ -132,12 +133,12 @@ def add_each(data, n, b, slopes, rest, here, w, logistic):
 
 
 @twin
-def regression(theta, data, value, gradient, B, N, logistic):
+def regression(theta, data, value, gradient, B, N, first, last, logistic):
     """As in regression.cu; data (d, N, B) or (d, N, 1)."""
     k = len(theta)
     b, slopes, rest, here = aligned(k, WIDTH, theta), aligned(k, WIDTH, theta), aligned(5, WIDTH, theta), np.empty(WIDTH, np.bool_)
     totals, sums = np.empty(WIDTH), np.empty((k, WIDTH))
-    for s in range(0, B, WIDTH):
+    for s in range(first, last, WIDTH):
         w = min(WIDTH, B - s)
         b[:, :w] = theta[:, s : s + w]
         totals[:], sums[:] = 0, 0
@@ -158,23 +159,23 @@ def regression(theta, data, value, gradient, B, N, logistic):
 
 
 @twin
-def poisson_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, False)
+def poisson_value(theta, data, value, B, N, first, last):
+    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, first, last, False)
 
 
 @twin
-def poisson_value_and_grad(theta, data, value, gradient, B, N):
-    regression(theta, with_samples(data), value, gradient, B, N, False)
+def poisson_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    regression(theta, with_samples(data), value, gradient, B, N, first, last, False)
 
 
 @twin
-def logistic_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, True)
+def logistic_value(theta, data, value, B, N, first, last):
+    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, first, last, True)
 
 
 @twin
-def logistic_value_and_grad(theta, data, value, gradient, B, N):
-    regression(theta, with_samples(data), value, gradient, B, N, True)
+def logistic_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    regression(theta, with_samples(data), value, gradient, B, N, first, last, True)
 
 
 poisson = HandwrittenLikelihood(
@@ -183,8 +184,8 @@ poisson = HandwrittenLikelihood(
     likelihood(poisson_formula),
     lambda p, d: {"K": p} if d == p + 2 and p else None,
     "theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
-    poisson_value,
-    poisson_value_and_grad,
+    Shared(poisson_value, WIDTH, lambda p: 30 + 2 * p),
+    Shared(poisson_value_and_grad, WIDTH, lambda p: 30 + 2 * p),
 )
 logistic = HandwrittenLikelihood(
     "logistic",
@@ -192,6 +193,6 @@ logistic = HandwrittenLikelihood(
     likelihood(logistic_formula),
     lambda p, d: {"K": p} if d == p + 1 and p else None,
     "theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
-    logistic_value,
-    logistic_value_and_grad,
+    Shared(logistic_value, WIDTH, lambda p: 60 + 2 * p),
+    Shared(logistic_value_and_grad, WIDTH, lambda p: 60 + 2 * p),
 )

@@ -9,6 +9,7 @@ from scipy.special import gammaln
 from ._api import likelihood
 from ._elementary import log, log1p
 from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library_cpu import Shared
 
 HALF_LOG_2_PI = 0.91893853320467274178
 WIDTH = 256  # samples side by side
@@ -71,12 +72,12 @@ def finish(theta, seen, sums, value, gradient):
 
 
 @twin
-def student_t(theta, data, value, gradient, B, N):
+def student_t(theta, data, value, gradient, B, N, first, last):
     """As in student_t.cu; data (1, N, B) or (1, N, 1)."""
     block = aligned(7, WIDTH, theta)
     a = block.ravel()
     sums, seen = np.empty((3, WIDTH)), np.empty(WIDTH, np.int64)
-    for s in range(0, B, WIDTH):
+    for s in range(first, last, WIDTH):
         w = min(WIDTH, B - s)
         for l in range(w):
             block[1, l], block[2, l], block[3, l] = theta[0, s + l], 1 / theta[1, s + l], 1 / theta[2, s + l]
@@ -100,13 +101,13 @@ def student_t(theta, data, value, gradient, B, N):
 
 
 @twin
-def student_t_value(theta, data, value, B, N):
-    student_t(theta, with_samples(data), value, np.empty_like(theta), B, N)
+def student_t_value(theta, data, value, B, N, first, last):
+    student_t(theta, with_samples(data), value, np.empty_like(theta), B, N, first, last)
 
 
 @twin
-def student_t_value_and_grad(theta, data, value, gradient, B, N):
-    student_t(theta, with_samples(data), value, gradient, B, N)
+def student_t_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    student_t(theta, with_samples(data), value, gradient, B, N, first, last)
 
 
 loglik = HandwrittenLikelihood(
@@ -115,6 +116,6 @@ loglik = HandwrittenLikelihood(
     likelihood(formula),
     lambda p, d: {} if p == 3 and d == 1 else None,
     "theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
-    student_t_value,
-    student_t_value_and_grad,
+    Shared(student_t_value, WIDTH, lambda p: 40),
+    Shared(student_t_value_and_grad, WIDTH, lambda p: 40),
 )
