@@ -4,6 +4,7 @@ An argument is constant, which takes rows of theta, or has one value for each st
 wanted (mode 1), else rows of the data (mode 2).  Symmetric arguments are their lower triangles.  For each number of states and
 pattern of modes there is one `Handwritten` kernel, made when it is first needed."""
 
+import functools
 import math
 import threading
 import weakref
@@ -391,6 +392,12 @@ def _value(x: Any) -> Any:
     return x.value if isinstance(x, Const) else x
 
 
+@functools.cache
+def _triangle(k: int) -> tuple:
+    return np.tril_indices(k)
+
+
+@functools.cache
 def _symmetric(k: int) -> tuple:
     """For each element of a matrix its row in the lower triangle, and its share of that row's derivative."""
     i, j = np.indices((k, k))
@@ -404,7 +411,7 @@ def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
         v = v.reshape(tuple(v.shape) + (1,))
     lead = (steps,) if kind == 2 else ()
     if a.symmetric:
-        i, j = np.tril_indices(sizes[a.axes[0]])
+        i, j = _triangle(sizes[a.axes[0]])
         v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
     return v.reshape((math.prod(lead) * a.rows(sizes), v.shape[-1]))
 

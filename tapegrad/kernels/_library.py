@@ -1,7 +1,7 @@
 """What the library kernels share: likelihoods whose value and gradient are CUDA C written by hand, with a Numba twin for NumPy arrays.
 
-A model is a module `m.py` beside its `m.cu`.  The .cu holds two entries for each model of that name, and the module their twins,
-functions of the same arguments:
+A model is a module `m.py` beside its `m.cu`.  The .cu holds two entries for each model of that name, and the module their twin, for
+NumPy arrays: functions of the same arguments, or the steps of a recursion (_sweeps.py), of which _library_cpu.py makes such functions:
 
     name_value(theta, data, value, B, N)
     name_value_and_grad(theta, data, value, gradient, [work arrays,] B, N)
