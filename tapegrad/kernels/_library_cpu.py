@@ -1,6 +1,7 @@
 """Library kernels on NumPy arrays: in blocks of samples, on several threads, those given by `Steps` with scratch of each thread's own."""
 
 import ctypes
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import _cpu
-from ._straight import straight
-from ._sweeps import Steps, looping
+from ._straight import straight, straight_sums
+from ._sweeps import Steps, Sums, looping, looping_sums
 from ._vectors import lanes
 
 KEPT = 1 << 26  # bytes of scratch that a thread keeps from call to call
@@ -53,10 +54,10 @@ class Sweeps:
     `sizes`: what the steps take; `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before those of
     arguments; `stored`: vectors that are stored for each step; `room`: vectors of the room; `cost`: operations at a step."""
 
-    def __init__(self, steps: Steps, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
+    def __init__(self, steps: Steps | Sums, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
         self.steps, self.sizes, self.modes, self.lines = steps, sizes, np.array(modes), lines
         self.stored, self.room, self.cost = stored, room, cost
-        self.loops: Any = None
+        self.sums, self.loops = isinstance(steps, Sums), None
         self.local = threading.local()
         self.forms: dict = {}
 
@@ -64,7 +65,7 @@ class Sweeps:
         """The same with sizes at run time, which is slower by a factor of 2 to 4: a check of the straight-line code."""
         other = Sweeps(self.steps, self.sizes, self.modes, self.lines, self.stored, self.room, self.cost)
         if self.steps not in LOOPING:
-            LOOPING[self.steps] = looping(self.steps)
+            LOOPING[self.steps] = (looping_sums if self.sums else looping)(self.steps)
         other.loops = LOOPING[self.steps]
         return other
 
@@ -110,16 +111,19 @@ class Sweeps:
         """The function of (theta, data, value, gradient, scratch, B, N, blocks)."""
         key = dtype, width, each, gradient
         if key not in self.forms:
-            self.forms[key] = self.looped(dtype, width, each) if self.loops is not None else self.unrolled(*key)
+            self.forms[key] = (self.unrolled if self.loops is None else self.looped)(*key)
         return self.forms[key]
 
-    def looped(self, dtype: np.dtype, width: int, each: bool) -> Any:
-        zero, rest = dtype.type(0), (width, dtype.itemsize, self.stored, self.lines, self.modes, self.sizes)
+    def sizes_for(self, gradient: bool) -> tuple:
+        return (*self.sizes, int(gradient)) if self.sums else self.sizes
+
+    def looped(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
+        zero, rest = dtype.type(0), (width, dtype.itemsize, self.stored, self.lines, self.modes, self.sizes_for(gradient))
         return lambda a, b, c, d, scratch, B, N, blocks: self.loops(zero, a, b, c, d, scratch, B, N, each, blocks, *rest)
 
     def unrolled(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
-        bits = 8 * dtype.itemsize
-        text = straight(self.steps, self.sizes, self.modes, self.lines, self.stored, width, bits, each, gradient)
+        given, bits = (self.steps, self.sizes_for(gradient), self.modes, self.lines), 8 * dtype.itemsize
+        text = straight_sums(*given, width, bits, each) if self.sums else straight(*given, self.stored, width, bits, each, gradient)
         return FORM(_cpu.compiled(text, large=LARGE))
 
     def scratch(self, size: int) -> int:
@@ -142,3 +146,16 @@ class Sweeps:
         value[:] = wide[:B]
         if gradient is not None:
             gradient[:] = slope[:, :B]
+
+
+class Sized:
+    """The functions for NumPy arrays of a kernel for each number p of parameters: make(p) gives `Sweeps`."""
+
+    def __init__(self, make: Callable):
+        self.made = functools.cache(make)
+
+    def value(self, theta: np.ndarray, *rest: Any) -> None:
+        self.made(theta.shape[0]).value(theta, *rest)
+
+    def both(self, theta: np.ndarray, *rest: Any) -> None:
+        self.made(theta.shape[0]).both(theta, *rest)

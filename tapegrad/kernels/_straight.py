@@ -16,7 +16,7 @@ from . import _vectors
 from ._block_code import Affine
 from ._library import CHUNK
 from ._llvm_builder import Builder
-from ._sweeps import Steps, nothing, outcome
+from ._sweeps import Steps, Sums, nothing, outcome
 
 LAST = 1 << 62  # a step beyond the end of any loop
 HEAD = ("theta", "data", "value", "gradient", "tape")
@@ -220,6 +220,10 @@ def narrow(x, y):
     return Lane(x.w, "real", x.w(f"fptrunc {x.w.wide.T} {x.name} to {x.w.T}"))
 
 
+def is_wide(x):
+    return x.w.bits == 64
+
+
 def splat(x, y):
     if isinstance(x, Lane):
         return Lane(y.w, "real", y.w.spread(x.name))
@@ -235,6 +239,7 @@ MEANING = {
     _vectors.whole: whole,
     _vectors.double: double,
     _vectors.doubles: doubles,
+    _vectors.is_wide: is_wide,
     _vectors.narrow: narrow,
     _vectors.splat: splat,
     _vectors.number: number,
@@ -320,6 +325,27 @@ def straight(
                     with w.range(place, 1, LAST):
                         run["flush"](room, outside, t, layout, sizes)
             run["finish"](room, outside, layout, valid.get(), sizes)
+    return whole_text(w)
+
+
+def straight_sums(sums: Sums, sizes: tuple, modes: np.ndarray, lines: int, width: int, bits: int, each: bool) -> str:
+    """The text of the same function for a sum."""
+    w, known = Writer(width, bits), {}
+    run = {name: meaning(f, known) for name, f in vars(sums).items()}
+    layout, N = layout_of(modes, lines), Affine(0, {"%N": 1})
+    with w.range(0, Affine(0, {"%blocks": 1})) as k:
+        s = k * width
+        theta, data, slope = [Place(w, f"%{name}", "%B", s) for name in ("theta", "data", "gradient")]
+        outside = theta, data, Place(w, "%data", 1), N, 0, each, slope, Place(w, "%value", 1, s)
+        room = Cells(w, {})
+        run["begin"](room, outside, layout, sizes)
+        with w.range(0, N, CHUNK) as first:
+            end = w.count(first + CHUNK)
+            end = w(f"select i1 {w(f'icmp slt i64 {end}, %N')}, i64 {end}, i64 %N")
+            with w.range(first, Affine(0, {end: 1})) as t:
+                run["observe"](room, outside, t, layout, sizes)
+            run["flush"](room, outside, first, layout, sizes)
+        run["finish"](room, outside, layout, sizes)
     return whole_text(w)
 
 

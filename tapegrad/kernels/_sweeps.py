@@ -42,13 +42,25 @@ class Steps:
     finish: Callable
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Of independent data, whose gradient needs no way back: `begin`, `observe` as above, but without results; `flush`: after each
+    CHUNK of data; `finish`(room, outside, layout, sizes) writes the value, outside[7], and the gradient.  The last of the sizes says
+    whether that is wanted."""
+
+    begin: Callable
+    observe: Callable
+    flush: Callable
+    finish: Callable
+
+
 @inlined
 def datum(outside, line, t):
     """Row `line` of datum t."""
-    theta, each, shared, steps, zero, own, _ = outside
-    if own:
-        return each[line * steps + t]
-    return splat(number(shared, line * steps + t, zero), theta[0])
+    at = line * outside[3] + t
+    if outside[5]:
+        return outside[1][at]
+    return splat(number(outside[2], at, outside[4]), outside[0][0])
 
 
 @inlined
@@ -148,5 +160,28 @@ def looping(steps: Steps) -> Callable:
             valid = forward(table(value + s, 0, zero), tape, room, outside, layout, gradient != 0, stored, sizes)
             if gradient:
                 backward(tape, room, outside, layout, valid, stored, sizes)
+
+    return run
+
+
+def looping_sums(sums: Sums) -> Callable:
+    """As `looping`."""
+    begin, observe, flush, finish = [getattr(sums, f.name) for f in fields(Sums)]
+
+    @twin
+    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, stored, lines, modes, sizes):
+        layout, room = placed(modes, N, lines), rows(scratch, zero)
+        for k in range(blocks):
+            s = k * width * item
+            outside = (
+                table(theta + s, B, zero), table(data + s, B, zero), data, N, zero, each, table(gradient + s, B, zero),
+                table(value + s, 0, zero),
+            )  # fmt: skip
+            begin(room, outside, layout, sizes)
+            for first in range(0, N, CHUNK):
+                for t in range(first, min(first + CHUNK, N)):
+                    observe(room, outside, t, layout, sizes)
+                flush(room, outside, first, layout, sizes)
+            finish(room, outside, layout, sizes)
 
     return run

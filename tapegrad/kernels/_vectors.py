@@ -267,6 +267,16 @@ def narrow(typing, x, like):
 
 
 @intrinsic
+def is_wide(typing, x):
+    """Does the vector hold float64?"""
+
+    def generate(context, builder, sig, args):
+        return ir.Constant(ir.IntType(1), x.bits == 64)
+
+    return types.boolean(x), generate
+
+
+@intrinsic
 def splat(typing, x, like):
     """The number x in each lane, of the type of the vector `like`."""
 

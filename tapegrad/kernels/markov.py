@@ -17,14 +17,12 @@ Source: Rabiner, A tutorial on hidden Markov models, Proc. IEEE 77 (1989), secti
 array([ 0.1454, -0.3046, -0.7406, -1.1797])
 """
 
-import functools
-
 import numpy as np
 
 from ._api import recursion
 from ._lanes import LOG_2_PI
 from ._library import HandwrittenRecursion, inlined, twin
-from ._library_cpu import Sweeps
+from ._library_cpu import Sized, Sweeps
 from ._sweeps import Steps, datum, dot, dot_column, nothing, nothing_stored
 from ._vectors import exp, fma, log, splat, where, whole
 
@@ -237,21 +235,10 @@ def finish(room, outside, layout, valid, sizes):
 STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, nothing, finish)
 
 
-@functools.cache
-def sweeps(K, normal):
-    """On NumPy arrays, for K states."""
-    rows = K * K + (3 if normal else 1) * K
+def sweeps(rows, normal):
+    """On NumPy arrays, for so many rows of theta."""
+    K = states(range(rows), 3 if normal else 1)
     return Sweeps(STEPS, (K, int(normal)), [(0, rows)], 1 if normal else K, K, 2 * K * K + 12 * K + 2, 3 * K * K + 20 * K)
-
-
-def twins(normal):
-    def value(theta, data, value, B, N):
-        sweeps(states(theta, 3 if normal else 1), normal).value(theta, data, value, B, N)
-
-    def both(theta, data, value, gradient, tape, B, N):
-        sweeps(states(theta, 3 if normal else 1), normal).both(theta, data, value, gradient, B, N)
-
-    return value, both
 
 
 def kernel(normal_, densities_, wants):
@@ -264,9 +251,10 @@ def kernel(normal_, densities_, wants):
             return None
         return {"K": sizes[p], "GAUSSIAN": int(normal_)}
 
+    run = Sized(lambda rows: sweeps(rows, normal_))
     init, step = formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
     return HandwrittenRecursion(
-        "markov", "markov", recursion(init, step, missing="step"), fit, wants, *twins(normal_),
+        "markov", "markov", recursion(init, step, missing="step"), fit, wants, run.value, run.both,
         lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",), 0,
     )  # fmt: skip
 
