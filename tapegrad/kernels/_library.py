@@ -168,20 +168,33 @@ class Handwritten(Generated):
         if n != (0, 0) or kind == "D":
             return super()._run(kind, n, arrays, outs)
         theta, data = arrays
-        p, batch = theta.shape
-        value, both = self.kernels(p, data.shape[0], data.ndim == 3, self._is_missing(data))
-        given = contiguous(theta, theta.dtype), contiguous(data, theta.dtype)
-        made = [value(*given)] if kind == "F" else list(both(*given))
+        (p, batch), missing = theta.shape, self._is_missing(data)
+        theta, data = contiguous(theta, theta.dtype), contiguous(data, theta.dtype)
+        rooms = None if outs is None else checked_outs(self.__name__, outs, [1, p][: len(outs)], batch, theta.dtype)
+        made = self._launched(kind, theta, data, missing, None if self._keeps_nan else rooms)
         if self._keeps_nan:
             xp = xp_of(made[0])
             made = [xp.where(made[0] == -np.inf, theta.dtype.type(np.nan), x) for x in made]
         if kind == "R":
             return made[1]
         if outs is not None:
-            for out, x in zip(checked_outs(self.__name__, outs, [1, p][: len(made)], batch, theta.dtype), made, strict=True):
-                out[...] = x
+            for room, x in zip(rooms, made, strict=True):
+                if room is not x:
+                    room[...] = x
             made = outs
         return made[0] if kind == "F" else tuple(made)
+
+    def _launched(self, kind: str, theta: Any, data: Any, missing: bool, rooms: list | None) -> list:
+        """The value, and but for kind F the gradient; in `rooms` where a twin runs that needs no work arrays of the caller's."""
+        p, batch = theta.shape
+        value, both, work, workers = self._model[5:]
+        if not isinstance(theta, np.ndarray) or (workers and work(p, data.shape[0])):
+            value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)
+            return [value(theta, data)] if kind == "F" else list(both(theta, data))
+        made = rooms or [np.empty((1, batch), theta.dtype), np.empty((p, batch), theta.dtype)][: 1 if kind == "F" else 2]
+        if batch:
+            (value if kind == "F" else both)(theta, data, made[0][0], *made[1:], batch, data.shape[1])
+        return [made[0][0], *made[1:]] if rooms is None else made
 
 
 class HandwrittenLikelihood(Handwritten, Likelihood):
