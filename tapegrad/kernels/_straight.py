@@ -98,9 +98,6 @@ class Lane:
     def __lt__(self, other):
         return self.compared("lt", other)
 
-    def __le__(self, other):
-        return self.compared("le", other)
-
     def __gt__(self, other):
         return self.compared("gt", other)
 
@@ -114,12 +111,6 @@ class Lane:
 
     def __and__(self, other):
         return Lane(self.w, "mask", self.w.and_(self.name, other.name))
-
-    def __or__(self, other):
-        return Lane(self.w, "mask", self.w.or_(self.name, other.name))
-
-    def __invert__(self):
-        return Lane(self.w, "mask", self.w.not_(self.name))
 
 
 class Variable:
@@ -189,7 +180,7 @@ def function(name: str) -> Callable:
     def f(*args):
         x = like(*args)
         b = x.w.of(x.kind)
-        made = b.function(name, x.name) if len(args) == 1 and name not in ("sqrt", "abs") else None
+        made = b.function(name, x.name) if len(args) == 1 and name != "sqrt" else None
         return Lane(x.w, x.kind, made or getattr(b, name)(*[x.operand(a) for a in args]))
 
     return f
@@ -245,7 +236,6 @@ MEANING = {
     _vectors.number: number,
     _vectors.fma: function("fma"),
     _vectors.fnma: function("fnma"),
-    _vectors.absolute: function("abs"),
     _vectors.sqrt: function("sqrt"),
     _vectors.exp: function("exp"),
     _vectors.log: function("log"),

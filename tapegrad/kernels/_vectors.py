@@ -1,7 +1,7 @@
 """Vectors of neighbouring samples for the Numba twins, so that a twin reads as the CUDA C of one sample.
 
     Vector   so many reals as a register of 64 bytes holds, one for each sample: + - * / and comparisons, each lane by itself
-    Mask     the result of a comparison: & | ~ ; where(mask, a, b)
+    Mask     the result of a comparison: & ; where(mask, a, b)
     Rows     a place in memory where vectors follow each other: x[i], x + i
     Table    a place in the caller's array (rows, samples): x[i], of the samples from there on
 
@@ -141,24 +141,17 @@ elementwise(operator.sub, lambda b, x, y: b.fsub(x, y))
 elementwise(operator.mul, lambda b, x, y: b.fmul(x, y))
 elementwise(operator.truediv, lambda b, x, y: b.fdiv(x, y))
 elementwise(operator.neg, lambda b, x: b.fneg(x))
-for comparison, sign in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">="), (operator.eq, "==")):
+for comparison, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.ge, ">="), (operator.eq, "==")):
     elementwise(comparison, ordered(sign), compares=True)
 
 
-def masks(op: Any, emit: Any, count: int) -> None:
-    """An operator on masks."""
-
-    @infer_global(op)
-    class Typed(AbstractTemplate):
-        def generic(self, args, kws):
-            return signature(args[0], *args) if all([isinstance(a, Mask) and a == args[0] for a in args]) else None
-
-    lower_builtin(op, *[Mask] * count)(lambda context, builder, sig, args: emit(builder, *args))
+@infer_global(operator.and_)
+class Both(AbstractTemplate):
+    def generic(self, args, kws):
+        return signature(args[0], *args) if all([isinstance(a, Mask) and a == args[0] for a in args]) else None
 
 
-masks(operator.and_, lambda b, x, y: b.and_(x, y), 2)
-masks(operator.or_, lambda b, x, y: b.or_(x, y), 2)
-masks(operator.invert, lambda b, x: b.not_(x), 1)
+lower_builtin(operator.and_, Mask, Mask)(lambda context, builder, sig, args: builder.and_(*args))
 
 
 @intrinsic
@@ -221,7 +214,7 @@ def mathematical(name: str) -> Any:
     return f
 
 
-exp, log, log1p, sqrt, absolute = [mathematical(name) for name in ("exp", "log", "log1p", "sqrt", "abs")]
+exp, log, log1p, sqrt = [mathematical(name) for name in ("exp", "log", "log1p", "sqrt")]
 
 
 def contracted(name: str) -> Any:
