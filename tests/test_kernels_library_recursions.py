@@ -149,13 +149,10 @@ def test_twins_give_the_bits_of_the_cuda_source(case, real):
 def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
-    sweeps = getattr(k._model[6], "__self__", None)
+    sweeps = k._model[6].__self__
     if real is np.float32 and k.__name__ not in ("garch", "kalman"):
         return  # a twin takes Numba tens of seconds; the CUDA C checks all in float32, too
-    if k.__name__ == "markov":
-        sweeps = sweeps.made(len(theta))
-    elif sweeps is None:
-        return  # a twin that Numba alone compiles
+    sweeps = sweeps.made(len(theta)) if hasattr(sweeps, "made") else sweeps
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
     for batch in (theta.shape[1], 1):
         theta, data = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(data[..., :batch]) if data.ndim == 3 else data

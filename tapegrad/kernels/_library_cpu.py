@@ -52,7 +52,8 @@ class Sweeps:
     """The functions `value` and `both` for NumPy arrays.
 
     `sizes`: what the steps take; `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before those of
-    arguments; `stored`: vectors that are stored for each step; `room`: vectors of the room; `cost`: operations at a step."""
+    arguments; `stored`: vectors that are stored for each step, or, of `Sums`, how many data are the first; `room`: vectors of the
+    room; `cost`: operations at a step."""
 
     def __init__(self, steps: Steps | Sums, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
         self.steps, self.sizes, self.modes, self.lines = steps, sizes, np.array(modes), lines
@@ -101,7 +102,9 @@ class Sweeps:
         B, item = theta.shape[1], theta.itemsize
         arrays = [(theta, True), (data, data.ndim == 3), (value, True), (gradient, True)]
         addresses = [(0, False) if x is None else (_cpu.address(x), moves) for x, moves in arrays]
-        scratch = self.scratch(width * item * (N * self.stored * (gradient is not None) + self.room * (self.loops is not None)))
+        scratch = self.scratch(
+            width * item * (N * self.stored * (gradient is not None and not self.sums) + self.room * (self.loops is not None))
+        )
         full = min(last, B // width) - first
         for start, blocks in ((first * width, full), (B - width, last - first - full)):
             if blocks:
@@ -122,8 +125,8 @@ class Sweeps:
         return lambda a, b, c, d, scratch, B, N, blocks: self.loops(zero, a, b, c, d, scratch, B, N, each, blocks, *rest)
 
     def unrolled(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
-        given, bits = (self.steps, self.sizes_for(gradient), self.modes, self.lines), 8 * dtype.itemsize
-        text = straight_sums(*given, width, bits, each) if self.sums else straight(*given, self.stored, width, bits, each, gradient)
+        given = self.steps, self.sizes_for(gradient), self.modes, self.lines, self.stored, width, 8 * dtype.itemsize, each
+        text = straight_sums(*given) if self.sums else straight(*given, gradient)
         return FORM(_cpu.compiled(text, large=LARGE))
 
     def scratch(self, size: int) -> int:

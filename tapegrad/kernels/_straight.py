@@ -318,7 +318,7 @@ def straight(
     return whole_text(w)
 
 
-def straight_sums(sums: Sums, sizes: tuple, modes: np.ndarray, lines: int, width: int, bits: int, each: bool) -> str:
+def straight_sums(sums: Sums, sizes: tuple, modes: np.ndarray, lines: int, special: int, width: int, bits: int, each: bool) -> str:
     """The text of the same function for a sum."""
     w, known = Writer(width, bits), {}
     run = {name: meaning(f, known) for name, f in vars(sums).items()}
@@ -329,12 +329,15 @@ def straight_sums(sums: Sums, sizes: tuple, modes: np.ndarray, lines: int, width
         outside = theta, data, Place(w, "%data", 1), N, 0, each, slope, Place(w, "%value", 1, s)
         room = Cells(w, {})
         run["begin"](room, outside, layout, sizes)
-        with w.range(0, N, CHUNK) as first:
-            end = w.count(first + CHUNK)
+        for n in range(special):
+            with w.range(n, N, LAST):  # if there is such a datum
+                run["first"](room, outside, n, layout, sizes)
+        with w.range(special, N, CHUNK) as start:
+            end = w.count(start + CHUNK)
             end = w(f"select i1 {w(f'icmp slt i64 {end}, %N')}, i64 {end}, i64 %N")
-            with w.range(first, Affine(0, {end: 1})) as t:
+            with w.range(start, Affine(0, {end: 1})) as t:
                 run["observe"](room, outside, t, layout, sizes)
-            run["flush"](room, outside, first, layout, sizes)
+            run["flush"](room, outside, start, layout, sizes)
         run["finish"](room, outside, layout, sizes)
     return whole_text(w)
 

@@ -44,14 +44,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class Sums:
-    """Of independent data, whose gradient needs no way back: `begin`, `observe` as above, but without results; `flush`: after each
-    CHUNK of data; `finish`(room, outside, layout, sizes) writes the value, outside[7], and the gradient.  The last of the sizes says
-    whether that is wanted."""
+    """Where the gradient needs no way back: `begin`, `observe` as above, but without results; `flush`: after each CHUNK of data;
+    `finish`(room, outside, layout, sizes) writes the value, outside[7], and the gradient.  The last of the sizes says whether that is
+    wanted.  `first`: in place of `observe` for the first data, how many is told beside the steps; t is a number there."""
 
     begin: Callable
     observe: Callable
     flush: Callable
     finish: Callable
+    first: Callable
 
 
 @inlined
@@ -166,10 +167,10 @@ def looping(steps: Steps) -> Callable:
 
 def looping_sums(sums: Sums) -> Callable:
     """As `looping`."""
-    begin, observe, flush, finish = [getattr(sums, f.name) for f in fields(Sums)]
+    begin, observe, flush, finish, first = [getattr(sums, f.name) for f in fields(Sums)]
 
     @twin
-    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, stored, lines, modes, sizes):
+    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, special, lines, modes, sizes):
         layout, room = placed(modes, N, lines), rows(scratch, zero)
         for k in range(blocks):
             s = k * width * item
@@ -178,10 +179,12 @@ def looping_sums(sums: Sums) -> Callable:
                 table(value + s, 0, zero),
             )  # fmt: skip
             begin(room, outside, layout, sizes)
-            for first in range(0, N, CHUNK):
-                for t in range(first, min(first + CHUNK, N)):
+            for t in range(min(special, N)):
+                first(room, outside, t, layout, sizes)
+            for start in range(special, N, CHUNK):
+                for t in range(start, min(start + CHUNK, N)):
                     observe(room, outside, t, layout, sizes)
-                flush(room, outside, first, layout, sizes)
+                flush(room, outside, start, layout, sizes)
             finish(room, outside, layout, sizes)
 
     return run

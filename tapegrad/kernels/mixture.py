@@ -8,7 +8,7 @@ import numpy as np
 from ._api import likelihood
 from ._library import HandwrittenLikelihood, inlined, twin
 from ._library_cpu import Sized, Sweeps
-from ._sweeps import Sums, datum
+from ._sweeps import Sums, datum, nothing
 from ._vectors import double, doubles, exp, fma, is_wide, log, narrow, splat, where, whole
 
 HALF_LOG_2_PI = 0.91893853320467274178
@@ -123,7 +123,7 @@ def finish(room, outside, layout, sizes):
             slope[2 * K + k] = where(valid, narrow(third - first, mean[0]), 0)
 
 
-SUMS = Sums(begin, observe, flush, finish)
+SUMS = Sums(begin, observe, flush, finish, nothing)
 ON_HOST = Sized(lambda p: Sweeps(SUMS, (p // 3,), [(0, p)], 1, 0, 5 * (p // 3) + 3 * (p + 2), 50 + 12 * p))
 
 loglik = HandwrittenLikelihood(

@@ -17,7 +17,7 @@ from ..ops.special import gammaln
 from ._api import FLOATS, likelihood
 from ._library import HandwrittenLikelihood, inlined, twin
 from ._library_cpu import Sized, Sweeps
-from ._sweeps import Sums, datum
+from ._sweeps import Sums, datum, nothing
 from ._vectors import double, doubles, exp, fma, log1p, narrow, splat, where, whole
 
 
@@ -150,7 +150,7 @@ def finish(room, outside, layout, sizes):
         outside[6][i] = where(valid, narrow(slopes[i], b[0]), 0)
 
 
-SUMS = Sums(begin, observe, flush, finish)
+SUMS = Sums(begin, observe, flush, finish, nothing)
 
 
 def sized(logistic):

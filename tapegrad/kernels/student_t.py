@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from ._api import likelihood
 from ._library import HandwrittenLikelihood, twin
 from ._library_cpu import Sweeps
-from ._sweeps import Sums, datum
+from ._sweeps import Sums, datum, nothing
 from ._vectors import double, doubles, log, log1p, narrow, splat, where
 
 HALF_LOG_2_PI = 0.91893853320467274178
@@ -91,7 +91,7 @@ def finish(room, outside, layout, sizes):
         gradient[2] = where(valid, narrow(0.5 * (seen * dh - logs + (df + 1) * parts / df), room[0]), 0)
 
 
-SWEEPS = Sweeps(Sums(begin, observe, flush, finish), (), [(0, 3)], 1, 0, 16, 50)
+SWEEPS = Sweeps(Sums(begin, observe, flush, finish, nothing), (), [(0, 3)], 1, 0, 16, 50)
 
 loglik = HandwrittenLikelihood(
     "student_t",
