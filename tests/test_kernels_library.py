@@ -233,6 +233,20 @@ def test_straight_line_code_gives_the_bits_of_numba(name):
                 assert np.array_equal(a, b)
 
 
+def test_regression_with_many_coefficients():
+    """So many that straight-line code would be long: the loops of Numba."""
+    rng = np.random.default_rng(3)
+    design, y = rng.normal(size=(30, 260)) / 16, rng.random(30) < 0.5
+    theta, data = rng.normal(size=(260, 9)), regression.logistic_data(design, y)
+    value, gradient = regression.logistic.value_and_grad(theta, data)
+    assert regression.ON_HOST[1].made(260).loops is not None and regression.ON_HOST[1].made(3).loops is None
+    eta = design @ theta
+    close(value, scipy.stats.bernoulli(1 / (1 + np.exp(-eta))).logpmf(y[:, None]).sum(axis=0))
+    close(gradient, design.T @ (y[:, None] - 1 / (1 + np.exp(-eta))))
+    one = regression.logistic.value_and_grad(theta[:, :1], data)
+    assert one[0][0] == value[0] and np.array_equal(one[1][:, 0], gradient[:, 0])
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
 def test_nvrtc_compiles(name, arch):

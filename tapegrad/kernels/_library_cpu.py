@@ -16,6 +16,7 @@ from ._vectors import lanes
 KEPT = 1 << 26  # bytes of scratch that a thread keeps from call to call
 FEW = 3  # samples below which each is computed by itself
 LARGE = 50_000  # lines of text, most of them reads of slots that become registers; the largest filter has 25,000 and compiles in 2 s
+LONG = 1200  # vectors in the room above which Numba's loops serve: straight-line code would take many seconds to compile
 LOOPING: dict = {}  # by steps, what Numba made of them
 FORM = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
 
@@ -58,16 +59,20 @@ class Sweeps:
     def __init__(self, steps: Steps | Sums, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
         self.steps, self.sizes, self.modes, self.lines = steps, sizes, np.array(modes), lines
         self.stored, self.room, self.cost = stored, room, cost
-        self.sums, self.loops = isinstance(steps, Sums), None
+        self.sums = isinstance(steps, Sums)
+        self.loops = self.loops_of(steps) if room > LONG else None
         self.local = threading.local()
         self.forms: dict = {}
 
+    def loops_of(self, steps: Steps | Sums) -> Callable:
+        if steps not in LOOPING:
+            LOOPING[steps] = (looping_sums if self.sums else looping)(steps)
+        return LOOPING[steps]
+
     def by_numba(self) -> "Sweeps":
-        """The same with sizes at run time, which is slower by a factor of 2 to 4: a check of the straight-line code."""
+        """The same with sizes at run time, slower by a factor of 2 to 4."""
         other = Sweeps(self.steps, self.sizes, self.modes, self.lines, self.stored, self.room, self.cost)
-        if self.steps not in LOOPING:
-            LOOPING[self.steps] = (looping_sums if self.sums else looping)(self.steps)
-        other.loops = LOOPING[self.steps]
+        other.loops = self.loops_of(self.steps)
         return other
 
     def value(self, theta: np.ndarray, data: np.ndarray, value: np.ndarray, B: int, N: int) -> None:
