@@ -145,16 +145,15 @@ class Filter:
     def contributions(self, model: Any, y: Any) -> Any:
         """The log density of each datum given those before it, (T, B)."""
         call = self._packed(model, y, False)
-        each = self.kernel(self._as_data(call)).contributions(call.theta, call.data)
+        each = self.kernel(self._without_steps(call)).contributions(call.theta, call.data)
         return each[:, 0] if call.single else each
 
     def scores(self, model: Any, y: Any) -> Any:
         """The gradient of each datum's contribution: a Model of (T, ..., B); None for what is Const."""
         call = self._packed_constant("scores", model, y)
-        s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)
-        parts = [None if x is None else x.reshape((*x.shape[:-2], call.steps, call.batch)) for x in self._expanded(call, s)]
-        parts = [None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)) for x in parts]
-        return self._parts[1](*[None if x is None else x[..., 0] if call.single else x for x in parts])
+        s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)  # (p, T, B)
+        parts = [None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)) for x in self._expanded(call, s)]
+        return self._parts[1](*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def fisher(self, model: Any, y: Any) -> Any:
         """The sum over data of the outer product of the scores, in the form of `hessian`."""
@@ -164,7 +163,7 @@ class Filter:
     def final(self, model: Any, y: Any) -> tuple:
         """Mean (k, B) and covariance (k, k, B) of the state one step after the last observation."""
         call = self._packed(model, y, False)
-        m, P = self.kernel(self._as_data(call)).final(call.theta, call.data)
+        m, P = self.kernel(self._without_steps(call)).final(call.theta, call.data)
         return (m[..., 0], P[..., 0]) if call.single else (m, P)
 
     # --- kernels ---
@@ -355,7 +354,8 @@ class Filter:
                 raise KernelError(f"{self.__name__}.{what}: {a.name} has a value for each step; pass Const({a.name}), or take hvp")
         return call
 
-    def _as_data(self, call: "Packed") -> "Packed":
+    def _without_steps(self, call: "Packed") -> "Packed":
+        """For what needs arguments with a value for each step as data."""
         if 1 in call.modes:
             tracked = [a.name for a, mode in zip(self.arguments, call.modes, strict=True) if mode == 1]
             raise KernelError(f"{self.__name__}: {', '.join(tracked)} with a value for each step cannot be tracked here; pass tg.value(x)")

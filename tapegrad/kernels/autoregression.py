@@ -210,7 +210,7 @@ SUMS = Sums(begin, observe, flush, finish, first)
 def sweeps(p):
     """On NumPy arrays, for so many rows of theta."""
     P = p - 2
-    return Sweeps(SUMS, (P,), [(0, p)], 1, P, P * (P + 1) + 8 * P + 20, 20 + 5 * P)
+    return Sweeps(SUMS, (P,), [(0, p)], 1, P, P * (P + 1) + 8 * P + 20, 40 + 5 * P)
 
 
 ON_HOST = Sized(sweeps)
