@@ -251,8 +251,10 @@ class Filter:
                     raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
                 lines.append(rows.reshape(steps, -1, rows.shape[-1]).swapaxes(0, 1))
             else:
-                theta.append(shaping.broadcast_to(rows, (rows.shape[0], batch)))
-        return Packed(shaping.concatenate(*theta).astype(dtype), _lines(lines, batch), modes, sizes, single, const, steps, batch)
+                theta.append(rows if rows.shape[1] == batch else shaping.broadcast_to(rows, (rows.shape[0], batch)))
+        theta = shaping.concatenate(*theta)
+        theta = theta if plain(theta).dtype == dtype else theta.astype(dtype)
+        return Packed(theta, _lines(lines, batch), modes, sizes, single, const, steps, batch)
 
     def _observations(self, y: Any, base: int) -> Any:
         """y with an axis of components; the same object for the same y, so that data on a device are looked at once."""
