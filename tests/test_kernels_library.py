@@ -213,6 +213,40 @@ def test_cuda_source_gives_the_bits_of_the_twin(name, each, missing, real):
     assert np.isfinite(ours[0][good]).all() and np.isfinite(ours[1][:, good]).all() and ours[1][:, good].any(axis=0).all()
 
 
+@pytest.mark.parametrize("name", ["student_t", "poisson", "logistic", "mixture"])
+def test_straight_line_code_gives_the_bits_of_numba(name):
+    """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
+    of = {"poisson": regression.ON_HOST[0], "logistic": regression.ON_HOST[1], "mixture": mixture.ON_HOST}
+    for real in REALS:
+        for each, batch in ((False, 35), (True, 35), (False, 2)):
+            theta, x = arrays(name, real, each, True, batch=max(batch, 8))
+            theta, x = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(x[..., :batch] if each else x)
+            sweeps = of[name].made(len(theta)) if name in of else student_t.SWEEPS
+            found = []
+            for run in (sweeps, sweeps.by_numba()):
+                value, other, gradient = np.empty(batch, real), np.empty(batch, real), np.empty_like(theta)
+                run.both(theta, x, value, gradient, batch, x.shape[1])
+                run.value(theta, x, other, batch, x.shape[1])
+                assert np.array_equal(value, other)
+                found.append((value, gradient))
+            for a, b in zip(*found, strict=True):
+                assert np.array_equal(a, b)
+
+
+def test_regression_with_many_coefficients():
+    """So many that straight-line code would be long: the loops of Numba."""
+    rng = np.random.default_rng(3)
+    design, y = rng.normal(size=(30, 260)) / 16, rng.random(30) < 0.5
+    theta, data = rng.normal(size=(260, 9)), regression.logistic_data(design, y)
+    value, gradient = regression.logistic.value_and_grad(theta, data)
+    assert regression.ON_HOST[1].made(260).loops is not None and regression.ON_HOST[1].made(3).loops is None
+    eta = design @ theta
+    close(value, scipy.stats.bernoulli(1 / (1 + np.exp(-eta))).logpmf(y[:, None]).sum(axis=0))
+    close(gradient, design.T @ (y[:, None] - 1 / (1 + np.exp(-eta))))
+    one = regression.logistic.value_and_grad(theta[:, :1], data)
+    assert one[0][0] == value[0] and np.array_equal(one[1][:, 0], gradient[:, 0])
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
 def test_nvrtc_compiles(name, arch):

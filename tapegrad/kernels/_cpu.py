@@ -58,11 +58,11 @@ def machine() -> tuple:
     return STATE["machine"]
 
 
-def object_code(text: str) -> bytes:
+def object_code(text: str, large: int) -> bytes:
     """Compiled with one pass (stack slots to registers), for the graph has been simplified already: on a Kalman filter the usual
     passes cost 70 ms and gain nothing."""
     make, _ = machine()
-    target = make(0 if text.count("\n") > LARGE else 2)
+    target = make(0 if text.count("\n") > large else 2)
     module = llvm.parse_assembly(text)
     module.verify()
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
@@ -74,8 +74,8 @@ def object_code(text: str) -> bytes:
     return target.emit_object(module)
 
 
-def compiled(text: str, name: str = "kernel") -> int:
-    """The address of the function `name` of this text."""
+def compiled(text: str, name: str = "kernel", large: int = LARGE) -> int:
+    """The address of the function `name` of this text; above `large` lines compiled for the time that takes."""
     with LOCK:
         make, description = machine()
         key = _cache.key(description, text)
@@ -83,7 +83,7 @@ def compiled(text: str, name: str = "kernel") -> int:
             return STATE[key].get_function_address(name)
         stored = _cache.load(key)
         if stored is None:
-            stored = object_code(text)
+            stored = object_code(text, large)
             _cache.save(key, stored)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
         engine.add_object_file(llvm.ObjectFileRef.from_data(stored))

@@ -31,3 +31,12 @@ static __device__ __forceinline__ float power_of_two(float x) {
   u.bits &= 0x7f800000;
   return u.number;
 }
+
+// The log-likelihood from minus twice the sum of its terms, each but for log(2 pi) of `seen` numbers; `valid` is false afterwards where
+// the gradient is to be 0.
+static __device__ __forceinline__ real outcome(double total, double seen, bool& valid) {
+  const real v = (real)(-0.5 * fma(seen, 1.8378770664093454836, total));
+  const real out = valid && v == v ? v : (real)REJECTED;
+  valid = valid && is_finite(v);
+  return out;
+}

@@ -1,7 +1,7 @@
 """What the library kernels share: likelihoods whose value and gradient are CUDA C written by hand, with a Numba twin for NumPy arrays.
 
-A model is a module `m.py` beside its `m.cu`.  The .cu holds two entries for each model of that name, and the module their twins,
-functions of the same arguments:
+A model is a module `m.py` beside its `m.cu`.  The .cu holds two entries for each model of that name, and the module their twin, for
+NumPy arrays: functions of the same arguments, or the steps of a recursion (_sweeps.py), of which _library_cpu.py makes such functions:
 
     name_value(theta, data, value, B, N)
     name_value_and_grad(theta, data, value, gradient, [work arrays,] B, N)
@@ -40,7 +40,13 @@ class TwinCache(FunctionCache):
     """Numba's cache on disk looks at the file of a function alone; a twin takes functions from other files of this folder too."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple:
-        return (STAMP, *super()._index_key(sig, codegen))
+        return STAMP, sig, codegen.magic_tuple(), called(self._py_func)
+
+
+def called(f: Callable) -> tuple:
+    """The twins that f was made with: functions that one function makes differ in these alone."""
+    twins = [cell.cell_contents.py_func for cell in f.__closure__ or ()]
+    return tuple([(g.__module__, g.__qualname__, called(g)) for g in twins])
 
 
 def twin(f: Callable) -> Callable:
@@ -51,6 +57,11 @@ def twin(f: Callable) -> Callable:
     except RuntimeError:  # Numba found no folder that it can write
         return compiled
     return compiled
+
+
+def inlined(f: Callable) -> Callable:
+    """A twin for the inner loops of others."""
+    return njit(nogil=True, error_model="numpy", forceinline=True)(f)
 
 
 @twin
@@ -157,20 +168,33 @@ class Handwritten(Generated):
         if n != (0, 0) or kind == "D":
             return super()._run(kind, n, arrays, outs)
         theta, data = arrays
-        p, batch = theta.shape
-        value, both = self.kernels(p, data.shape[0], data.ndim == 3, self._is_missing(data))
-        given = contiguous(theta, theta.dtype), contiguous(data, theta.dtype)
-        made = [value(*given)] if kind == "F" else list(both(*given))
+        (p, batch), missing = theta.shape, self._is_missing(data)
+        theta, data = contiguous(theta, theta.dtype), contiguous(data, theta.dtype)
+        rooms = None if outs is None else checked_outs(self.__name__, outs, [1, p][: len(outs)], batch, [theta.dtype] * len(outs))
+        made = self._launched(kind, theta, data, missing, None if self._keeps_nan else rooms)
         if self._keeps_nan:
             xp = xp_of(made[0])
             made = [xp.where(made[0] == -np.inf, theta.dtype.type(np.nan), x) for x in made]
         if kind == "R":
             return made[1]
         if outs is not None:
-            for out, x in zip(checked_outs(self.__name__, outs, [1, p][: len(made)], batch, [theta.dtype] * len(made)), made, strict=True):
-                out[...] = x
+            for room, x in zip(rooms, made, strict=True):
+                if room is not x:
+                    room[...] = x
             made = outs
         return made[0] if kind == "F" else tuple(made)
+
+    def _launched(self, kind: str, theta: Any, data: Any, missing: bool, rooms: list | None) -> list:
+        """The value, and but for kind F the gradient; in `rooms` where a twin runs that needs no work arrays of the caller's."""
+        p, batch = theta.shape
+        value, both, work, workers = self._model[5:]
+        if not isinstance(theta, np.ndarray) or (workers and work(p, data.shape[0])):
+            value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)
+            return [value(theta, data)] if kind == "F" else list(both(theta, data))
+        made = rooms or [np.empty((1, batch), theta.dtype), np.empty((p, batch), theta.dtype)][: 1 if kind == "F" else 2]
+        if batch:
+            (value if kind == "F" else both)(theta, data, made[0][0], *made[1:], batch, data.shape[1])
+        return [made[0][0], *made[1:]] if rooms is None else made
 
 
 class HandwrittenLikelihood(Handwritten, Likelihood):

@@ -52,7 +52,7 @@ static __device__ __forceinline__ void predictors_adjoint(const Predictors& x, r
 
 // The data before datum t: lag[j] = x[t - 1 - j].  Returns the error of the predictor of order n.
 template <int n> static __device__ __forceinline__ real error(const Predictors& x, const real (&lag)[P], real now) {
-  EACH(j, 0, n) now = now - x.a[ORDER(n) + j] * lag[j];
+  EACH(j, 0, n) now = fma(-x.a[ORDER(n) + j], lag[j], now);
   return now;
 }
 
@@ -69,7 +69,7 @@ template <int n> struct Beginning {
     Beginning<n - 1>::run(x, data, mu, lag, total, s, B, N, back, a_bar, v_bar, mu_bar);
     if (n - 1 >= N) return;
     const real now = DATUM(0, n - 1) - mu, e = error<n - 1>(x, lag, now), z = e / x.v[n - 1];
-    total += (double)(log(x.v[n - 1]) + e * z);
+    total += (double)fma(e, z, own_log(x.v[n - 1]));
     if (back) {
       real slope = 1;
       EACH(j, 0, n - 1) {
@@ -77,7 +77,7 @@ template <int n> struct Beginning {
         a_bar[ORDER(n - 1) + j] = z * lag[j];
       }
       mu_bar += (double)(z * slope);
-      v_bar[n - 1] = (real)0.5 * (z * z - 1 / x.v[n - 1]);
+      v_bar[n - 1] = (real)0.5 * fma(z, z, -1 / x.v[n - 1]);
     }
     shift(lag, now);
   }
@@ -87,9 +87,9 @@ template <> struct Beginning<0> {
                                              bool, real (&)[ORDER(P + 1)], real (&)[P + 1], double&) {}
 };
 
-static __device__ __forceinline__ real outcome(const Predictors& x, double total, double squares, long long N, bool& valid) {
+static __device__ __forceinline__ real exact(const Predictors& x, double total, double squares, long long N, bool& valid) {
   const double v = x.v[P], rest = N > P ? (double)(N - P) : 0.0;
-  const real out = (real)(-0.5 * (total + rest * log(v) + squares / v + N * 1.8378770664093454836));
+  const real out = (real)(-0.5 * (total + rest * own_log(v) + squares / v + N * 1.8378770664093454836));
   valid = x.valid && is_finite(out);
   return x.valid && out == out ? out : (real)REJECTED;
 }
@@ -103,15 +103,15 @@ extern "C" __global__ void autoregression_value(const real* theta, const real* d
     Beginning<P>::run(x, data, mu, lag, total, s, B, N, false, a_bar, v_bar, none);
     for (long long t = P; t < N; ++t) {
       const real now = DATUM(0, t) - mu, e = error<P>(x, lag, now);
-      square = square + e * e;
+      square = fma(e, e, square);
       shift(lag, now);
-      if (t % CHUNK == 0 || t + 1 == N) {
+      if ((t - P + 1) % CHUNK == 0 || t + 1 == N) {
         squares += square;
         square = 0;
       }
     }
     bool valid;
-    value[s] = outcome(x, total, squares, N, valid);
+    value[s] = exact(x, total, squares, N, valid);
   }
 }
 
@@ -125,11 +125,11 @@ extern "C" __global__ void autoregression_value_and_grad(const real* theta, cons
     Beginning<P>::run(x, data, mu, lag, total, s, B, N, true, a_bar, v_bar, mu_bar);
     for (long long t = P; t < N; ++t) {
       const real now = DATUM(0, t) - mu, e = error<P>(x, lag, now);
-      square = square + e * e;
+      square = fma(e, e, square);
       sum = sum + e;
-      EACH(j, 0, P) product[j] = product[j] + e * lag[j];
+      EACH(j, 0, P) product[j] = fma(e, lag[j], product[j]);
       shift(lag, now);
-      if (t % CHUNK == 0 || t + 1 == N) {
+      if ((t - P + 1) % CHUNK == 0 || t + 1 == N) {
         squares += square;
         sums += sum;
         EACH(j, 0, P) products[j] += product[j];
@@ -138,7 +138,7 @@ extern "C" __global__ void autoregression_value_and_grad(const real* theta, cons
       }
     }
     bool valid;
-    value[s] = outcome(x, total, squares, N, valid);
+    value[s] = exact(x, total, squares, N, valid);
 
     predictors_adjoint(x, a_bar, v_bar);
     const double v = x.v[P];

@@ -23,8 +23,11 @@ import numpy as np
 from .._array import xp_of
 from ..errors import ArgumentError
 from ._api import recursion
-from ._lanes import LANES, LOG_2_PI, add_product, cube, subtract_product
-from ._library import CHUNK, HandwrittenRecursion, twin
+from ._lanes import LOG_2_PI
+from ._library import HandwrittenRecursion, inlined, twin
+from ._library_cpu import Sized, Sweeps
+from ._sweeps import Sums, datum
+from ._vectors import double, doubles, fma, fnma, log, narrow, splat, where
 
 MOST = 8
 
@@ -55,161 +58,162 @@ def step(carry, theta, y):
     )
 
 
-# --- the twin of autoregression.cu ---
+# --- the twin of autoregression.cu; sizes: P, and whether the gradient is wanted ---
 
 
-@twin
+@inlined
 def order(n):
     """Where the coefficients of the predictor of order n begin."""
     return n * (n - 1) // 2
 
 
+@inlined
+def parts(room, P):
+    """mu; a, v, 1 - k^2 of all predictors; cotangents of a and v; the lags; sums of e x[t - j], of e^2, of e and number of a chunk; the
+    same of all data in float64, and of the first P data the sum of terms, the cotangent of mu and their number."""
+    a = room + 1
+    v = a + order(P + 1)
+    rest = v + (P + 1)
+    a_bar = rest + (P + 1)
+    v_bar = a_bar + order(P + 1)
+    lag = v_bar + (P + 1)
+    part = lag + P
+    sums = doubles(part + (P + 3))
+    return room[0], a, v, rest, a_bar, v_bar, lag, part, sums, sums + (P + 3)
+
+
 @twin
-def predictors(theta, s, P, n_, a, v, rest, valid):
+def begin(room, outside, layout, sizes):
+    P, theta = sizes[0], outside[0]
+    room[0] = theta[0]
+    _, a, v, rest, a_bar, v_bar, lag, part, sums, more = parts(room, P)
     for j in range(P):
-        for l in range(n_):
-            a[order(P) + j, l] = theta[j + 1, s + l]
-    for l in range(n_):
-        v[P, l] = theta[P + 1, s + l]
-        valid[l] = v[P, l] > 0 and theta[0, s + l] - theta[0, s + l] == 0
-    one = theta.dtype.type(1)
+        a[order(P) + j] = theta[j + 1]
+        lag[j] = 0
+    v[P] = theta[P + 1]
     for n in range(P, 0, -1):
-        last = order(n) + n - 1
-        for l in range(n_):
-            rest[n, l] = one - a[last, l] * a[last, l]
-            valid[l] = valid[l] and rest[n, l] > 0
-            v[n - 1, l] = v[n, l] / rest[n, l]
+        k = a[order(n) + n - 1]
+        rest[n] = 1 - k * k
         for j in range(1, n):
-            for l in range(n_):
-                x = a[order(n) + j - 1, l] + a[last, l] * a[order(n) + n - j - 1, l]
-                a[order(n - 1) + j - 1, l] = x / rest[n, l]
+            a[order(n - 1) + j - 1] = (a[order(n) + j - 1] + k * a[order(n) + n - j - 1]) / rest[n]
+        v[n - 1] = v[n] / rest[n]
+    for j in range(order(P + 1)):
+        a_bar[j] = 0
+    for j in range(P + 1):
+        v_bar[j] = 0
+    for j in range(P + 3):
+        part[j] = 0
+        sums[j] = 0
+    for j in range(3):
+        more[j] = 0
 
 
 @twin
-def predictors_adjoint(P, n_, a, v, rest, a_bar, v_bar):
-    two = a.dtype.type(2)
-    k_bar, rest_bar = np.empty_like(rest[0]), np.empty_like(rest[0])
-    for n in range(1, P + 1):
-        last = order(n) + n - 1
-        for l in range(n_):
-            k_bar[l] = 0
-            rest_bar[l] = -(v_bar[n - 1, l] * v[n - 1, l])
-            v_bar[n, l] = v_bar[n, l] + v_bar[n - 1, l] / rest[n, l]
-        for j in range(1, n):
-            there, mirror = order(n) + j - 1, order(n) + n - j - 1
-            for l in range(n_):
-                b = a_bar[order(n - 1) + j - 1, l]
-                a_bar[there, l] = a_bar[there, l] + b / rest[n, l]
-                a_bar[mirror, l] = a_bar[mirror, l] + a[last, l] * b / rest[n, l]
-                k_bar[l] = k_bar[l] + b * a[mirror, l]
-                rest_bar[l] = rest_bar[l] - b * a[order(n - 1) + j - 1, l]
-        for l in range(n_):
-            a_bar[last, l] = a_bar[last, l] + (k_bar[l] - two * a[last, l] * rest_bar[l]) / rest[n, l]
-
-
-@twin
-def error(data, t, s, n_, theta, n, a, lag, now, e):
-    """The datum without its mean, and the error of the predictor of order n."""
-    for l in range(n_):
-        now[0, l] = data[0, t, s + l if data.shape[2] > 1 else 0] - theta[0, s + l]
-        e[0, l] = now[0, l]
+def error(a, lag, now, n):
+    """Of the predictor of order n, whose coefficients begin at a."""
     for j in range(n):
-        subtract_product(e, 0, a, order(n) + j, lag, j, n_)
+        now = fnma(a[j], lag[j], now)
+    return now
 
 
 @twin
-def shift(lag, now, P, n_):
+def shift(lag, now, P):
     for j in range(P - 1, 0, -1):
-        for l in range(n_):
-            lag[j, l] = lag[j - 1, l]
-    for l in range(n_):
-        lag[0, l] = now[0, l]
+        lag[j] = lag[j - 1]
+    lag[0] = now
 
 
 @twin
-def beginning(theta, data, s, n_, P, a, v, lag, now, e, total, a_bar, v_bar, mu_bar):
-    """The data before datum P, each with its own predictor; the gradient too if mu_bar is not empty."""
-    half, one = theta.dtype.type(0.5), theta.dtype.type(1)
-    slope = np.empty_like(now[0])
-    for n in range(min(P, data.shape[1])):
-        error(data, n, s, n_, theta, n, a, lag, now, e)
-        for l in range(n_):
-            total[l] += np.float64(np.log(v[n, l]) + e[0, l] * (e[0, l] / v[n, l]))
-            slope[l] = one
-        if mu_bar.size:
-            for j in range(n):
-                for l in range(n_):
-                    slope[l] = slope[l] - a[order(n) + j, l]
-                    a_bar[order(n) + j, l] = e[0, l] / v[n, l] * lag[j, l]
-            for l in range(n_):
-                z = e[0, l] / v[n, l]
-                mu_bar[l] += np.float64(z * slope[l])
-                v_bar[n, l] = half * (z * z - one / v[n, l])
-        shift(lag, now, P, n_)
+def first(room, outside, n, layout, sizes):
+    """A datum before datum P, with its own predictor."""
+    P, gradient = sizes
+    mu, a, v, _, a_bar, v_bar, lag, _, _, more = parts(room, P)
+    now = datum(outside, 0, n) - mu
+    e = error(a + order(n), lag, now, n)
+    z = e / v[n]
+    more[0] = more[0] + double(fma(e, z, log(v[n])))
+    more[2] = more[2] + 1
+    if gradient:
+        slope = splat(1, e)
+        for j in range(n):
+            slope = slope - a[order(n) + j]
+            a_bar[order(n) + j] = z * lag[j]
+        more[1] = more[1] + double(z * slope)
+        v_bar[n] = 0.5 * fma(z, z, -1 / v[n])
+    shift(lag, now, P)
 
 
 @twin
-def outcome(value, s, n_, v, total, squares, N, P, valid):
-    rest = np.float64(max(N - P, 0))
-    for l in range(n_):
-        x = np.float64(v[P, l])
-        out = value.dtype.type(-0.5 * (total[l] + rest * np.log(x) + squares[l] / x + N * LOG_2_PI))
-        value[s + l] = out if valid[l] and out == out else -np.inf
-        valid[l] = valid[l] and out - out == 0
-
-
-@twin
-def autoregression(theta, data, value, gradient, B, N):
-    """As in autoregression.cu; without a gradient if that is empty."""
-    data, P, dtype = cube(data), len(theta) - 2, theta.dtype
-    a, v, rest = np.empty((order(P + 1), LANES), dtype), np.empty((P + 1, LANES), dtype), np.empty((P + 1, LANES), dtype)
-    a_bar, v_bar, mu_bar = np.empty_like(a), np.empty_like(v), np.empty(LANES if gradient.size else 0)
-    lag, now, e, valid = np.empty((P, LANES), dtype), np.empty((1, LANES), dtype), np.empty((1, LANES), dtype), np.empty(LANES, np.bool_)
-    part, sums, total = np.empty((P + 2, LANES), dtype), np.empty((P + 2, LANES)), np.empty(LANES)
-    for s in range(0, B, LANES):
-        n_ = min(LANES, B - s)
-        predictors(theta, s, P, n_, a, v, rest, valid)
-        lag[:], a_bar[:], v_bar[:], mu_bar[:], part[:], sums[:], total[:] = 0, 0, 0, 0, 0, 0, 0
-        beginning(theta, data, s, n_, P, a, v, lag, now, e, total, a_bar, v_bar, mu_bar)
-        for t in range(P, N):
-            error(data, t, s, n_, theta, P, a, lag, now, e)
-            add_product(part, P, e, 0, e, 0, n_)
-            if gradient.size:
-                for l in range(n_):
-                    part[P + 1, l] = part[P + 1, l] + e[0, l]
-                for j in range(P):
-                    add_product(part, j, e, 0, lag, j, n_)
-            shift(lag, now, P, n_)
-            if t % CHUNK == 0 or t + 1 == N:
-                for k in range(P + 2):
-                    for l in range(n_):
-                        sums[k, l] += part[k, l]
-                        part[k, l] = 0
-        outcome(value, s, n_, v, total, sums[P], N, P, valid)
-        if gradient.size:
-            predictors_adjoint(P, n_, a, v, rest, a_bar, v_bar)
-            finish(gradient, s, n_, P, N, a, v, a_bar, v_bar, mu_bar, sums, valid)
-
-
-@twin
-def finish(gradient, s, n_, P, N, a, v, a_bar, v_bar, mu_bar, sums, valid):
-    for l in range(n_):
-        x, slope = np.float64(v[P, l]), 1.0
+def observe(room, outside, t, layout, sizes):
+    P, gradient = sizes
+    mu, a, _, _, _, _, lag, part, _, _ = parts(room, P)
+    now = datum(outside, 0, t) - mu
+    e = error(a + order(P), lag, now, P)
+    part[P] = fma(e, e, part[P])
+    part[P + 2] = part[P + 2] + 1
+    if gradient:
+        part[P + 1] = part[P + 1] + e
         for j in range(P):
-            slope -= a[order(P) + j, l]
-            gradient[j + 1, s + l] = a_bar[order(P) + j, l] + sums[j, l] / x if valid[l] else 0
-        gradient[0, s + l] = mu_bar[l] + sums[P + 1, l] / x * slope if valid[l] else 0
-        gradient[P + 1, s + l] = v_bar[P, l] + 0.5 * (sums[P, l] / x - max(N - P, 0)) / x if valid[l] else 0
+            part[j] = fma(e, lag[j], part[j])
+    shift(lag, now, P)
 
 
 @twin
-def autoregression_value(theta, data, value, B, N):
-    autoregression(theta, data, value, np.empty((0, 0), theta.dtype), B, N)
+def flush(room, outside, t, layout, sizes):
+    P = sizes[0]
+    _, _, _, _, _, _, _, part, sums, _ = parts(room, P)
+    for j in range(P + 3):
+        sums[j] = sums[j] + double(part[j])
+        part[j] = 0
 
 
 @twin
-def autoregression_value_and_grad(theta, data, value, gradient, B, N):
-    autoregression(theta, data, value, gradient, B, N)
+def predictors_adjoint(a, v, rest, a_bar, v_bar, P):
+    """From the cotangents of all predictors and variances to those of phi and the variance of the innovations."""
+    for n in range(1, P + 1):
+        k = a[order(n) + n - 1]
+        k_bar, rest_bar = splat(0, k), -(v_bar[n - 1] * v[n - 1])
+        v_bar[n] = v_bar[n] + v_bar[n - 1] / rest[n]
+        for j in range(1, n):
+            b, there, mirror = a_bar[order(n - 1) + j - 1], order(n) + j - 1, order(n) + n - j - 1
+            a_bar[there] = a_bar[there] + b / rest[n]
+            a_bar[mirror] = a_bar[mirror] + k * b / rest[n]
+            k_bar = k_bar + b * a[mirror]
+            rest_bar = rest_bar - b * a[order(n - 1) + j - 1]
+        a_bar[order(n) + n - 1] = a_bar[order(n) + n - 1] + (k_bar - 2 * k * rest_bar) / rest[n]
+
+
+@twin
+def finish(room, outside, layout, sizes):
+    P, gradient = sizes
+    mu, a, v, rest, a_bar, v_bar, _, _, sums, more = parts(room, P)
+    valid = (v[P] > 0) & (mu - mu == 0)
+    for n in range(1, P + 1):
+        valid = valid & (rest[n] > 0)
+    x, many = double(v[P]), sums[P + 2]
+    out = narrow(-0.5 * (more[0] + many * log(x) + sums[P] / x + (many + more[2]) * LOG_2_PI), mu)
+    outside[7][0] = where(valid, where(out == out, out, -np.inf), -np.inf)
+    valid = valid & (out - out == 0)
+    if gradient:
+        predictors_adjoint(a, v, rest, a_bar, v_bar, P)
+        slope = splat(1, x)
+        for j in range(P):
+            slope = slope - double(a[order(P) + j])
+            outside[6][j + 1] = where(valid, narrow(double(a_bar[order(P) + j]) + sums[j] / x, mu), 0)
+        outside[6][0] = where(valid, narrow(more[1] + sums[P + 1] / x * slope, mu), 0)
+        outside[6][P + 1] = where(valid, narrow(double(v_bar[P]) + 0.5 * (sums[P] / x - many) / x, mu), 0)
+
+
+SUMS = Sums(begin, observe, flush, finish, first)
+
+
+def sweeps(p):
+    """On NumPy arrays, for so many rows of theta."""
+    P = p - 2
+    return Sweeps(SUMS, (P,), [(0, p)], 1, P, P * (P + 1) + 8 * P + 20, 40 + 5 * P)
+
+
+ON_HOST = Sized(sweeps)
 
 
 class Autoregression(HandwrittenRecursion):
@@ -226,5 +230,6 @@ class Autoregression(HandwrittenRecursion):
 
 loglik = Autoregression(
     "autoregression", "autoregression", recursion(start, step), lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
-    "theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)", autoregression_value, autoregression_value_and_grad,
+    "theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)", ON_HOST.value,
+    ON_HOST.both,
 )  # fmt: skip

@@ -194,10 +194,10 @@ class Process(HandwrittenRecursion):
         bad = ~np.isfinite(value)
         value[bad], gradient[:, bad] = np.nan, np.nan
         if outs is not None and kind == "F":
-            checked_outs(self.__name__, outs, [1], len(value), value.dtype)[0][...] = value
+            checked_outs(self.__name__, outs, [1], len(value), [value.dtype])[0][...] = value
         return {"F": value, "R": gradient}.get(kind, (value, gradient))
 
-    def _remember(self, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Nothing: a call like the last one would not look at the data."""
 
 

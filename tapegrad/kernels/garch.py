@@ -17,8 +17,11 @@ array([-0.5759, -3.3968, -3.4259, -3.3997])
 import numpy as np
 
 from ._api import recursion
-from ._lanes import LANES, LOG_2_PI, cube, outcome
-from ._library import CHUNK, HandwrittenRecursion, twin
+from ._lanes import LOG_2_PI
+from ._library import HandwrittenRecursion, twin
+from ._library_cpu import Sweeps
+from ._sweeps import Steps, datum, nothing, nothing_stored
+from ._vectors import double, doubles, fma, log, narrow, splat, where, whole
 
 
 def start(theta):
@@ -37,77 +40,88 @@ def step(h, theta, y):
     return omega + alpha * square + beta * h, np.where(here, -0.5 * (LOG_2_PI + np.log(h) + e * e / h), 0.0)
 
 
-# --- the twin of garch.cu ---
+# --- the twin of garch.cu: mu, omega, alpha, beta, rest, h, e; the cotangents of mu, omega, alpha, beta, h; sums of the first four ---
 
 
 @twin
-def forward(theta, data, value, tape, s, n, h, valid):
-    """The samples s .. s + n; stores the variances if the tape is not empty."""
-    one = theta.dtype.type(1)
-    total, seen = np.zeros(LANES), np.zeros(LANES, np.int64)
-    mu, omega, alpha, beta = theta[0, s : s + n], theta[1, s : s + n], theta[2, s : s + n], theta[3, s : s + n]
-    for l in range(n):
-        rest = one - alpha[l] - beta[l]
-        h[l] = omega[l] / rest
-        valid[l] = mu[l] - mu[l] == 0 and omega[l] > 0 and alpha[l] >= 0 and beta[l] >= 0 and rest > 0
-    for t in range(data.shape[1]):
-        if tape.size:
-            tape[t, :n] = h[:n]
-        for l in range(n):
-            y = data[0, t, s + l if data.shape[2] > 1 else 0]
-            e, here = y - mu[l], y == y
-            total[l] += np.float64(np.log(h[l]) + e * e / h[l]) if here else 0.0
-            seen[l] += here
-            h[l] = omega[l] + alpha[l] * (e * e if here else h[l]) + beta[l] * h[l]
-    outcome(value, total, seen, valid, s, n)
+def begin(room, outside, layout, sizes):
+    theta, sums = outside[0], doubles(room + 12)
+    for k in range(4):
+        room[k] = theta[k]
+        room[7 + k] = 0
+        sums[k] = 0
+    room[11] = 0
+    mu, omega, alpha, beta = room[0], room[1], room[2], room[3]
+    rest = 1 - alpha - beta
+    room[4] = rest
+    room[5] = omega / rest
+    return (mu - mu == 0) & (omega > 0) & (alpha >= 0) & (beta >= 0) & (rest > 0)
 
 
 @twin
-def backward(theta, data, gradient, tape, s, n, valid):
-    half, one, two, zero = theta.dtype.type(0.5), theta.dtype.type(1), theta.dtype.type(2), theta.dtype.type(0)
-    mu, omega, alpha, beta = theta[0, s : s + n], theta[1, s : s + n], theta[2, s : s + n], theta[3, s : s + n]
-    sums, bars = np.zeros((4, LANES)), np.zeros((5, LANES), theta.dtype)
-    for t in range(data.shape[1] - 1, -1, -1):
-        for l in range(n):
-            y, h, h_bar = data[0, t, s + l if data.shape[2] > 1 else 0], tape[t, l], bars[4, l]
-            e, here = y - mu[l], y == y
-            z = e / h
-            bars[1, l] = bars[1, l] + h_bar
-            bars[2, l] = bars[2, l] + h_bar * (e * e if here else h)
-            bars[3, l] = bars[3, l] + h_bar * h
-            bars[0, l] = bars[0, l] + (z - two * alpha[l] * e * h_bar if here else zero)
-            bars[4, l] = beta[l] * h_bar + half * (z * z - one / h) if here else (alpha[l] + beta[l]) * h_bar
-        if t % CHUNK == 0:
-            for k in range(4):
-                for l in range(n):
-                    sums[k, l] += bars[k, l]
-                    bars[k, l] = 0
-    for l in range(n):
-        rest = one - alpha[l] - beta[l]
-        slope, start = bars[4, l] / rest, omega[l] / rest
-        sums[1, l] += slope
-        sums[2, l] += slope * start
-        sums[3, l] += slope * start
-        for k in range(4):
-            gradient[k, s + l] = sums[k, l] if valid[l] else 0
+def again(room, outside, t, layout, sizes):
+    room[6] = datum(outside, 0, t) - room[0]
 
 
-def garch_value(theta, data, value, B, N):
-    data = cube(data)
-    h, valid, none = np.empty(LANES, theta.dtype), np.empty(LANES, np.bool_), np.empty((0, 0), theta.dtype)
-    for s in range(0, B, LANES):
-        forward(theta, data, value, none, s, min(LANES, B - s), h, valid)
+@twin
+def observe(room, outside, t, layout, sizes):
+    again(room, outside, t, layout, sizes)
+    h, e = room[5], room[6]
+    here = e == e
+    return where(here, fma(e, e / h, log(h)), 0), where(here, splat(1, h), 0), whole(h, True)
 
 
-def garch_value_and_grad(theta, data, value, gradient, tape, B, N):
-    data = cube(data)
-    h, valid = np.empty(LANES, theta.dtype), np.empty(LANES, np.bool_)
-    for s in range(0, B, LANES):
-        forward(theta, data, value, tape, s, min(LANES, B - s), h, valid)
-        backward(theta, data, gradient, tape, s, min(LANES, B - s), valid)
+@twin
+def move(room, outside, t, layout, sizes):
+    h, e = room[5], room[6]
+    room[5] = fma(room[2], where(e == e, e * e, h), fma(room[3], h, room[1]))
 
+
+@twin
+def save(room, stored, sizes):
+    stored[0] = room[5]
+
+
+@twin
+def restore(room, stored, sizes):
+    room[5] = stored[0]
+
+
+@twin
+def observe_adjoint(room, outside, t, layout, sizes):
+    alpha, beta, h, e, h_bar = room[2], room[3], room[5], room[6], room[11]
+    here, inverse = e == e, 1 / h
+    z = e * inverse
+    room[7] = room[7] + where(here, fma(-2 * alpha * e, h_bar, z), 0)
+    room[8] = room[8] + h_bar
+    room[9] = fma(h_bar, where(here, e * e, h), room[9])
+    room[10] = fma(h_bar, h, room[10])
+    room[11] = where(here, fma(beta, h_bar, 0.5 * fma(z, z, -inverse)), (alpha + beta) * h_bar)
+
+
+@twin
+def flush(room, outside, t, layout, sizes):
+    sums = doubles(room + 12)
+    for k in range(4):
+        sums[k] = sums[k] + double(room[7 + k])
+        room[7 + k] = 0
+
+
+@twin
+def finish(room, outside, layout, valid, sizes):
+    sums, gradient, rest = doubles(room + 12), outside[6], room[4]
+    slope = room[11] / rest
+    slope_start = slope * (room[1] / rest)
+    gradient[0] = where(valid, narrow(sums[0], rest), 0)
+    gradient[1] = where(valid, narrow(sums[1] + double(slope), rest), 0)
+    gradient[2] = where(valid, narrow(sums[2] + double(slope_start), rest), 0)
+    gradient[3] = where(valid, narrow(sums[3] + double(slope_start), rest), 0)
+
+
+STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, flush, finish)
+SWEEPS = Sweeps(STEPS, (1,), [(0, 4)], 1, 1, 20, 50)
 
 loglik = HandwrittenRecursion(
     "garch", "garch", recursion(start, step, missing="step"), lambda p, d: {} if (p, d) == (4, 1) else None,
-    "theta (4, B) and y (N,) or (1, N, B)", garch_value, garch_value_and_grad, lambda p, d: ("work real tape[N, slots]",), LANES,
+    "theta (4, B) and y (N,) or (1, N, B)", SWEEPS.value, SWEEPS.both, lambda p, d: ("work real tape[N, slots]",), 0,
 )  # fmt: skip

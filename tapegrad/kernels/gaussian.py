@@ -8,6 +8,7 @@ import numpy as np
 from ._api import likelihood
 from ._elementary import fma, log, power_of_two
 from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library_cpu import Shared
 
 HALF_LOG_2_PI = 0.91893853320467274178
 LARGE = 2.0**256
@@ -110,7 +111,7 @@ def finish(theta, c, sums, squares, seen, value, gradient):
 
 
 @twin
-def gaussian(theta, data, value, gradient, B, N):
+def gaussian(theta, data, value, gradient, B, N, first, last):
     """As in gaussian.cu; data (d, N, B) or (d, N, 1); without a gradient if `gradient` has one axis."""
     d, _, each = data.shape
     c, mean, sum_, square = [aligned(d, WIDTH, theta) for _ in range(4)]
@@ -119,7 +120,7 @@ def gaussian(theta, data, value, gradient, B, N):
     here = np.empty((CHUNK, WIDTH) if each > 1 else (N, 1), np.bool_)
     if each == 1:
         is_here(data, here)
-    for s in range(0, B, WIDTH):
+    for s in range(first, last, WIDTH):
         w = min(WIDTH, B - s)
         for k in range(d):
             plain[k] = each == 1
@@ -149,13 +150,13 @@ def gaussian(theta, data, value, gradient, B, N):
 
 
 @twin
-def gaussian_value(theta, data, value, B, N):
-    gaussian(theta, with_samples(data), value, value, B, N)
+def gaussian_value(theta, data, value, B, N, first, last):
+    gaussian(theta, with_samples(data), value, value, B, N, first, last)
 
 
 @twin
-def gaussian_value_and_grad(theta, data, value, gradient, B, N):
-    gaussian(theta, with_samples(data), value, gradient, B, N)
+def gaussian_value_and_grad(theta, data, value, gradient, B, N, first, last):
+    gaussian(theta, with_samples(data), value, gradient, B, N, first, last)
 
 
 loglik = HandwrittenLikelihood(
@@ -164,6 +165,6 @@ loglik = HandwrittenLikelihood(
     likelihood(formula),
     lambda p, d: {"D": d} if p == 2 * d else None,
     "theta (2 d, B), d means, then d scales, and data (d, N), (N,) or (d, N, B)",
-    gaussian_value,
-    gaussian_value_and_grad,
+    Shared(gaussian_value, WIDTH, lambda p: 2 * p),
+    Shared(gaussian_value_and_grad, WIDTH, lambda p: 2 * p),
 )

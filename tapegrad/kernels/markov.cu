@@ -9,12 +9,11 @@
 // and f = p where the datum is missing.  The reverse sweep starts each step from the stored p; the derivative by `top` is zero.
 
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); ++i)
-#define LOG_2_PI 1.8378770664093454836
 
 typedef long long i64;
 
 struct Model {
-  real start[K], A[K * K], mu[K], sigma[K], scale[K];
+  real start[K], A[K * K], mu[K], inverse[K], scale[K];  // inverse of the standard deviations, and their logarithms
   bool valid;
 };
 
@@ -23,7 +22,7 @@ template <int at, int n> static __device__ __forceinline__ void softmax(real (&x
   real top = x[at], sum = 0;
   EACH(i, K) top = x[at + i] > top ? x[at + i] : top;
   EACH(i, K) {
-    x[at + i] = exp(x[at + i] - top);
+    x[at + i] = own_exp(x[at + i] - top);
     sum = sum + x[at + i];
   }
   EACH(i, K) x[at + i] = x[at + i] / sum;
@@ -49,9 +48,10 @@ static __device__ __forceinline__ Model model(const real* theta, i64 B, i64 s) {
 #if GAUSSIAN
   EACH(i, K) {
     x.mu[i] = theta[(K * K + K + i) * B + s];
-    x.sigma[i] = theta[(K * K + 2 * K + i) * B + s];
-    x.scale[i] = log(x.sigma[i]);
-    x.valid = x.valid && x.sigma[i] > 0 && is_finite(x.sigma[i]) && is_finite(x.mu[i]);
+    const real sigma = theta[(K * K + 2 * K + i) * B + s];
+    x.inverse[i] = 1 / sigma;
+    x.scale[i] = own_log(sigma);
+    x.valid = x.valid && sigma > 0 && is_finite(sigma) && is_finite(x.mu[i]);
   }
 #endif
   EACH(i, K) x.valid = x.valid && x.start[i] == x.start[i];
@@ -72,8 +72,8 @@ static __device__ __forceinline__ Seen filtered(const Model& x, const real (&p)[
   const real y = DATUM(0, t);
   r.here = y == y;
   EACH(i, K) {
-    r.z[i] = (y - x.mu[i]) / x.sigma[i];
-    b[i] = -((real)0.5 * (r.z[i] * r.z[i])) - x.scale[i];
+    r.z[i] = r.here ? (y - x.mu[i]) * x.inverse[i] : (real)0;
+    b[i] = fma((real)-0.5 * r.z[i], r.z[i], -x.scale[i]);
   }
 #else
   EACH(i, K) {
@@ -85,8 +85,8 @@ static __device__ __forceinline__ Seen filtered(const Model& x, const real (&p)[
   EACH(i, K) r.top = p[i] > 0 && b[i] > r.top ? b[i] : r.top;
   r.sum = 0;
   EACH(i, K) {
-    r.w[i] = p[i] > 0 ? exp(b[i] - r.top) : (real)0;
-    r.sum = r.sum + p[i] * r.w[i];
+    r.w[i] = p[i] > 0 ? own_exp(b[i] - r.top) : (real)0;
+    r.sum = fma(p[i], r.w[i], r.sum);
   }
   EACH(i, K) r.f[i] = r.here ? p[i] * r.w[i] / r.sum : p[i];
   return r;
@@ -95,31 +95,23 @@ static __device__ __forceinline__ Seen filtered(const Model& x, const real (&p)[
 static __device__ __forceinline__ void moved(const Model& x, const real (&f)[K], real (&p)[K]) {
   EACH(j, K) {
     p[j] = f[0] * x.A[j];
-    EACH(i, K) if (i) p[j] = p[j] + f[i] * x.A[i * K + j];
+    EACH(i, K) if (i) p[j] = fma(f[i], x.A[i * K + j], p[j]);
   }
 }
 
 #define STEP(t)                                                        \
   {                                                                    \
     const Seen r = filtered(x, p, data, t, s, B, N);                   \
-    total += r.here ? (double)(r.top + log(r.sum)) : 0.0;              \
-    seen += r.here;                                                    \
+    total += r.here ? (double)(-2 * (r.top + own_log(r.sum))) : 0.0;   \
+    seen += GAUSSIAN && r.here;                                        \
     moved(x, r.f, p);                                                  \
   }
-
-static __device__ __forceinline__ real outcome(double total, i64 seen, bool& valid) {
-  const real v = (real)(GAUSSIAN ? total - 0.5 * (seen * LOG_2_PI) : total);
-  const real out = valid && v == v ? v : (real)REJECTED;
-  valid = valid && is_finite(v);
-  return out;
-}
 
 extern "C" __global__ void markov_value(const real* theta, const real* data, real* value, i64 B, i64 N) {
   SAMPLES(s, B) {
     Model x = model(theta, B, s);
     real p[K];
-    double total = 0;
-    i64 seen = 0;
+    double total = 0, seen = 0;
     EACH(i, K) p[i] = x.start[i];
     for (i64 t = 0; t < N; ++t) STEP(t)
     value[s] = outcome(total, seen, x.valid);
@@ -129,7 +121,7 @@ extern "C" __global__ void markov_value(const real* theta, const real* data, rea
 // The gradient by logits from that by the probabilities.
 static __device__ __forceinline__ void softmax_adjoint(const real* p, const real* p_bar, real* gradient, i64 B, i64 s, bool valid) {
   real mean = 0;
-  EACH(i, K) mean = mean + p[i] * p_bar[i];
+  EACH(i, K) mean = fma(p[i], p_bar[i], mean);
   EACH(i, K) gradient[i * B + s] = valid ? p[i] * (p_bar[i] - mean) : (real)0;
 }
 
@@ -138,8 +130,7 @@ extern "C" __global__ void markov_value_and_grad(const real* theta, const real* 
   SAMPLES(s, B) {
     Model x = model(theta, B, s);
     real p[K], p_bar[K] = {}, A_bar[K * K] = {}, mu_bar[K] = {}, sigma_bar[K] = {};
-    double total = 0;
-    i64 seen = 0;
+    double total = 0, seen = 0;
     EACH(i, K) p[i] = x.start[i];
     for (i64 t = 0; t < N; ++t) {
       EACH(i, K) tape[(t * K + i) * slots + slot] = p[i];
@@ -153,18 +144,18 @@ extern "C" __global__ void markov_value_and_grad(const real* theta, const real* 
       real f_bar[K], mean = 0;
       EACH(i, K) {
         real sum = x.A[i * K] * p_bar[0];
-        EACH(j, K) if (j) sum = sum + x.A[i * K + j] * p_bar[j];
-        EACH(j, K) A_bar[i * K + j] = A_bar[i * K + j] + r.f[i] * p_bar[j];
+        EACH(j, K) if (j) sum = fma(x.A[i * K + j], p_bar[j], sum);
+        EACH(j, K) A_bar[i * K + j] = fma(r.f[i], p_bar[j], A_bar[i * K + j]);
         f_bar[i] = sum;
-        mean = mean + r.f[i] * sum;
+        mean = fma(r.f[i], sum, mean);
       }
       EACH(i, K) {
         const real e = f_bar[i] - mean + 1;  // of the logarithm of w, over f
         p_bar[i] = r.here ? e * r.w[i] / r.sum : f_bar[i];
 #if GAUSSIAN
-        const real b_bar = r.here ? e * r.f[i] : (real)0;
-        mu_bar[i] = mu_bar[i] + (r.here ? b_bar * r.z[i] / x.sigma[i] : (real)0);
-        sigma_bar[i] = sigma_bar[i] + (r.here ? b_bar * (r.z[i] * r.z[i] - 1) / x.sigma[i] : (real)0);
+        const real b_bar = (r.here ? e * r.f[i] : (real)0) * x.inverse[i];
+        mu_bar[i] = fma(b_bar, r.z[i], mu_bar[i]);
+        sigma_bar[i] = fma(b_bar, fma(r.z[i], r.z[i], (real)-1), sigma_bar[i]);
 #endif
       }
     }

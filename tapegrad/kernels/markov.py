@@ -20,8 +20,11 @@ array([ 0.1454, -0.3046, -0.7406, -1.1797])
 import numpy as np
 
 from ._api import recursion
-from ._lanes import LANES, LOG_2_PI, add_product, cube, product
-from ._library import HandwrittenRecursion, twin
+from ._lanes import LOG_2_PI
+from ._library import HandwrittenRecursion, inlined, twin
+from ._library_cpu import Sized, Sweeps
+from ._sweeps import Steps, datum, dot, dot_column, nothing, nothing_stored
+from ._vectors import exp, fma, log, splat, where, whole
 
 MOST = 8
 SMALLEST = -1e30
@@ -69,180 +72,173 @@ def formula(densities, extra, offset):
     return start, step
 
 
-# --- the twin of markov.cu ---
+# --- the twin of markov.cu; sizes: K, and whether the observations are normal ---
+
+
+@inlined
+def parts(room, K):
+    """The start and A, mu, 1 / sigma, log sigma; p; w, f, z; the sum and whether there is a datum; cotangents of p, f, A, mu, sigma."""
+    x = room
+    mu = x + (K + K * K)
+    p = mu + 3 * K
+    w = p + K
+    left = w + 3 * K
+    p_bar = left + 2
+    bars = p_bar + 2 * K
+    return x, mu, mu + K, mu + 2 * K, p, w, w + K, w + 2 * K, left, p_bar, p_bar + K, bars, bars + K * K, bars + (K * K + K)
 
 
 @twin
-def softmax_rows(x, i, K, n):
-    """exp(x) / sum exp(x) of the rows i .. i + K, in place."""
-    for l in range(n):
-        top, total = x[i, l], x.dtype.type(0)
-        for j in range(i, i + K):
-            top = x[j, l] if x[j, l] > top else top
-        for j in range(i, i + K):
-            x[j, l] = np.exp(x[j, l] - top)
-            total = total + x[j, l]
-        for j in range(i, i + K):
-            x[j, l] = x[j, l] / total
+def softmax_row(x, K):
+    """exp(x) / sum exp(x), in place."""
+    top, total = x[0], splat(0, x[0])
+    for i in range(K):
+        top = where(x[i] > top, x[i], top)
+    for i in range(K):
+        x[i] = exp(x[i] - top)
+        total = total + x[i]
+    for i in range(K):
+        x[i] = x[i] / total
 
 
 @twin
-def model(theta, s, n, K, normal, x, scale, valid):
-    """Rows of x: the start, A, the means and the standard deviations."""
-    valid[:] = True
-    for i in range(len(theta)):
-        for l in range(n):
-            x[i, l] = theta[i, s + l]
-    for i in range(0, K + K * K, K):
-        softmax_rows(x, i, K, n)
-    for i in range(K if normal else 0):
-        mu, sigma = x[K * K + K + i], x[K * K + 2 * K + i]
-        for l in range(n):
-            scale[i, l] = np.log(sigma[l])
-            valid[l] = valid[l] and sigma[l] > 0 and sigma[l] - sigma[l] == 0 and mu[l] - mu[l] == 0
+def begin(room, outside, layout, sizes):
+    K, normal = sizes
+    theta = outside[0]
+    x, mu, inverse, scale, p, _, _, _, _, p_bar, _, A_bar, mu_bar, sigma_bar = parts(room, K)
+    valid = whole(theta[0], True)
     for i in range(K + K * K):
-        for l in range(n):
-            valid[l] = valid[l] and x[i, l] == x[i, l]
-
-
-@twin
-def densities(x, scale, data, t, s, n, K, normal, b, z, here):
-    half = x.dtype.type(0.5)
-    here[:] = True
+        x[i] = theta[i]
+    for i in range(K + 1):
+        softmax_row(x + i * K, K)
     for i in range(K):
-        for l in range(n):
-            y = data[0 if normal else i, t, s + l if data.shape[2] > 1 else 0]
-            here[l] = here[l] and y == y
-            b[i, l] = y
+        p[i] = x[i]
+        p_bar[i] = 0
+        mu_bar[i] = 0
+        sigma_bar[i] = 0
         if normal:
-            mu, sigma = x[K * K + K + i], x[K * K + 2 * K + i]
-            for l in range(n):
-                z[i, l] = (b[i, l] - mu[l]) / sigma[l]
-                b[i, l] = -(half * (z[i, l] * z[i, l])) - scale[i, l]
+            mu[i] = theta[K * K + K + i]
+            sigma = theta[K * K + 2 * K + i]
+            inverse[i] = 1 / sigma
+            scale[i] = log(sigma)
+            valid = valid & (sigma > 0) & (sigma - sigma == 0) & (mu[i] - mu[i] == 0)
+    for i in range(K * K):
+        A_bar[i] = 0
+    for i in range(K + K * K):
+        valid = valid & (x[i] == x[i])
+    return valid
 
 
 @twin
-def filtered(p, b, w, f, top, total, here, K, n):
-    zero, smallest = p.dtype.type(0), p.dtype.type(SMALLEST)
-    for l in range(n):
-        top[l] = smallest
-        total[l] = zero
+def filtered(room, outside, t, sizes):
+    """Leaves w, f, z, the sum of p w, and 1 where there is a datum; the largest log density."""
+    K, normal = sizes
+    _, mu, inverse, scale, p, w, f, z, left, _, _, _, _, _ = parts(room, K)
+    here = whole(p[0], True)
     for i in range(K):
-        for l in range(n):
-            top[l] = b[i, l] if p[i, l] > 0 and b[i, l] > top[l] else top[l]
-    for i in range(K):
-        for l in range(n):
-            w[i, l] = np.exp(b[i, l] - top[l]) if p[i, l] > 0 else zero
-            total[l] = total[l] + p[i, l] * w[i, l]
-    for i in range(K):
-        for l in range(n):
-            f[i, l] = p[i, l] * w[i, l] / total[l] if here[l] else p[i, l]
-
-
-@twin
-def forward(data, value, tape, s, n, K, normal, x, scale, work, here, valid):
-    """The samples s .. s + n; stores the distributions if the tape is not empty."""
-    p, b, w, f, z, sums = work
-    top, total = sums[0], sums[1]
-    log_likelihood, seen = np.zeros(LANES), np.zeros(LANES, np.int64)
-    p[:, :n] = x[:K, :n]
-    for t in range(data.shape[1]):
-        if tape.size:
-            tape[t, :, :n] = p[:, :n]
-        densities(x, scale, data, t, s, n, K, normal, b, z, here)
-        filtered(p, b, w, f, top, total, here, K, n)
-        for l in range(n):
-            log_likelihood[l] += np.float64(top[l] + np.log(total[l])) if here[l] else 0.0
-            seen[l] += here[l]
-        for j in range(K):
-            product(p, j, f, 0, x, K + j, n)
-            for i in range(1, K):
-                add_product(p, j, f, i, x, K + i * K + j, n)
-    for l in range(n):
-        v = value.dtype.type(log_likelihood[l] - 0.5 * (seen[l] * LOG_2_PI) if normal else log_likelihood[l])
-        value[s + l] = v if valid[l] and v == v else -np.inf
-        valid[l] = valid[l] and v - v == 0
-
-
-@twin
-def step_adjoint(p_bar, bars, x, work, here, f_bar, mean, K, normal, n):
-    p, b, w, f, z, sums = work
-    one, zero = p.dtype.type(1), p.dtype.type(0)
-    for l in range(n):
-        mean[l] = 0
-    for i in range(K):
-        product(f_bar, i, x, K + i * K, p_bar, 0, n)
-        for j in range(1, K):
-            add_product(f_bar, i, x, K + i * K + j, p_bar, j, n)
-        for j in range(K):
-            add_product(bars, K + i * K + j, f, i, p_bar, j, n)
-        for l in range(n):
-            mean[l] = mean[l] + f[i, l] * f_bar[i, l]
-    for i in range(K):
-        for l in range(n):
-            e = f_bar[i, l] - mean[l] + one
-            p_bar[i, l] = e * w[i, l] / sums[1, l] if here[l] else f_bar[i, l]
-            f_bar[i, l] = e * f[i, l] if here[l] else zero
+        y = datum(outside, 0 if normal else i, t)
+        here = here & (y == y)
+        w[i] = y
         if normal:
-            mu_bar, sigma_bar, sigma = bars[K * K + K + i], bars[K * K + 2 * K + i], x[K * K + 2 * K + i]
-            for l in range(n):
-                mu_bar[l] = mu_bar[l] + (f_bar[i, l] * z[i, l] / sigma[l] if here[l] else zero)
-                sigma_bar[l] = sigma_bar[l] + (f_bar[i, l] * (z[i, l] * z[i, l] - one) / sigma[l] if here[l] else zero)
+            z[i] = where(here, (y - mu[i]) * inverse[i], 0)
+            w[i] = fma(-0.5 * z[i], z[i], -scale[i])
+    top = splat(SMALLEST, p[0])
+    for i in range(K):
+        top = where((p[i] > 0) & (w[i] > top), w[i], top)
+    total = splat(0, p[0])
+    for i in range(K):
+        w[i] = where(p[i] > 0, exp(w[i] - top), 0)
+        total = fma(p[i], w[i], total)
+    for i in range(K):
+        f[i] = where(here, p[i] * w[i] / total, p[i])
+    left[0], left[1] = total, where(here, splat(1, total), 0)
+    return top
 
 
 @twin
-def backward(data, gradient, tape, s, n, K, normal, x, scale, bars, work, here, valid):
-    p, b, w, f, z, sums = work
-    p_bar, f_bar, mean = np.zeros_like(p), np.empty_like(p), np.empty_like(sums[0])
-    bars[:] = 0
-    for t in range(data.shape[1] - 1, -1, -1):
-        p[:, :n] = tape[t, :, :n]
-        densities(x, scale, data, t, s, n, K, normal, b, z, here)
-        filtered(p, b, w, f, sums[0], sums[1], here, K, n)
-        step_adjoint(p_bar, bars, x, work, here, f_bar, mean, K, normal, n)
-    bars[:K] = p_bar
-    for i in range(0, K + K * K, K):  # from probabilities to logits
-        mean[:] = 0
-        for j in range(i, i + K):
-            for l in range(n):
-                mean[l] = mean[l] + x[j, l] * bars[j, l]
-        for j in range(i, i + K):
-            for l in range(n):
-                bars[j, l] = x[j, l] * (bars[j, l] - mean[l])
-    for i in range(len(gradient)):
-        for l in range(n):
-            gradient[i, s + l] = bars[i, l] if valid[l] else 0
+def observe(room, outside, t, layout, sizes):
+    top, left = filtered(room, outside, t, sizes), parts(room, sizes[0])[8]
+    here = left[1] > 0
+    count = left[1] if sizes[1] else 0 * left[1]
+    return where(here, -2 * (top + log(left[0])), 0), count, whole(top, True)
 
 
 @twin
-def arrays(K, dtype):
-    """p, b, w, f, z and (top, sum)."""
-    p = np.empty((K, LANES), dtype)
-    return p, np.empty_like(p), np.empty_like(p), np.empty_like(p), np.empty_like(p), np.empty((2, LANES), dtype)
+def again(room, outside, t, layout, sizes):
+    filtered(room, outside, t, sizes)
 
 
-def markov(theta, data, value, gradient, tape, B, K, normal):
-    """As in markov.cu; without a gradient if that is empty."""
-    data, x, bars = cube(data), np.empty((len(theta), LANES), theta.dtype), np.empty((len(theta), LANES), theta.dtype)
-    scale, work = np.empty((K, LANES), theta.dtype), arrays(K, theta.dtype)
-    here, valid = np.empty(LANES, np.bool_), np.empty(LANES, np.bool_)
-    for s in range(0, B, LANES):
-        n = min(LANES, B - s)
-        model(theta, s, n, K, normal, x, scale, valid)
-        forward(data, value, tape, s, n, K, normal, x, scale, work, here, valid)
-        if gradient.size:
-            backward(data, gradient, tape, s, n, K, normal, x, scale, bars, work, here, valid)
+@twin
+def move(room, outside, t, layout, sizes):
+    K = sizes[0]
+    x, _, _, _, p, _, f, _, _, _, _, _, _, _ = parts(room, K)
+    for j in range(K):
+        p[j] = dot_column(f, x + (K + j), K, K)
 
 
-def twins(normal):
-    def value(theta, data, value, B, N):
-        none = np.empty((0, 0), theta.dtype)
-        markov(theta, data, value, none, np.empty((0, 0, 0), theta.dtype), B, states(theta, 3 if normal else 1), normal)
+@twin
+def save(room, stored, sizes):
+    p = parts(room, sizes[0])[4]
+    for i in range(sizes[0]):
+        stored[i] = p[i]
 
-    def both(theta, data, value, gradient, tape, B, N):
-        markov(theta, data, value, gradient, tape, B, states(theta, 3 if normal else 1), normal)
 
-    return value, both
+@twin
+def restore(room, stored, sizes):
+    p = parts(room, sizes[0])[4]
+    for i in range(sizes[0]):
+        p[i] = stored[i]
+
+
+@twin
+def observe_adjoint(room, outside, t, layout, sizes):
+    K, normal = sizes
+    x, _, inverse, _, _, w, f, z, left, p_bar, f_bar, A_bar, mu_bar, sigma_bar = parts(room, K)
+    here, mean = left[1] > 0, splat(0, left[0])
+    for i in range(K):
+        f_bar[i] = dot(x + (K + i * K), p_bar, K)
+        for j in range(K):
+            A_bar[i * K + j] = fma(f[i], p_bar[j], A_bar[i * K + j])
+        mean = fma(f[i], f_bar[i], mean)
+    for i in range(K):
+        e = f_bar[i] - mean + 1  # of the logarithm of w, over f
+        p_bar[i] = where(here, e * w[i] / left[0], f_bar[i])
+        if normal:
+            b_bar = where(here, e * f[i], 0) * inverse[i]
+            mu_bar[i] = fma(b_bar, z[i], mu_bar[i])
+            sigma_bar[i] = fma(b_bar, fma(z[i], z[i], -1), sigma_bar[i])
+
+
+@twin
+def softmax_adjoint(gradient, at, p, p_bar, valid, K):
+    """The gradient by logits from that by the probabilities."""
+    mean = splat(0, p[0])
+    for i in range(K):
+        mean = fma(p[i], p_bar[i], mean)
+    for i in range(K):
+        gradient[at + i] = where(valid, p[i] * (p_bar[i] - mean), 0)
+
+
+@twin
+def finish(room, outside, layout, valid, sizes):
+    K, normal = sizes
+    x, _, _, _, _, _, _, _, _, p_bar, _, A_bar, mu_bar, sigma_bar = parts(room, K)
+    gradient = outside[6]
+    softmax_adjoint(gradient, 0, x, p_bar, valid, K)
+    for i in range(K):
+        softmax_adjoint(gradient, K + i * K, x + (K + i * K), A_bar + i * K, valid, K)
+        if normal:
+            gradient[K * K + K + i] = where(valid, mu_bar[i], 0)
+            gradient[K * K + 2 * K + i] = where(valid, sigma_bar[i], 0)
+
+
+STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, nothing, finish)
+
+
+def sweeps(rows, normal):
+    """On NumPy arrays, for so many rows of theta."""
+    K = states(range(rows), 3 if normal else 1)
+    return Sweeps(STEPS, (K, int(normal)), [(0, rows)], 1 if normal else K, K, 2 * K * K + 12 * K + 2, 3 * K * K + 20 * K)
 
 
 def kernel(normal_, densities_, wants):
@@ -255,10 +251,11 @@ def kernel(normal_, densities_, wants):
             return None
         return {"K": sizes[p], "GAUSSIAN": int(normal_)}
 
+    run = Sized(lambda rows: sweeps(rows, normal_))
     init, step = formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
     return HandwrittenRecursion(
-        "markov", "markov", recursion(init, step, missing="step"), fit, wants, *twins(normal_),
-        lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",), LANES,
+        "markov", "markov", recursion(init, step, missing="step"), fit, wants, run.value, run.both,
+        lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",), 0,
     )  # fmt: skip
 
 

@@ -6,11 +6,12 @@ loglik.value_and_grad(theta, x)     (B,), (3 k, B)"""
 import numpy as np
 
 from ._api import likelihood
-from ._elementary import exp, fma, log
-from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library import HandwrittenLikelihood, inlined, twin
+from ._library_cpu import Sized, Sweeps
+from ._sweeps import Sums, datum, nothing
+from ._vectors import double, doubles, exp, fma, is_wide, log, narrow, splat, where, whole
 
 HALF_LOG_2_PI = 0.91893853320467274178
-WIDTH = 256  # samples side by side
 
 
 def log_sum_exp(q):
@@ -28,130 +29,102 @@ def formula(theta, x):
     return log_sum_exp(logits - log_scales - 0.5 * z**2) - log_sum_exp(logits) - HALF_LOG_2_PI
 
 
-@twin
-def distances(x, mean, inverse, bias, z, q, w):
-    """z and q of one component."""
-    half, far = x.dtype.type(-0.5), x.dtype.type(1e150 if x.itemsize == 8 else 1e18)
-    for l in range(w):
-        y = (x[l] - mean[l]) * inverse[l]
-        y = far if y > far else -far if y < -far else y
-        z[l] = y
-        q[l] = fma(half * y, y, bias[l])
+# --- the twin of mixture.cu; sizes: K, and whether the gradient is wanted ---
+
+
+@inlined
+def parts(room, K):
+    """Means, inverse scales and biases; z, q; of a chunk the sum of terms, the number of data, three sums; the same in float64."""
+    some = room + 5 * K
+    total = doubles(some + (3 * K + 2))
+    return room, room + K, room + 2 * K, room + 3 * K, room + 4 * K, some, total
+
+
+@inlined
+def largest(theta, K):
+    top = theta[0]
+    for k in range(1, K):
+        top = where(theta[k] > top, theta[k], top)
+    return double(top)
 
 
 @twin
-def add_responsibility(q, over, z, part, first, second, w):
-    """The sums of one component."""
-    for l in range(w):
-        p = q[l] * over[l]
-        pz = p * z[l]
-        part[l] += p
-        first[l] += pz
-        second[l] = fma(pz, z[l], second[l])
+def begin(room, outside, layout, sizes):
+    K, theta = sizes[0], outside[0]
+    mean, inverse, bias, _, _, some, total = parts(room, K)
+    top = largest(theta, K)
+    for k in range(K):
+        r = double(theta[2 * K + k])
+        mean[k] = theta[K + k]
+        inverse[k] = narrow(exp(-r), mean[k])
+        bias[k] = narrow(double(theta[k]) - top - r, mean[k])
+    for k in range(3 * K + 2):
+        some[k] = 0
+        total[k] = 0
 
 
 @twin
-def add(x, here, given, z, q, rest, sums, w):
-    """The terms of the datum x (w,).  Rows of `rest`: the largest q, the sum of exponentials, the sum of terms."""
-    k = len(z)
-    most, sum_, some = rest[0], rest[1], rest[2]
-    one, none = x.dtype.type(1), x.dtype.type(0)
-    for i in range(k):
-        distances(x, given[i], given[k + i], given[2 * k + i], z[i], q[i], w)
-        row = q[i]
-        if i == 0:
-            most[:w] = row[:w]
-        else:
-            for l in range(w):
-                most[l] = row[l] if row[l] > most[l] else most[l]
-    sum_[:] = 0
-    for i in range(k):
-        row = q[i]
-        for l in range(w):
-            row[l] = exp(row[l] - most[l])
-            sum_[l] += row[l]
-    for l in range(w):
-        term = most[l] + log(sum_[l])
-        some[l] += term if here[l] else none
-    for l in range(w):
-        sum_[l] = one / sum_[l] if here[l] else none
-    for i in range(k):
-        add_responsibility(q[i], sum_, z[i], sums[i], sums[k + i], sums[2 * k + i], w)
+def observe(room, outside, t, layout, sizes):
+    K, gradient = sizes
+    mean, inverse, bias, z, q, some, _ = parts(room, K)
+    far = 1e150 if is_wide(mean[0]) else 1e18  # so far away a component has density 0, and z^2 is finite
+    x = datum(outside, 0, t)
+    here = x == x
+    x = where(here, x, 0)
+    most, total = splat(0, x), splat(0, x)
+    for k in range(K):
+        y = (x - mean[k]) * inverse[k]
+        z[k] = where(y > far, far, where(y < -far, -far, y))
+        q[k] = fma(-0.5 * z[k], z[k], bias[k])
+        most = where(q[k] > most, q[k], most) if k else q[k]
+    for k in range(K):
+        q[k] = exp(q[k] - most)
+        total = total + q[k]
+    some[0] = some[0] + where(here, most + log(total), 0)
+    some[1] = some[1] + where(here, splat(1, x), 0)
+    if gradient:
+        over = where(here, 1 / total, 0)
+        for k in range(K):
+            p = q[k] * over
+            pz = p * z[k]
+            some[2 + k] = some[2 + k] + p
+            some[2 + K + k] = some[2 + K + k] + pz
+            some[2 + 2 * K + k] = fma(pz, z[k], some[2 + 2 * K + k])
 
 
 @twin
-def prepare(theta, given, valid):
-    """Means, inverse scales and biases of the components, as rows of `given`."""
-    k, w = len(theta) // 3, theta.shape[1]
-    for l in range(w):
-        top, valid[l] = theta[0, l], True
-        for i in range(1, k):
-            top = theta[i, l] if theta[i, l] > top else top
-        for i in range(k):
-            r = np.float64(theta[2 * k + i, l])
-            given[i, l] = theta[k + i, l]
-            given[k + i, l] = exp(-r)
-            given[2 * k + i, l] = np.float64(theta[i, l]) - top - r
-            valid[l] = valid[l] and given[i, l] - given[i, l] == 0 and r - r == 0 and given[k + i, l] - given[k + i, l] == 0
+def flush(room, outside, t, layout, sizes):
+    K, gradient = sizes
+    _, _, _, _, _, some, total = parts(room, K)
+    for k in range(2 + (3 * K if gradient else 0)):
+        total[k] = total[k] + double(some[k])
+        some[k] = 0
 
 
 @twin
-def finish(theta, given, valid, seen, total, sums, value, gradient):
-    """Value and gradient from the sums."""
-    k = len(theta) // 3
-    for l in range(len(value)):
-        top, weights = np.float64(theta[0, l]), 0.0
-        for i in range(1, k):
-            top = theta[i, l] if theta[i, l] > top else top
-        for i in range(k):
-            weights += exp(theta[i, l] - top)
-        all_ = total[l] - seen[l] * (log(weights) + HALF_LOG_2_PI)
-        good = valid[l] and all_ - all_ == 0
-        value[l] = all_ if good else -np.inf
-        for i in range(k):
-            gradient[i, l] = sums[i, l] - seen[l] * (exp(theta[i, l] - top) / weights) if good else 0
-            gradient[k + i, l] = sums[k + i, l] * given[k + i, l] if good else 0
-            gradient[2 * k + i, l] = sums[2 * k + i, l] - sums[i, l] if good else 0
+def finish(room, outside, layout, sizes):
+    K, gradient = sizes
+    theta, slope = outside[0], outside[6]
+    mean, inverse, _, _, _, _, sums = parts(room, K)
+    top, weights, seen = largest(theta, K), splat(0, sums[0]), sums[1]
+    valid = whole(mean[0], True)
+    for k in range(K):
+        r = theta[2 * K + k]
+        weights = weights + exp(double(theta[k]) - top)
+        valid = valid & (mean[k] - mean[k] == 0) & (r - r == 0) & (inverse[k] - inverse[k] == 0)
+    total = sums[0] - seen * (log(weights) + HALF_LOG_2_PI)
+    valid = valid & (total - total == 0)
+    outside[7][0] = where(valid, narrow(total, mean[0]), -np.inf)
+    if gradient:
+        for k in range(K):
+            first, second, third = sums[2 + k], sums[2 + K + k], sums[2 + 2 * K + k]
+            slope[k] = where(valid, narrow(first - seen * (exp(double(theta[k]) - top) / weights), mean[0]), 0)
+            slope[K + k] = where(valid, narrow(second * double(inverse[k]), mean[0]), 0)
+            slope[2 * K + k] = where(valid, narrow(third - first, mean[0]), 0)
 
 
-@twin
-def mixture(theta, data, value, gradient, B, N):
-    """As in mixture.cu; data (1, N, B) or (1, N, 1)."""
-    p = len(theta)
-    given, z, q, rest, some = [aligned(n, WIDTH, theta) for n in (p, p // 3, p // 3, 4, p)]
-    total, sums, seen = np.empty(WIDTH), np.empty((p, WIDTH)), np.empty(WIDTH, np.int64)
-    x, here, valid = rest[3], np.empty(WIDTH, np.bool_), np.empty(WIDTH, np.bool_)
-    for s in range(0, B, WIDTH):
-        w = min(WIDTH, B - s)
-        prepare(theta[:, s : s + w], given, valid)
-        total[:], sums[:], seen[:], here[:] = 0, 0, 0, True
-        for begin in range(0, N, CHUNK):
-            rest[2], some[:] = 0, 0
-            for n in range(begin, min(begin + CHUNK, N)):
-                if data.shape[2] > 1:
-                    for l in range(w):
-                        here[l] = data[0, n, s + l] == data[0, n, s + l]
-                        x[l] = data[0, n, s + l] if here[l] else 0
-                elif data[0, n, 0] == data[0, n, 0]:
-                    x[:] = data[0, n, 0]
-                else:
-                    continue
-                seen += here
-                add(x, here, given, z, q, rest, some, w)
-            total += rest[2]
-            sums += some
-        finish(theta[:, s : s + w], given, valid, seen, total, sums, value[s : s + w], gradient[:, s : s + w])
-
-
-@twin
-def mixture_value(theta, data, value, B, N):
-    mixture(theta, with_samples(data), value, np.empty_like(theta), B, N)
-
-
-@twin
-def mixture_value_and_grad(theta, data, value, gradient, B, N):
-    mixture(theta, with_samples(data), value, gradient, B, N)
-
+SUMS = Sums(begin, observe, flush, finish, nothing)
+ON_HOST = Sized(lambda p: Sweeps(SUMS, (p // 3,), [(0, p)], 1, 0, 5 * (p // 3) + 3 * (p + 2), 50 + 12 * p))
 
 loglik = HandwrittenLikelihood(
     "mixture",
@@ -159,6 +132,6 @@ loglik = HandwrittenLikelihood(
     likelihood(formula),
     lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
     "theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
-    mixture_value,
-    mixture_value_and_grad,
+    ON_HOST.value,
+    ON_HOST.both,
 )

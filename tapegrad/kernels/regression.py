@@ -15,10 +15,10 @@ from .._array import is_array, xp_of
 from ..errors import ArgumentError, ShapeError
 from ..ops.special import gammaln
 from ._api import FLOATS, likelihood
-from ._elementary import exp, fma, log1p
-from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
-
-WIDTH = 256  # samples side by side
+from ._library import HandwrittenLikelihood, inlined, twin
+from ._library_cpu import Sized, Sweeps
+from ._sweeps import Sums, datum, nothing
+from ._vectors import double, doubles, exp, fma, log1p, narrow, splat, where, whole
 
 
 def poisson_formula(theta, x):
@@ -74,108 +74,90 @@ def logistic_data(x: Any, y: Any) -> Any:
     return xp.concatenate([rows, y[None]])
 
 
+# --- the twin of regression.cu; sizes: k, whether logistic, whether the gradient is wanted ---
+
+
+@inlined
+def parts(room, K):
+    """The coefficients, a datum, the sum of a chunk and its gradient; the same of all data in float64."""
+    slope = room + (2 * K + 3)
+    total = doubles(slope + K)
+    return room, room + K, room + (2 * K + 2), slope, total, total + 1
+
+
 @twin
-def link(eta, y, log_factorial, here, values, residuals, w, logistic):
-    """Adds the terms to `values`, 0 where a datum is missing."""
-    one, none = eta.dtype.type(1), eta.dtype.type(0)
+def begin(room, outside, layout, sizes):
+    K = sizes[0]
+    b, _, some, slope, total, slopes = parts(room, K)
+    some[0], total[0] = 0, 0
+    for i in range(K):
+        b[i] = outside[0][i]
+        slope[i] = 0
+        slopes[i] = 0
+
+
+@inlined
+def poisson_term(eta, y, log_factorial):
+    mean = exp(eta)
+    return y * eta - mean - log_factorial, y - mean
+
+
+@inlined
+def logistic_term(eta, y):
+    t, above = exp(where(eta > 0, -eta, eta)), where(eta > 0, eta, 0)
+    return y * eta - above - log1p(t), y - where(eta > 0, 1, t) / (1 + t)
+
+
+@twin
+def observe(room, outside, t, layout, sizes):
+    K, logistic, gradient = sizes
+    b, x, some, slope, _, _ = parts(room, K)
+    here, eta = whole(b[0], True), splat(0, b[0])
+    for i in range(K + (1 if logistic else 2)):
+        x[i] = datum(outside, i, t)
+        here = here & (x[i] == x[i])
+    for i in range(K):
+        eta = fma(x[i], b[i], eta)
     if logistic:
-        for l in range(w):
-            t = exp(-eta[l] if eta[l] > 0 else eta[l])
-            term = y[l] * eta[l] - (eta[l] if eta[l] > 0 else none) - log1p(t)
-            values[l] += term if here[l] else none
-            residuals[l] = y[l] - (one if eta[l] > 0 else t) / (one + t) if here[l] else none
+        term, residual = logistic_term(eta, x[K])
     else:
-        for l in range(w):
-            mean = exp(eta[l])
-            term = y[l] * eta[l] - mean - log_factorial[l]
-            values[l] += term if here[l] else none
-            residuals[l] = y[l] - mean if here[l] else none
+        term, residual = poisson_term(eta, x[K], x[K + 1])
+    some[0] = some[0] + where(here, term, 0)
+    if gradient:
+        residual = where(here, residual, 0)
+        for i in range(K):
+            slope[i] = fma(where(here, x[i], 0), residual, slope[i])
 
 
 @twin
-def add_shared(data, n, b, slopes, rest, here, w, logistic):
-    """The terms of datum n of all samples.  Rows of `rest`: eta, y, log(y!), residuals, values."""
-    k = len(b)
-    for i in range(data.shape[0]):
-        if not data[i, n, 0] == data[i, n, 0]:
-            return
-    rest[0] = 0
-    for i in range(k):
-        x, eta, row = data[i, n, 0], rest[0], b[i]
-        for l in range(w):
-            eta[l] = fma(x, row[l], eta[l])
-    rest[1], rest[2], here[:] = data[k, n, 0], data[-1, n, 0], True
-    link(rest[0], rest[1], rest[2], here, rest[4], rest[3], w, logistic)
-    for i in range(k):
-        x, residual, row = data[i, n, 0], rest[3], slopes[i]
-        for l in range(w):
-            row[l] = fma(x, residual[l], row[l])
+def flush(room, outside, t, layout, sizes):
+    K, _, gradient = sizes
+    _, _, some, slope, total, slopes = parts(room, K)
+    total[0] = total[0] + double(some[0])
+    some[0] = 0
+    for i in range(K if gradient else 0):
+        slopes[i] = slopes[i] + double(slope[i])
+        slope[i] = 0
 
 
 @twin
-def add_each(data, n, b, slopes, rest, here, w, logistic):
-    """The same where each sample has its own data, (d, N, w)."""
-    k = len(b)
-    here[:], rest[0] = True, 0
-    for i in range(data.shape[0]):
-        for l in range(w):
-            here[l] = here[l] and data[i, n, l] == data[i, n, l]
-    for i in range(k):
-        for l in range(w):
-            rest[0, l] = fma(data[i, n, l], b[i, l], rest[0, l])
-    rest[1, :w], rest[2, :w] = data[k, n], data[-1, n]
-    link(rest[0], rest[1], rest[2], here, rest[4], rest[3], w, logistic)
-    for i in range(k):
-        for l in range(w):
-            if here[l]:
-                slopes[i, l] = fma(data[i, n, l], rest[3, l], slopes[i, l])
+def finish(room, outside, layout, sizes):
+    K, _, gradient = sizes
+    b, _, _, _, total, slopes = parts(room, K)
+    valid = total[0] - total[0] == 0
+    outside[7][0] = where(valid, narrow(total[0], b[0]), -np.inf)
+    for i in range(K if gradient else 0):
+        outside[6][i] = where(valid, narrow(slopes[i], b[0]), 0)
 
 
-@twin
-def regression(theta, data, value, gradient, B, N, logistic):
-    """As in regression.cu; data (d, N, B) or (d, N, 1)."""
-    k = len(theta)
-    b, slopes, rest, here = aligned(k, WIDTH, theta), aligned(k, WIDTH, theta), aligned(5, WIDTH, theta), np.empty(WIDTH, np.bool_)
-    totals, sums = np.empty(WIDTH), np.empty((k, WIDTH))
-    for s in range(0, B, WIDTH):
-        w = min(WIDTH, B - s)
-        b[:, :w] = theta[:, s : s + w]
-        totals[:], sums[:] = 0, 0
-        for begin in range(0, N, CHUNK):
-            rest[4], slopes[:] = 0, 0
-            for n in range(begin, min(begin + CHUNK, N)):
-                if data.shape[2] > 1:
-                    add_each(data[:, :, s : s + w], n, b, slopes, rest, here, w, logistic)
-                else:
-                    add_shared(data, n, b, slopes, rest, here, w, logistic)
-            totals += rest[4]
-            sums += slopes
-        for l in range(w):
-            valid = totals[l] - totals[l] == 0
-            value[s + l] = totals[l] if valid else -np.inf
-            for i in range(k):
-                gradient[i, s + l] = sums[i, l] if valid else 0
+SUMS = Sums(begin, observe, flush, finish, nothing)
 
 
-@twin
-def poisson_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, False)
+def sized(logistic):
+    return Sized(lambda k: Sweeps(SUMS, (k, logistic), [(0, k)], k + 2 - logistic, 0, 5 * k + 5, 40 + 20 * logistic + 4 * k))
 
 
-@twin
-def poisson_value_and_grad(theta, data, value, gradient, B, N):
-    regression(theta, with_samples(data), value, gradient, B, N, False)
-
-
-@twin
-def logistic_value(theta, data, value, B, N):
-    regression(theta, with_samples(data), value, np.empty_like(theta), B, N, True)
-
-
-@twin
-def logistic_value_and_grad(theta, data, value, gradient, B, N):
-    regression(theta, with_samples(data), value, gradient, B, N, True)
-
+ON_HOST = sized(0), sized(1)
 
 poisson = HandwrittenLikelihood(
     "poisson",
@@ -183,8 +165,8 @@ poisson = HandwrittenLikelihood(
     likelihood(poisson_formula),
     lambda p, d: {"K": p} if d == p + 2 and p else None,
     "theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
-    poisson_value,
-    poisson_value_and_grad,
+    ON_HOST[0].value,
+    ON_HOST[0].both,
 )
 logistic = HandwrittenLikelihood(
     "logistic",
@@ -192,6 +174,6 @@ logistic = HandwrittenLikelihood(
     likelihood(logistic_formula),
     lambda p, d: {"K": p} if d == p + 1 and p else None,
     "theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
-    logistic_value,
-    logistic_value_and_grad,
+    ON_HOST[1].value,
+    ON_HOST[1].both,
 )

@@ -7,13 +7,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from ._api import likelihood
-from ._elementary import log, log1p
-from ._library import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from ._library import HandwrittenLikelihood, twin
+from ._library_cpu import Sweeps
+from ._sweeps import Sums, datum, nothing
+from ._vectors import double, doubles, log, log1p, narrow, splat, where
 
 HALF_LOG_2_PI = 0.91893853320467274178
-WIDTH = 256  # samples side by side
-# Rows of a block: the datum; location, 1 / scale, 1 / degrees of freedom; and three sums
-MEAN, INVERSE, OVER, LOGS, PARTS, MEANS = np.arange(1, 7, dtype=np.uint64) * np.uint64(WIDTH)
 
 
 def formula(theta, x):
@@ -24,14 +23,17 @@ def formula(theta, x):
     return constant - half * np.log1p(((x[0] - mean) / scale) ** 2 / df)
 
 
+# --- the twin of student_t.cu: mean, 1 / scale, 1 / df; sums of a chunk of data and their number; the same of all data in float64 ---
+
+
 @twin
 def gamma_ratio(a):
-    product, more = 1.0, 0.0
-    while a < 10:
-        middle, both = a + 0.5, a * (a + 1)
-        product *= both / (middle * middle)
-        more += 0.25 / (both * middle)
-        a += 1
+    product, more = splat(1, a), splat(0, a)
+    for _ in range(10):
+        small, middle, both = a < 10, a + 0.5, a * (a + 1)
+        product = where(small, product * (both / (middle * middle)), product)
+        more = where(small, more + 0.25 / (both * middle), more)
+        a = where(small, a + 1, a)
     r = 1 / a
     w = r * r
     h = 0.5 * log(product) + r * (
@@ -42,72 +44,54 @@ def gamma_ratio(a):
 
 
 @twin
-def add(a, w):
-    """The terms of the datum in the first row; nan adds nothing."""
-    one, none = a.dtype.type(1), a.dtype.type(0)
-    for l in range(w):
-        i = np.uint64(l)
-        z = (a[i] - a[i + MEAN]) * a[i + INVERSE] if a[i] == a[i] else none
-        u = z * z * a[i + OVER]
-        a[i + LOGS] += log1p(u)
-        q = one / (one + u)
-        a[i + PARTS] += u * q
-        a[i + MEANS] += z * q
+def begin(room, outside, layout, sizes):
+    theta, sums = outside[0], doubles(room + 7)
+    room[0] = theta[0]
+    room[1] = 1 / theta[1]
+    room[2] = 1 / theta[2]
+    for k in range(4):
+        room[3 + k] = 0
+        sums[k] = 0
 
 
 @twin
-def finish(theta, seen, sums, value, gradient):
-    """Value and gradient from the sums."""
-    for l in range(len(value)):
-        location, scale, df = np.float64(theta[0, l]), np.float64(theta[1, l]), np.float64(theta[2, l])
-        logs, parts, means = sums[0, l], sums[1, l], sums[2, l]
-        h, dh = gamma_ratio(0.5 * df if df > 0 else 1.0)
-        total = seen[l] * (h - HALF_LOG_2_PI - log(scale)) - 0.5 * (df + 1) * logs
-        valid = scale > 0 and df > 0 and location - location == 0 and total - total == 0
-        value[l] = total if valid else -np.inf
-        gradient[0, l] = (df + 1) * means / (df * scale) if valid else 0
-        gradient[1, l] = ((df + 1) * parts - seen[l]) / scale if valid else 0
-        gradient[2, l] = 0.5 * (seen[l] * dh - logs + (df + 1) * parts / df) if valid else 0
+def observe(room, outside, t, layout, sizes):
+    x = datum(outside, 0, t)
+    here = x == x
+    z = where(here, (x - room[0]) * room[1], 0)
+    u = z * z * room[2]
+    room[3] = room[3] + log1p(u)
+    room[6] = room[6] + where(here, splat(1, x), 0)
+    if sizes[0]:
+        q = 1 / (1 + u)
+        room[4] = room[4] + u * q
+        room[5] = room[5] + z * q
 
 
 @twin
-def student_t(theta, data, value, gradient, B, N):
-    """As in student_t.cu; data (1, N, B) or (1, N, 1)."""
-    block = aligned(7, WIDTH, theta)
-    a = block.ravel()
-    sums, seen = np.empty((3, WIDTH)), np.empty(WIDTH, np.int64)
-    for s in range(0, B, WIDTH):
-        w = min(WIDTH, B - s)
-        for l in range(w):
-            block[1, l], block[2, l], block[3, l] = theta[0, s + l], 1 / theta[1, s + l], 1 / theta[2, s + l]
-        sums[:], seen[:] = 0, 0
-        for begin in range(0, N, CHUNK):
-            block[4:] = 0
-            for n in range(begin, min(begin + CHUNK, N)):
-                if data.shape[2] > 1:
-                    block[0, :w] = data[0, n, s : s + w]
-                    for l in range(w):
-                        seen[l] += block[0, l] == block[0, l]
-                    add(a, w)
-                elif data[0, n, 0] == data[0, n, 0]:
-                    block[0] = data[0, n, 0]
-                    seen += 1
-                    add(a, w)
-            for k in range(3):
-                for l in range(w):
-                    sums[k, l] += block[4 + k, l]
-        finish(theta[:, s : s + w], seen, sums, value[s : s + w], gradient[:, s : s + w])
+def flush(room, outside, t, layout, sizes):
+    sums = doubles(room + 7)
+    for k in range(4):
+        sums[k] = sums[k] + double(room[3 + k])
+        room[3 + k] = 0
 
 
 @twin
-def student_t_value(theta, data, value, B, N):
-    student_t(theta, with_samples(data), value, np.empty_like(theta), B, N)
+def finish(room, outside, layout, sizes):
+    theta, sums, gradient = outside[0], doubles(room + 7), outside[6]
+    location, scale, df = double(theta[0]), double(theta[1]), double(theta[2])
+    logs, parts, means, seen = sums[0], sums[1], sums[2], sums[3]
+    h, dh = gamma_ratio(where(df > 0, 0.5 * df, 1))
+    total = seen * (h - HALF_LOG_2_PI - log(scale)) - 0.5 * (df + 1) * logs
+    valid = (scale > 0) & (df > 0) & (location - location == 0) & (total - total == 0)
+    outside[7][0] = where(valid, narrow(total, room[0]), -np.inf)
+    if sizes[0]:
+        gradient[0] = where(valid, narrow((df + 1) * means / (df * scale), room[0]), 0)
+        gradient[1] = where(valid, narrow(((df + 1) * parts - seen) / scale, room[0]), 0)
+        gradient[2] = where(valid, narrow(0.5 * (seen * dh - logs + (df + 1) * parts / df), room[0]), 0)
 
 
-@twin
-def student_t_value_and_grad(theta, data, value, gradient, B, N):
-    student_t(theta, with_samples(data), value, gradient, B, N)
-
+SWEEPS = Sweeps(Sums(begin, observe, flush, finish, nothing), (), [(0, 3)], 1, 0, 16, 50)
 
 loglik = HandwrittenLikelihood(
     "student_t",
@@ -115,6 +99,6 @@ loglik = HandwrittenLikelihood(
     likelihood(formula),
     lambda p, d: {} if p == 3 and d == 1 else None,
     "theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
-    student_t_value,
-    student_t_value_and_grad,
+    SWEEPS.value,
+    SWEEPS.both,
 )
