@@ -30,13 +30,14 @@ from ._blocks import BLOCK_OPS, size_of
 from ._graph import COMPARE, Graph
 from ._lower import CHUNK, Body, Lowered
 from ._program import Loop, carried
-from ._schedule import ordered
+from ._schedule import Item, ordered, peak
 
 THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
 WARP = 32
 SAME = nullcontext()
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
 FEW = 24  # instructions of a step that is worth loading data by four
+REGISTERS = 255  # of a thread; of kernels that need fewer by our count, few spill, and little
 MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
 HEAD = """typedef {real} real;
 typedef {integer} whole;
@@ -481,6 +482,10 @@ class Kernel(BlockCode, Writer):
         sums = totals
         if chunked:
             sums = [self.home(("chunk", n, k)) if shape else f"s{loop.id}_{k}" for k, shape in enumerate(sum_shapes)]
+        crowded = self.crowded(n)
+        if crowded:
+            self.line(f"volatile {self.sum} held{loop.id}[{len(sums)}];")
+            sums = [f"held{loop.id}[{k}]" for k in range(len(sums))]
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         for place, shape in zip(totals, sum_shapes, strict=True):
@@ -496,7 +501,10 @@ class Kernel(BlockCode, Writer):
             self.line(f"const i64 e{loop.id} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
             with self.typed(wide):
                 for place, shape in zip(sums, sum_shapes, strict=True):
-                    self.keep(place, shape, g.zero, env)
+                    if crowded:
+                        self.line(f"{place} = 0;")
+                    else:
+                        self.keep(place, shape, g.zero, env)
             self.steps(n, env, carry, sums, u, trips, (outer, f"e{loop.id}"))
         else:
             self.steps(n, env, carry, sums, u, trips, ("0", trips))
@@ -631,10 +639,26 @@ class Kernel(BlockCode, Writer):
             self.line(f"if (!{self.value(loop.active, env)}) {{ trips{loop.id} = {u} + 1; break; }}")
 
     def order(self, body: Body, work: list) -> list[int]:
-        varying = {name for name, _, _ in work} | set(body.loop.carry)
-        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, _ in work]
-        fixed = len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
-        return ordered(items, carried(body.loop), ROOM * 32 // self.bits - fixed)
+        items, fixed = self.items(body, work)
+        return ordered(items, carried(body.loop), ROOM * 32 // self.own - fixed)
+
+    def items(self, body: Body, work: list) -> tuple[list[Item], int]:
+        """What a step does, as values to put in order, and how many more are alive in all of it."""
+        varying = {name for name, *_ in work} | set(body.loop.carry)
+        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, *_ in work]
+        return items, len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
+
+    def crowded(self, n: int) -> bool:
+        """Does a step of loop n need more registers than there are?  The compiler would then spill what it can; half of the traffic
+        is saved where it is the sums of a chunk that lie in memory."""
+        if n not in self.totals:
+            return False
+        body, g = self.low.bodies[n], self.g
+        work = [(j, ()) for j in sorted(body.used()) if g.op[j] == "in" and g.mask[j] and j not in body.loop.carry]
+        work += [(i, args) for i, _, args in body.code] + [(("sum", k), term) for k, term in enumerate(body.terms)]
+        items, fixed = self.items(body, work)
+        alive = fixed + peak(items, self.order(body, work), carried(body.loop))
+        return alive * self.own // 32 + len(body.terms) * (self.low.precise is not None) > REGISTERS
 
     def loads(self, n: int, t: str, env: dict, four: dict | None = None) -> list[tuple]:
         """What a step reads from memory: (node, (), the function that writes it)."""
