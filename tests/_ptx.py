@@ -40,6 +40,8 @@ template <class T> static T inserted(T field, T into, uint32_t at, uint32_t n) {
 
 
 def register_type(name: str) -> str:
+    if name == "%SPL":
+        return "b64"
     found = re.fullmatch(r"%([a-z]+)\d+", name)
     if not found or found[1] not in REGISTERS:
         raise NotImplementedError(f"the operand {name}")
@@ -53,6 +55,8 @@ def operand(text: str, kind: str) -> str:
         return f"{SPECIAL[special[1]]}.{special[2]}"
     if text.startswith(("0f", "0d")):
         return f"same_bits<{TYPES[kind]}>(({'uint32_t' if text[1] == 'f' else 'uint64_t'})0x{text[2:]}ull)"
+    if re.fullmatch(r"__local_depot\d+", text):
+        return f"({TYPES[kind]}){text}"
     if re.fullmatch(r"-?\d+", text):
         return f"({TYPES[kind]}){text}ll"
     own, name = register_type(text), text[1:]
@@ -149,7 +153,7 @@ def statement(text: str, parameters: dict) -> str:
     kind, modifiers = modifiers[-1], modifiers[:-1]
     if name == "ld" and modifiers == ["param"]:
         return result(x[0], kind, parameters[x[1].strip("[]")])
-    if name in ("ld", "st") and modifiers in (["global"], ["global", "nc"], ["volatile", "global"]):
+    if name in ("ld", "st") and modifiers in (["global"], ["global", "nc"], ["volatile", "global"], ["local"], ["volatile", "local"]):
         place = f"*(volatile {TYPES[kind]}*)({address(x[name == 'ld'])})"
         return result(x[0], kind, place) if name == "ld" else f"{place} = {operand(x[1], kind)};"
     if name == "atom" and modifiers == ["global", "max"]:
@@ -175,7 +179,12 @@ def to_c(ptx: str, entry: str) -> str:
         line = re.sub(r"//.*", "", line).strip().rstrip(";").strip()
         registers = re.fullmatch(r"\.reg \.(\w+)\s+%(\w+)<(\d+)>", line)
         label = re.fullmatch(r"\$(\w+):", line)
-        if registers:
+        stack = re.fullmatch(r"\.local \.align (\d+) \.b8\s+(\w+)\[(\d+)\]", line)
+        if stack:
+            lines.append(f"alignas({stack[1]}) unsigned char {stack[2]}[{stack[3]}];")
+        elif re.fullmatch(r"\.reg \.b64\s+%SPL?", line):
+            lines.append(f"uint64_t {line.rpartition('%')[2]} = 0;")
+        elif registers:
             lines.append(f"{TYPES[registers[1]]} " + ", ".join(f"{registers[2]}{n} = 0" for n in range(int(registers[3]))) + ";")
         elif label:
             lines.append(f"{label[1]}:;")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _cuda_host import BACKWARDS, CONST, FLOAT, POINTER, SHUFFLED, HostKernel, arguments, needs_compiler, run_on_host
-from _kernel_cases import CASES, MAPS, WAYS, case, lowered
+from _kernel_cases import CASES, MAPS, WAYS, case, dense_kalman, lowered
 
 import tapegrad as tg
 from tapegrad.kernels import emit_cuda
@@ -73,6 +73,24 @@ def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
     ours = [np.empty((rows, 11)) for rows in launcher.outputs]
     launcher([theta], data, steps, ours, 11)
     for a, b in zip(ours, run_on_host(low, np.float64, [theta], data, steps, 11, per_sample, every), strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("every", [1, 3])
+def test_sums_that_have_no_registers(dtype, every):
+    """A filter of five states: in float64 the sums of a chunk lie in memory."""
+    k, theta, data = dense_kalman(5)
+    low = k.lowered(theta.shape[0], 0)
+    held = "volatile real held" in emit_cuda(low, dtype)[0]
+    assert held == (dtype is np.float64)
+    theta = (theta * (1 + 0.05 * np.random.default_rng(0).normal(size=(1, 9)))).astype(dtype)
+    data = np.tile(data, 7).astype(dtype)
+    launcher = Launcher(low, np.dtype(dtype), False)
+    expected = [np.empty((rows, 9), dtype) for rows in launcher.outputs]
+    launcher([theta], data, len(data), expected, 9)
+    for a, b in zip(run_on_host(low, dtype, [theta], data, len(data), 9, every=every), expected, strict=True):
         assert np.isfinite(a).all() and np.array_equal(a, b)
 
 

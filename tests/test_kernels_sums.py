@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 from _cuda_host import array_library, needs_compiler, run_on_host  # noqa: F401
 from _kernel_cases import CASES, MATRICES, WAYS, case
 from mpmath import mp, mpf
@@ -150,6 +151,51 @@ def test_emitters_give_the_same_bits(name, per_sample):
         for a, b, c, d in zip(ours, host, single, reference, strict=True):
             assert np.array_equal(a, b) and np.array_equal(a[:, :1], c)
             close(a, d, 2e-5 if name == "kepler" else 2e-6)  # its terms are solutions of an equation, found in float32
+
+
+FORMS = {
+    "constant": lambda th, x: 1.0 + 0.0 * th[0],
+    "data only": lambda th, x: x[0] * x[1],
+    "parameters only": lambda th, x: np.log(th[0]) * th[1],
+    "choices": lambda th, x: np.where((th[0] > 1) & (x[0] > 0), th[1] * x[0], -x[1]) + np.where(th[0] > 1, th[1] ** 2, np.sin(th[1])),
+    "abs": lambda th, x: -np.abs(x[0] - th[0]) * th[1] + np.abs(th[0] - 1.0),
+    "maximum": lambda th, x: np.maximum(th[0] * x[0], th[1] * x[1]) - np.maximum(th[0], th[1]),
+    "loop": lambda th, x: kernels.loop(3, lambda i, s: s * th[0] + x[0], th[1], max_steps=3),
+    "special": lambda th, x: scipy.special.gammaln(th[0] + 2.5) - th[1] * x[0] ** 2,
+    "floor": lambda th, x: np.clip(th[0], 0.9, 1.2) * x[0] - np.floor(th[1] * 3) * x[1] + np.floor(th[1] * 3),
+    "determinant": lambda th, x: -np.sum((x - th) ** 2) + np.linalg.slogdet(np.array([[th[0], 0.1], [0.1, th[1]]]))[1],
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(name):
+    """What stands in steps and after them; no data, no samples."""
+    k, exact = kernels.likelihood(FORMS[name], sums=np.float64), kernels.likelihood(FORMS[name])
+    rng = np.random.default_rng(0)
+    theta = (np.array([[1.0], [0.8]]) + 0.2 * rng.normal(size=(2, 11))).astype(F4)
+    theta[0, 0] = 1.0
+    x, v = rng.normal(size=(2, 150)).astype(F4), rng.normal(size=(2, 11)).astype(F4)
+    wide = theta.astype(F8), x.astype(F8), v.astype(F8)
+    for d, dtype in [
+        (lambda k, t, x, v: k(t, x), F8),
+        (lambda k, t, x, v: k.grad(t, x), F4),
+        (lambda k, t, x, v: k.hvp(t, v, x), F4),
+        (lambda k, t, x, v: tg.jvp(lambda t: k(t, x), (t,), (v,))[1], F8),
+        (lambda k, t, x, v: tg.grad(lambda x: k(t, x).sum())(x), F4),
+    ]:
+        ours = d(k, theta, x, v)
+        assert ours.dtype == dtype
+        close(ours, d(exact, *wide), 2e-7)
+    for kind, order in [*WAYS, ("F", 2), ("R", 2)]:
+        low = k.lowered(2, 2, kind, order, dtype=F4)
+        inputs = [theta, *[v] * order]
+        for a, b in zip(launched(low, inputs, x, 150, 11), run_on_host(low, F4, inputs, x, 150, 11), strict=True):
+            assert np.array_equal(a, b)
+    value, gradient = k.value_and_grad(theta, x[:, :0].copy())
+    assert value.dtype == F8 and not value.any() and not gradient.any()
+    value, gradient = k.value_and_grad(theta[:, :0].copy(), x)
+    assert value.shape == (0,) and value.dtype == F8 and gradient.shape == (2, 0)
 
 
 @needs_compiler

@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import _math
-from ._emit_cuda import BITS, function
+from ._cuda_builder import BITS, function
 
 KINDS = {64: ("double", "long long"), 32: ("float", "int")}
 CALL = re.compile(r"\bown_(\w+)\(")

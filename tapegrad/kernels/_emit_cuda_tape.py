@@ -6,11 +6,10 @@ it comes to the last of them, into c more rows behind the loop's."""
 import itertools
 
 from ._block_code import Buffer
+from ._cuda_builder import WARP
 from ._graph import Graph
 from ._lower import Lowered
 from ._program import Loop
-
-WARP = 32
 
 
 class TapeCode:
