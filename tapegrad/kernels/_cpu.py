@@ -119,7 +119,7 @@ class Launcher:
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
-        n, self.work = low.operations, low.work
+        n = self.operations = low.operations
         self.width = lanes * (1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1)
         self.long = low.instructions > HEAVY
         self.forms: dict = {}
@@ -150,7 +150,7 @@ class Launcher:
         if self.streams or self.step_rows:
             inputs = [*inputs, *([each] if self.streams else [])]
             outs = [*outs, *([steps_out] if self.step_rows else [])]
-        if full > 1 and THREADS > 1 and full * width * self.work * max(steps, 1) > WORTH:
+        if full > 1 and THREADS > 1 and full * width * self.operations * max(steps, 1) > WORTH:
             self.shared(width, inputs, data, steps, outs, batch, full)
         elif full:
             self.run(width, inputs, data, steps, outs, batch, full)
@@ -172,7 +172,7 @@ class Launcher:
         def work(k):
             self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
 
-        if full > 1 and THREADS > 1 and batch * self.work * max(steps, 1) > WORTH:
+        if full > 1 and THREADS > 1 and batch * self.operations * max(steps, 1) > WORTH:
             list(pool().map(work, range(count)))
         elif full:
             for k in range(count):
@@ -187,7 +187,7 @@ class Launcher:
         """What a later call on arrays of the same shapes, in the same thread, can use: (form, tape, stride, steps, blocks, caps,
         needed); None where more than one launch is due."""
         width = self.width if batch >= SCALAR or self.long else 1
-        work = batch * self.work * max(steps, 1)
+        work = batch * self.operations * max(steps, 1)
         if batch % width or self.counted or (THREADS > 1 and work > WORTH) or not HEADER:
             return None
         caps, needed, tape = self.local.__dict__["found"]
