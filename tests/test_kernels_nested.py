@@ -333,6 +333,14 @@ def test_numbers_of_steps():
     assert np.array_equal(bounded(np.full(3, 2.0), np.array([6.0, 7.0, 0.0])), [18 * 64, np.nan, 18], equal_nan=True)
 
 
+def test_a_sweep_that_needs_the_counter_only():
+    """The carry is needed after the loop and by no sweep."""
+    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s + x * np.exp(np.sin(0.1 * i)), 0.0) ** 2)
+    n = np.array([0, 3, 70])
+    weights = np.array([np.exp(np.sin(0.1 * np.arange(m))).sum() for m in n])
+    close(tg.grad(lambda x: k(x, n).sum())(np.full(3, 0.7)), 1.4 * weights**2)
+
+
 def test_counts_that_depend_on_counted_loops():
     """Where the tape has no room for all steps of a loop, those after it still take the numbers of steps that they should."""
 
