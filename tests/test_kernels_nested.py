@@ -333,6 +333,14 @@ def test_numbers_of_steps():
     assert np.array_equal(bounded(np.full(3, 2.0), np.array([6.0, 7.0, 0.0])), [18 * 64, np.nan, 18], equal_nan=True)
 
 
+def test_a_sweep_that_needs_the_counter_only():
+    """The carry is needed after the loop and by no sweep."""
+    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s + x * np.exp(np.sin(0.1 * i)), 0.0) ** 2)
+    n = np.array([0, 3, 70])
+    weights = np.array([np.exp(np.sin(0.1 * np.arange(m))).sum() for m in n])
+    close(tg.grad(lambda x: k(x, n).sum())(np.full(3, 0.7)), 1.4 * weights**2)
+
+
 def test_counts_that_depend_on_counted_loops():
     """Where the tape has no room for all steps of a loop, those after it still take the numbers of steps that they should."""
 
@@ -433,6 +441,45 @@ def test_equal_components_stay_one():
     a, n = np.array([0.5, 1.0, 2.0]), np.array([1, 2, 4])
     close(k(a, n), [f(x, int(m)) for x, m in zip(a, n, strict=True)])
     close(tg.grad(lambda a: k(a, n).sum())(a), [tg.grad(lambda x, m=m: f(x, int(m)))(x) for x, m in zip(a, n, strict=True)])
+
+
+def moved(loop):
+    """A filter of an oscillator that moves by Euler's steps between the data."""
+
+    def step(c, theta, d):
+        A = np.array([[0.0, 1.0], [-theta[0], -0.3]])
+        euler = lambda i, c: (c[0] + 0.05 * (A @ c[0]), c[1] + 0.05 * (A @ c[1] + c[1] @ A.T + np.eye(2) * theta[1]))
+        m, P = loop(d[1], euler, c)
+        S, v = P[0, 0] + theta[2], d[0] - m[0]
+        G = P[:, 0] / S
+        return (m + G * v, P - np.outer(G, P[0])), -0.5 * (np.log(S) + v * v / S)
+
+    return step
+
+
+def test_equal_components_of_a_filter_with_missing_data():
+    """Two means and three numbers of a covariance, which at the start are 0, t and 0: equal, fixed, and then not so."""
+    start = lambda theta: (np.zeros(2), np.eye(2) * theta[1])
+    k = kernels.recursion(start, moved(kernels.loop), missing="skip")
+    assert [len(body.loop.carry) for body in k.lowered(3, 2).bodies] == [5] * 5
+    rng = np.random.default_rng(0)
+    data, theta = np.stack([rng.normal(size=9), rng.integers(0, 30, 9)]), np.abs(rng.normal(size=(3, 4))) + 0.3
+    data[0, [1, 4, 7]] = np.nan
+    step = moved(lambda n, body, c: kernels.loop(int(tg.value(n)), body, c))
+
+    def plain(t):
+        c, total = start(t), 0.0
+        for d in data.T[~np.isnan(data[0])]:
+            c, term = step(c, t, d)
+            total = total + term
+        return total
+
+    value, gradient = k.value_and_grad(theta, data)
+    for b in range(4):
+        v, g = tg.value_and_grad(plain)(theta[:, b])
+        close(value[b], v)
+        close(gradient[:, b], g)
+    close(k.hessian(theta, data)[1], tg.hessian(plain)(theta[:, 1]), 1e-9)
 
 
 def test_code_does_not_grow_with_the_steps():
