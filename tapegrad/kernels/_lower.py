@@ -255,7 +255,7 @@ class _Lowering:
         made.source = None if first is None else first.number
         made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
         outs, more = made.outs(), []
-        if self.keep and first is not None and depth == 1 and not (loop.inner or first.inner):
+        if self.keep and first is not None and loop.of.stored and depth == 1 and not (loop.inner or first.inner):
             loop.of.kept = self.worth_keeping(loop.of, outs)
             if loop.of.kept:
                 first.sections, _, more = self.region([], first.outs() + loop.of.kept, depth)
