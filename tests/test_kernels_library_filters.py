@@ -11,7 +11,7 @@ from test_kernels_library_recursions import close, consts, model, series, varyin
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels import kalman, kalman_vector
+from tapegrad.kernels import garch, kalman, kalman_vector
 
 
 def moments(M, steps, b=0):
@@ -249,3 +249,14 @@ def test_samples_that_are_not_valid():
         for a, b in zip(hv, good, strict=True):
             assert not a[..., 1].any()
             close(a[..., ::2], b[..., ::2])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, int])
+def test_masked_arrays_are_refused(dtype):
+    """Whose mask was lost in silence where a copy was made."""
+    y, M, theta = np.ma.masked_array(np.arange(4), [0, 1, 0, 0]).astype(dtype), model(1, 2), np.array([0.0, 0.1, 0.1, 0.8])
+    generated = tg.kernels.recursion(garch.start, garch.step, missing="step")
+    for call in (lambda: garch.loglik(theta, y), lambda: generated(theta, y), lambda: kalman.loglik(M, y)):
+        with pytest.raises(ArgumentError, match=r"is a masked array, .* mark missing data by nan: x.filled\(numpy.nan\)"):
+            call()
+    assert np.isfinite(garch.loglik(theta, y.astype(float).filled(np.nan)))

@@ -36,6 +36,8 @@ def as_float(x: Any, what: str) -> Any:
         x = plain(x)
     if not is_array(x):
         x = np.asarray(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{what} is a masked array, and kernels see no mask; mark missing data by nan: x.filled(numpy.nan)")
     if x.dtype in FLOATS:
         return x
     if x.dtype.kind in "biu":

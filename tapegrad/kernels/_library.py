@@ -188,7 +188,7 @@ class Handwritten(Generated):
         """The value, and but for kind F the gradient; in `rooms` where a twin runs that needs no work arrays of the caller's."""
         p, batch = theta.shape
         value, both, work, workers = self._model[5:]
-        if not isinstance(theta, np.ndarray) or (workers and work(p, data.shape[0])):
+        if not type(theta) is np.ndarray is type(data) or (workers and work(p, data.shape[0])):
             value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)
             return [value(theta, data)] if kind == "F" else list(both(theta, data))
         made = rooms or [np.empty((1, batch), theta.dtype), np.empty((p, batch), theta.dtype)][: 1 if kind == "F" else 2]
