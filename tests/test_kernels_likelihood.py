@@ -500,3 +500,13 @@ def test_what_is_known_of_an_array_that_is_gone_does_not_stand_for_another():
     looking = Looking("f")
     looking.clean = {id(x): (weakref.ref(gone), 5, False)}
     assert looking(x)
+
+
+def test_out_is_refused_where_it_would_be_ignored():
+    out = np.empty(THETA.shape[1])
+    for f in (lambda t: GAUSSIAN(t, X, out=out), lambda t: GAUSSIAN.value_and_grad(t, X, out=(out, np.empty_like(THETA)))[0]):
+        with pytest.raises(ArgumentError, match="out= cannot hold a derivative"):
+            tg.grad(lambda t, f=f: f(t).sum())(THETA)
+    k = kernels.likelihood(lambda t, x: -((x - t["mu"]) ** 2))
+    with pytest.raises(ArgumentError, match="not for a tree"):
+        k.value_and_grad({"mu": np.zeros(3)}, np.ones(2), out=(np.empty(3), np.empty((1, 3))))

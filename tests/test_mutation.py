@@ -342,3 +342,19 @@ def test_nested_checkpoints_take_the_square_root_of_the_memory():
     close(large[1], whole[1])
     assert large[0] < 6 * small[0]  # 4 for 16 times the steps, and what does not grow
     assert large[0] < whole[0] / 8
+
+
+def test_none_alone_as_an_index():
+    """y[None] of a view and of a buffer, read and written, in second order too."""
+
+    def f(y):
+        z = y * 1.0
+        z[None] += y[None] ** 2
+        return (z[None] ** 3).sum() + (y[None] ** 3).sum()
+
+    x = np.arange(1.0, 4.0)
+    u, du, ddu = x + x * x, 1 + 2 * x, 2.0
+    np.testing.assert_allclose(tg.grad(f)(x), 3 * u**2 * du + 3 * x**2)
+    bend = 6 * u * du**2 + 3 * u**2 * ddu + 6 * x
+    for h in (tg.hvp(f, x, np.ones(3)), tg.grad(lambda x: tg.grad(f)(x).sum())(x), tg.jvp(tg.grad(f), (x,), (np.ones(3),))[1]):
+        np.testing.assert_allclose(h, bend)

@@ -127,6 +127,7 @@ class Generated:
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
+        self._refuse_out(out, theta, data)
         if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
             v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
@@ -145,10 +146,13 @@ class Generated:
         if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
             return again(plan, theta, data, True)
         if is_tree(theta):
+            if out is not None:
+                raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
             kernel, rows, restore = self._of_tree(theta)
             value, gradient = kernel.value_and_grad(rows, data)
             return value, restore(gradient)
         theta, data, single = self._arguments(theta, data)
+        self._refuse_out(out, theta, data)
         if isinstance(theta, Variable) or isinstance(data, Variable):
             v, g = self._family.apply("VG", (0, 0), (theta, data), self._recorded)
         else:
@@ -287,6 +291,10 @@ class Generated:
         if data.ndim == 3 and data.shape[2] != theta.shape[1]:
             raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have {data.shape[2]}")
         return theta, data, single
+
+    def _refuse_out(self, out: Any, *arguments: Any) -> None:
+        if out is not None and any([isinstance(x, Variable) for x in arguments]):
+            raise ArgumentError(f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave it away")
 
     def _unit_directions(self, theta: Any, data: Any) -> tuple:
         """Each sample p times, with a unit direction for each parameter: theta (p, p B), directions (p, p B), data."""

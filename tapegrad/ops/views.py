@@ -27,9 +27,12 @@ def shown(x: Variable) -> Any:
 
 
 def index(at: Any) -> Any:
-    """An index with Variables in it replaced by their values (an index has derivative zero), and arrays by copies."""
+    """An index with Variables in it replaced by their values (an index has derivative zero), and arrays by copies.  None by itself
+    becomes (None,), for records know it as no index."""
+    if at is None:
+        return (None,)
     if isinstance(at, tuple):
-        return tuple([index(i) for i in at])
+        return tuple([None if i is None else index(i) for i in at])
     if isinstance(at, Variable):
         at = plain(at)
     if isinstance(at, np.ndarray):
