@@ -326,9 +326,9 @@ def test_numbers_of_steps():
     k = kernels.map(power)
     n = np.array([np.nan, -3.0, 2.5, 0.0, 3.0, 500.0])
     x = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 1.001])
-    close(k(x, n), 20 * x ** np.array([0, 0, 3, 0, 3, 500]))
-    close(tg.grad(lambda x: k(x, tg.Const(n)).sum())(x), 20 * np.array([0, 0, 12, 0, 12, 500 * 1.001**499]))
-    assert np.array_equal(kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0))(np.ones(1) * 2, np.array([np.nan])), [1.0])
+    assert np.isnan(k(x, n)[0])
+    close(k(x, n)[1:], 20 * x[1:] ** np.array([0, 2, 0, 3, 500]))
+    close(tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(6)), 20 * np.array([0, 0, 4, 0, 12, 500 * 1.001**499]))
     bounded = kernels.map(lambda x, n: kernels.loop(18, lambda j, t: t + kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=6), 0.0))
     assert np.array_equal(bounded(np.full(3, 2.0), np.array([6.0, 7.0, 0.0])), [18 * 64, np.nan, 18], equal_nan=True)
 
@@ -630,3 +630,18 @@ def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(14))
 def test_random_nests(seed, kind):
     assert disagreement(seed, kind, seed % 2 == 0) < 1e-9
+
+
+def test_bounds_that_are_no_whole_numbers():
+    """int(n) steps, in the kernel as in plain Python; nan for nan."""
+    n, x = np.array([3.0, 2.5, 0.0, -1.0, -0.5, np.nan, 0.99, 5.0]), np.full(8, 2.0)
+    taken = np.array([3.0, 2.0, 0.0, 0.0, 0.0, np.nan, 0.0, 5.0])
+    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0))
+    np.testing.assert_array_equal(k(x, n), 2.0**taken)
+    np.testing.assert_array_equal(tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(8))[:5], (taken * 2.0 ** (taken - 1))[:5])
+    limited = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=4))
+    np.testing.assert_array_equal(limited(x, n), np.where(taken > 4, np.nan, 2.0**taken))
+    inside = kernels.likelihood(lambda t, y: kernels.loop(y[0], lambda i, s: s * t[0], 1.0) * y[1], invalid="nan")
+    data = np.stack([n[:5], np.arange(5.0)])
+    np.testing.assert_allclose(inside(np.array([2.0]), data), (2.0 ** taken[:5] * np.arange(5.0)).sum())
+    assert kernels.loop(2.5, lambda i, s: s * 2, 1.0) == 4.0

@@ -121,7 +121,7 @@ class Launcher:
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
-        n = self.operations = low.operations
+        n, self.work = low.operations, low.work
         held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
         if low.precise is not None:  # a register of terms takes two for each sum
             sums = max([len(loop.sums) for loop in low.loops], default=0)
@@ -196,7 +196,7 @@ class Launcher:
 
     def is_shared(self, batch: int, steps: int) -> bool:
         """Is there work for several threads?"""
-        return THREADS > 1 and batch * self.operations * max(steps, 1) > WORTH
+        return THREADS > 1 and batch * self.work * max(steps, 1) > WORTH
 
     def shared(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, full: int) -> None:
         """The blocks in equal parts to all threads; each sample gets the same bits whatever their number."""

@@ -21,6 +21,7 @@ Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
 SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # about as many instructions as these take
 SUMS = np.dtype(np.float64)
+GUESS = 16  # steps of a loop of which only the run tells how many it takes
 CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
 
 
@@ -133,6 +134,20 @@ class Lowered:
     @property
     def operations(self) -> int:
         return max([self._work(b.code) for b in self.bodies] + [self._work(self.sections[0])])
+
+    @property
+    def work(self) -> int:
+        """Roughly how many operations one datum takes, or without data one sample, for the choice of threads."""
+        return max([self._steps(b) for b in self.outer] + [self._work(self.sections[0])])
+
+    def _steps(self, body: Body) -> int:
+        loop = body.loop.of or body.loop
+        if loop.data:
+            trips = 1
+        else:
+            known = self.program.g.value(loop.steps) if loop.active is None else None
+            trips = GUESS if known is None else int(known)
+        return trips * (self._work(body.code) + sum([self._steps(b) for b in body.inner]))
 
     @property
     def nested(self) -> bool:

@@ -394,8 +394,8 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
 
     Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
     body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
-    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Where n is above max_steps
-    the result is nan.
+    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Of a fractional n the whole
+    part counts; where n is nan, or above max_steps, the result is nan.
 
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
@@ -412,7 +412,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     steps = real(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
-    node = int(steps.nodes.ravel()[0])
+    node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
     if known is not None:
         forget = t.attempt()
         try:
@@ -422,11 +422,9 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
                 raise
             forget()  # the body wants to know i, as to take an element of a list
         return _in_turn(int(known), body, carry)
-    if max_steps is None:
-        return _traced_loop(t, node, None, None, lambda i, c: body(Sym(g, i), c), carry)
-    enough = g.compare("le", node, g.const(max_steps))
+    enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
     bounded = g.select(enough, node, g.zero)
-    cap = math.ceil(max_steps) if max_steps <= TAPED else None
+    cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED else None
     result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
     ids, build = flat(g, result)
     return build([g.select(enough, i, g.const(np.nan)) for i in ids])
