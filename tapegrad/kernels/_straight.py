@@ -113,7 +113,7 @@ class Lane:
         return Lane(self.w, "mask", self.w.and_(self.name, other.name))
 
 
-class Variable:
+class Slot:
     """A slot for one vector."""
 
     def __init__(self, w: Writer, kind: str):
@@ -132,10 +132,10 @@ class Cells:
     def __init__(self, w: Writer, slots: dict, first: int = 0, kind: str = "real"):
         self.w, self.slots, self.first, self.kind = w, slots, first, kind
 
-    def cell(self, i: int) -> Variable:
+    def cell(self, i: int) -> Slot:
         key = self.first + i, self.kind
         if key not in self.slots:
-            self.slots[key] = Variable(self.w, self.kind)
+            self.slots[key] = Slot(self.w, self.kind)
         return self.slots[key]
 
     def __getitem__(self, i: int) -> Lane:
@@ -285,7 +285,7 @@ def straight(
         theta, data, slope = [Place(w, f"%{name}", "%B", s) for name in ("theta", "data", "gradient")]
         outside = theta, data, Place(w, "%data", 1), N, 0, each, slope
         tape, room = Place(w, "%tape", width), Cells(w, {})
-        valid, total, seen = Variable(w, "mask"), Variable(w, "double"), Variable(w, "double")
+        valid, total, seen = Slot(w, "mask"), Slot(w, "double"), Slot(w, "double")
         valid.set(run["begin"](room, outside, layout, sizes))
         zero = Lane(w, "double", w.wide.c(0.0))
         total.set(zero)
