@@ -145,7 +145,7 @@ def test_twins_give_the_bits_of_the_cuda_source(case, real):
     assert one[0][0] == value[1] and np.array_equal(one[1][:, 0], gradient[:, 1])
 
 
-@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
@@ -217,7 +217,7 @@ def test_float32(case):
     assert error.max() < 2e-4
 
 
-@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("arch", [75, 90, 120, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100)]])
 @pytest.mark.parametrize(
     "name", ["kalman 4, each", "kalman, fixed steps", "vector 3, 2", "garch", "autoregression 4", "markov 3", "markov given"]
 )

@@ -127,8 +127,8 @@ def launched(low, inputs, data, steps, batch, per_sample=False):
 
 
 @needs_compiler
-@pytest.mark.parametrize("per_sample", [False, True])
-@pytest.mark.parametrize("name", [*CASES, *MATRICES])
+@pytest.mark.parametrize("per_sample", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [*CASES, *[pytest.param(name, marks=pytest.mark.long) for name in MATRICES]])
 def test_emitters_give_the_same_bits(name, per_sample):
     """Vectors, one lane, and CUDA C; all near the float64 kernel on the same numbers."""
     narrow, theta, data = case(name)
