@@ -146,6 +146,57 @@ def test_an_array_that_is_written_under_differentiation_is_refused():
     assert tg.grad(lambda x: k(x * THETA, Y).sum())(1.0) == 84.0  # where it is only read there is nothing to lose
 
 
+def test_attributes_that_the_function_does_not_read_may_change(monkeypatch):
+    """Data that the object holds for other purposes are not compared."""
+
+    class Fit(Model):
+        def __init__(self):
+            super().__init__()
+            self.data, self.half, self.calls = np.zeros(10**6), 0.5, 0
+
+        @property
+        def factor(self):
+            return 2 * self.half
+
+        @functools.cached_property
+        def shift(self):
+            return self.options["shifts"][0]
+
+        def loglik(self, theta, y):
+            return super().loglik(theta, y) * self.factor + self.shift
+
+        def run(self):
+            self.calls += 1
+            return self.kernel(THETA, self.data)
+
+    fit, count = Fit(), []
+    traced = _trace.Tracer.run
+    monkeypatch.setattr(_trace.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
+    fit.kernel = kernels.likelihood(fit.loglik)
+    first = fit.kernel(THETA, Y)
+    fit.data[3], fit.calls = 1.0, 7
+    assert np.array_equal(fit.kernel(THETA, Y), first) and len(count) == 1
+    fit.half = 1.0
+    assert np.array_equal(fit.kernel(THETA, Y), 2 * first) and len(count) == 2
+    fit.weights[0] = 4.0  # read by the method of the parent class
+    assert np.array_equal(fit.kernel(THETA, Y), 4 * first) and len(count) == 3
+
+
+def test_attributes_read_by_any_name():
+    class Table:
+        def __init__(self):
+            self.x0, self.x1 = 1.0, 2.0
+
+        def loglik(self, theta, y):
+            return sum(getattr(self, f"x{n}") for n in range(2)) * theta[0] * y
+
+    table = Table()
+    k = kernels.likelihood(table.loglik)
+    first = k(THETA, Y)
+    table.x1 = 5.0
+    assert np.array_equal(k(THETA, Y), 2 * first)
+
+
 def test_attributes_of_a_namespace():
     tools = types.SimpleNamespace(power=2.0)
     k = kernels.likelihood(lambda t, y: np.abs(t[0]) ** tools.power * y)

@@ -16,6 +16,7 @@ from ..errors import DroppedDerivativeError
 ATOMS = (int, float, bool, complex, str, bytes, type(None), np.generic)
 FIXED = (types.ModuleType, types.BuiltinFunctionType, types.FunctionType, types.MethodType, type, np.ufunc)
 DEPTH = 4  # of containers in containers
+ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__", "locals", "eval", "exec"))  # read by other names
 
 
 class Same:
@@ -32,8 +33,8 @@ class Same:
     __hash__ = None
 
 
-def fingerprint(x: Any, depth: int = DEPTH) -> Any:
-    """Equal for what leads to the same constants.
+def fingerprint(x: Any, names: Any = None, depth: int = DEPTH) -> Any:
+    """Equal for what leads to the same constants; of an object's attributes those in `names` count (None: all).
 
     >>> a = np.array([1.0, 2.0])
     >>> before = fingerprint({"scale": 2.0, "a": a})
@@ -48,12 +49,53 @@ def fingerprint(x: Any, depth: int = DEPTH) -> Any:
         return kind, repr(x)  # nan is equal to itself, and 0.0 is not -0.0
     if depth:
         if isinstance(x, (list, tuple)):
-            return kind, [fingerprint(v, depth - 1) for v in x]
+            return kind, [fingerprint(v, names, depth - 1) for v in x]
         if isinstance(x, dict):
-            return kind, {Key(k): fingerprint(v, depth - 1) for k, v in x.items()}
+            return kind, {Key(k): fingerprint(v, names, depth - 1) for k, v in x.items()}
         if not isinstance(x, FIXED) and (kind is types.SimpleNamespace or not is_foreign(kind.__module__)):
-            return Same(x), {k: fingerprint(v, depth - 1) for k, v in getattr(x, "__dict__", {}).items()}
+            read = reachable(kind, names)
+            attributes = getattr(x, "__dict__", {}).items()
+            return Same(x), {k: fingerprint(v, names, depth - 1) for k, v in attributes if read is None or k in read}
     return Same(x)
+
+
+def words(code: types.CodeType) -> set[str]:
+    """The names that a function's code uses, and its texts, which may be names for getattr."""
+    found = {*code.co_names, *[c for c in code.co_consts if isinstance(c, str)]}
+    return found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)])
+
+
+def reachable(kind: type, names: frozenset | None) -> set | None:
+    """The names of attributes that code with these names may read of an object of this class, through its methods too; None: any.
+
+    >>> class Model:
+    ...     def loglik(self, theta, y):
+    ...         return self.scaled(theta) * y
+    ...     def scaled(self, theta):
+    ...         return self.scale * theta
+    ...     def plot(self):
+    ...         return self.picture
+    >>> found = reachable(Model, frozenset(words(Model.loglik.__code__)))
+    >>> "scale" in found, "picture" in found
+    (True, False)
+    """
+    if names is None or hasattr(kind, "__getattr__"):
+        return None
+    found, new = set(names), set(names)
+    while new:
+        if not ANYTHING.isdisjoint(new):
+            return None
+        more: set = set()
+        for value in [c.__dict__[name] for name in new for c in kind.__mro__[:-1] if name in c.__dict__]:  # super() may ask for any
+            inner = [getattr(value, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
+            codes = [v.__code__ for v in (value, *inner) if isinstance(v, types.FunctionType)]
+            if not codes and hasattr(type(value), "__get__"):
+                return None
+            for code in codes:
+                more |= words(code)
+        new = more - found
+        found |= new
+    return found
 
 
 class Key:
@@ -76,6 +118,8 @@ class Captured:
         self.names: list = []  # (namespace, name, value)
         self.cells: list = []  # (cell, value)
         self.values: list = []  # all values that may change in place
+        self.codes: list = []  # of the functions that ran
+        self.read: frozenset = frozenset()  # the names in them
         self.arrays: list = []  # of these, with what they held
         self.prints: list = []
 
@@ -100,8 +144,9 @@ class Captured:
         """The trace is done: what the function itself did to lists of its own is part of it."""
         self.refuse_written(kernel)
         self.arrays = [(v, v.shape, v.tobytes()) for v in self.values if type(v) is np.ndarray and v.dtype != object]
+        self.read = frozenset().union(*[words(code) for code in self.codes])
         rest = [v for v in self.values if type(v) is not np.ndarray or v.dtype == object]
-        self.prints = [(v, fingerprint(v)) for v in rest]
+        self.prints = [(v, fingerprint(v, self.read)) for v in rest]
 
     def changed(self) -> bool:
         """Is anything another than it was?"""
@@ -119,7 +164,7 @@ class Captured:
             if array.shape != shape or array.tobytes() != content:
                 return True
         for value, before in self.prints:
-            if fingerprint(value) != before:
+            if fingerprint(value, self.read) != before:
                 return True
         return False
 

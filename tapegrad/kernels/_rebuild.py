@@ -133,6 +133,7 @@ class Rebuilder:
         new.__kwdefaults__ = f.__kwdefaults__
         self.seen[id(f)] = new
         self.hold.append(f)
+        self.captured.codes.append(f.__code__)
         for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
             try:
                 value = theirs.cell_contents
