@@ -232,3 +232,41 @@ def test_celerite_in_multiple_precision():
 
         assert value == pytest.approx(float(log_density(mpmath.mpf(theta[0]))), rel=1e-13)
         assert gradient[0] == pytest.approx(float(mpmath.diff(log_density, mpmath.mpf(theta[0]))), rel=1e-11)
+
+
+def orbit(theta, t):
+    """The radial velocity of a star with a companion: amplitude, period, eccentricity, argument and time of periastron, drift."""
+    K, period, e, w, t0, v0 = theta
+    M = (2 * np.pi * (t - t0) / period) % (2 * np.pi)
+    miss = lambda E: E - e * np.sin(E) - M
+    step = lambda E: E - miss(E) / (1 - e * np.cos(E))
+    E = step(tg.kernels.while_loop(lambda E: np.abs(miss(E)) > 1e-9, step, M, max_steps=60))
+    f = np.arctan2(np.sqrt(1 - e * e) * np.sin(E), np.cos(E) - e)
+    return v0 + K * (np.cos(f + w) + e * np.cos(w))
+
+
+def test_radial_velocities():
+    """An orbit fitted to sixty velocities: the same program in plain NumPy and SciPy, Newton's method to the maximum, the spread of
+    fits to new noise against the errors that the Hessian gives."""
+    rng = np.random.default_rng(0)
+    true, t = np.array([3.0, 7.3, 0.35, 0.8, 1.2, 0.5]), np.sort(rng.uniform(0, 30, 60))
+    curve = tg.kernels.map(lambda t: orbit(true, t))(t)
+    np.testing.assert_allclose(curve, [orbit(true, u) for u in t], rtol=1e-12)
+    k = tg.kernels.likelihood(lambda theta, d: scipy.stats.norm.logpdf(d[1], orbit(theta, d[0]), 0.3))
+    data = np.stack([t, curve + rng.normal(0, 0.3, 60)])
+    theta = true[:, None] + 0.01 * rng.normal(size=(6, 40))
+    value, gradient = k.value_and_grad(theta, data)
+    plain = [scipy.stats.norm.logpdf(data[1], [orbit(p, u) for u in t], 0.3).sum() for p in theta[:, :3].T]
+    np.testing.assert_allclose(value[:3], plain, rtol=1e-12)
+    for row, e in enumerate(1e-4 * np.eye(6)[:, :, None]):
+        slope = (8 * (k(theta + e, data) - k(theta - e, data)) - k(theta + 2 * e, data) + k(theta - 2 * e, data)) / 12e-4
+        np.testing.assert_allclose(gradient[row], slope, rtol=1e-7, atol=1e-7 * np.abs(gradient[row]).max())
+
+    repeats = np.stack([np.broadcast_to(t[:, None], (60, 400)), curve[:, None] + rng.normal(0, 0.3, (60, 400))])
+    fits = np.repeat(true[:, None], 400, axis=1)
+    for _ in range(8):
+        H = k.hessian(fits, repeats)
+        fits = fits - np.linalg.solve(H, k.grad(fits, repeats).T[:, :, None])[:, :, 0].T
+    assert np.abs(k.grad(fits, repeats)).max() < 1e-8
+    expected = np.sqrt(np.diag(np.linalg.inv(-k.hessian(true, np.stack([t, curve])))))
+    np.testing.assert_allclose(fits.std(axis=1), expected, rtol=0.15)  # 400 draws: 3.5 % each, and the curvature of the model
