@@ -213,6 +213,19 @@ def test_cuda_source_gives_the_bits_of_the_twin(name, each, missing, real):
     assert np.isfinite(ours[0][good]).all() and np.isfinite(ours[1][:, good]).all() and ours[1][:, good].any(axis=0).all()
 
 
+def bits_of_numba(sweeps, theta, data):
+    """Values and gradients by straight-line code and by Numba, which are to be the same bits."""
+    batch, found = theta.shape[1], []
+    for run in (sweeps, sweeps.by_numba()):
+        value, other, gradient = np.empty(batch, theta.dtype), np.empty(batch, theta.dtype), np.empty_like(theta)
+        run.both(theta, data, value, gradient, batch, data.shape[1])
+        run.value(theta, data, other, batch, data.shape[1])
+        assert np.array_equal(value, other)
+        found.append((value, gradient))
+    for a, b in zip(*found, strict=True):
+        assert np.array_equal(a, b)
+
+
 @pytest.mark.parametrize("name", ["student_t", "poisson", "logistic", "mixture"])
 def test_straight_line_code_gives_the_bits_of_numba(name):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
@@ -222,15 +235,7 @@ def test_straight_line_code_gives_the_bits_of_numba(name):
             theta, x = arrays(name, real, each, True, batch=max(batch, 8))
             theta, x = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(x[..., :batch] if each else x)
             sweeps = of[name].made(len(theta)) if name in of else student_t.SWEEPS
-            found = []
-            for run in (sweeps, sweeps.by_numba()):
-                value, other, gradient = np.empty(batch, real), np.empty(batch, real), np.empty_like(theta)
-                run.both(theta, x, value, gradient, batch, x.shape[1])
-                run.value(theta, x, other, batch, x.shape[1])
-                assert np.array_equal(value, other)
-                found.append((value, gradient))
-            for a, b in zip(*found, strict=True):
-                assert np.array_equal(a, b)
+            bits_of_numba(sweeps, theta, x)
 
 
 def test_regression_with_many_coefficients():

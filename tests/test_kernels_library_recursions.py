@@ -11,6 +11,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from test_kernels_library import bits_of_numba
 from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
@@ -150,21 +151,11 @@ def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
     sweeps = k._model[6].__self__
-    if real is np.float32 and k.__name__ not in ("garch", "kalman"):
-        return  # a twin takes Numba tens of seconds; the CUDA C checks all in float32, too
     sweeps = sweeps.made(len(theta)) if hasattr(sweeps, "made") else sweeps
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
     for batch in (theta.shape[1], 1):
         theta, data = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(data[..., :batch]) if data.ndim == 3 else data
-        found = []
-        for run in (sweeps, sweeps.by_numba()):
-            value, other, gradient = np.empty(batch, real), np.empty(batch, real), np.empty_like(theta)
-            run.both(theta, data, value, gradient, batch, data.shape[1])
-            run.value(theta, data, other, batch, data.shape[1])
-            assert np.array_equal(value, other)
-            found.append((value, gradient))
-        for a, b in zip(*found, strict=True):
-            assert np.array_equal(a, b)
+        bits_of_numba(sweeps, theta, data)
 
 
 @pytest.mark.parametrize("name", ["kalman 3", "vector 3, 2", "garch", "autoregression 4", "markov 3"])

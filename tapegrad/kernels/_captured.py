@@ -4,6 +4,7 @@ They are constants of the compiled code.  So before each launch they are compare
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
+import functools
 import types
 from typing import Any
 
@@ -65,6 +66,7 @@ def words(code: types.CodeType) -> set[str]:
     return found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)])
 
 
+@functools.lru_cache(maxsize=64)
 def reachable(kind: type, names: frozenset | None) -> set | None:
     """The names of attributes that code with these names may read of an object of this class, through its methods too; None: any.
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import zeta
 
 from ._elementary import cos, exp, expm1, fma, log, sin
-from ._lanes import LANES, LOG_2_PI
+from ._lanes import LANES, at, cube, outcome
 from ._library import CHUNK, twin
 
 LENGTH = 12
@@ -25,28 +25,6 @@ def layout(sizes):
     row, place = np.where(k < real, k, 2 * k - real), np.where(k < real, 2 * k, 4 * k - 2 * real)
     lower, full = high * (high + 1) // 2 + low, i * R + j
     return real, R, row, place, lower, full, np.arange(R)
-
-
-@twin
-def cube(data):
-    """(d, N, samples), with one for samples that all have the same data."""
-    d, N = data.shape[:2]
-    return data.reshape((d, N, max(data.size // max(d * N, 1), 1)))
-
-
-@twin
-def at(i, j):
-    """Where an element of a symmetric matrix stands in its lower triangle."""
-    return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
-
-
-@twin
-def outcome(value, total, seen, valid, s, n):
-    """The log-likelihood from minus twice the sum of its terms; `valid` is false afterwards where the gradient is to be 0."""
-    for l in range(n):
-        v = value.dtype.type(-0.5 * (total[l] + seen[l] * LOG_2_PI))
-        value[s + l] = v if valid[l] and v == v else -np.inf
-        valid[l] = valid[l] and v - v == 0
 
 
 @twin
