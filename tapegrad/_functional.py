@@ -1,6 +1,6 @@
 """Functions with memory seen as functions of values: `inplace`, `stateful` and `checkpoint`.
 
-Each is a small callable object, which a shadow (see `_shadow.py`) enters to replace what it captured."""
+Each is a small callable object, which a shadow (see `_shadow`) enters to replace what it captured."""
 
 from collections.abc import Callable
 from typing import Any

@@ -55,7 +55,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow.py)
+OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow)
 
 
 class Trace:

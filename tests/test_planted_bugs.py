@@ -192,34 +192,34 @@ BUGS = [
     # captured arrays
     Bug(
         "the shadow of a captured array outlives the call",
-        "_shadow.py",
+        "_shadow/arrays.py",
         "        v = variable(x)\n        v._saved = True\n        v._version = 0\n",
-        "        v = variable(x) if self.borrowed else POOL.setdefault(id(x), (variable(x), x))[0]\n"
+        "        v = variable(x) if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), (variable(x), x))[0]\n"
         "        v._saved, v._version = True, getattr(v, '_version', 0)\n",
     ),
-    Bug("captured arrays not written back", "_shadow.py", "            array[...] = now", "            pass"),
+    Bug("captured arrays not written back", "_shadow/restore.py", "            array[...] = now", "            pass"),
     Bug(
         "captured arrays that overlap are apart",
-        "_shadow.py",
+        "_shadow/arrays.py",
         "if root is not x and sys.getrefcount(root) > 3:",
         "if False:",
     ),
     Bug(
         "records hold captured memory",
-        "_shadow.py",
+        "_shadow/core.py",
         'return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v',
         "return v",
     ),
     Bug(
         "attributes not handed back",
-        "_shadow.py",
+        "_shadow/restore.py",
         "            object.__setattr__(x, name, back(now))",
         "            pass",
     ),
-    Bug("nonlocals not handed back", "_shadow.py", "        cell.cell_contents = value\n", "        pass\n"),
+    Bug("nonlocals not handed back", "_shadow/restore.py", "        cell.cell_contents = value\n", "        pass\n"),
     Bug(
         "an outer Variable is taken for a new one",
-        "_shadow.py",
+        "_shadow/arrays.py",
         "        self.seen[id(x)] = x\n        self.hold.append(x)\n        return x",
         "        return x",
         ("dict_of_buffers",),

@@ -1,0 +1,177 @@
+"""Captured arrays become Variables for the length of one call, and hold plain data after it.
+
+A `Shadow` rebuilds the user's function with other surroundings: each float array that the function can reach (closure cells,
+globals, defaults, attributes, containers, and through helper functions reached the same way) is replaced by a Variable over
+the same memory, which is copied at the first write and written back at the end; the names of NumPy, CuPy and SciPy mean their
+twins in tapegrad.  Nothing of the user's is altered meanwhile, so threads do not see each other.
+
+Globals are looked up when the code first asks for them (`Globals.__missing__`), so what a call does not reach costs nothing.
+Everything that was replaced is remembered in `Shadow.seen` by identity, so that aliases stay aliases, cycles end, and values
+that the function rebound (globals, nonlocals, attributes, members of lists and dicts) are handed back as plain ones.
+
+Reading order: `Shadow.__call__` here (what becomes what); arrays.py, functions.py, containers.py and classes.py for the kinds of
+objects; restore.py for what happens afterwards."""
+
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array
+from .._primitive import OPEN
+from .._tree import Const
+from .._variable import Variable, View
+from .arrays import Arrays, memory_of
+from .classes import Classes
+from .containers import Containers
+from .functions import Functions
+from .kinds import ATOMS, is_foreign
+from .restore import restore
+
+
+class Shadow(Arrays, Functions, Containers, Classes):
+    """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
+
+    __slots__ = (
+        "f",
+        "args",
+        "on",
+        "seen",
+        "hold",
+        "arrays",
+        "names",
+        "cells",
+        "attributes",
+        "lists",
+        "objects",
+        "classes",
+        "left",
+        "borrowed",
+        "__weakref__",
+    )
+
+    def __init__(self, f: Any, args: list, on: bool = True):
+        if isinstance(f, Const):
+            f, on = f.value, False
+        self.f, self.args, self.on = f, args, on
+
+    def __enter__(self):
+        OPEN.depth = getattr(OPEN, "depth", 0) + 1
+        if not self.on:
+            return self.f, self.args
+        self.seen: dict = {}  # id of what was replaced -> what it became
+        self.hold: list = []  # keeps those objects alive, so that no id is given twice
+        self.arrays: list = []  # (array, Variable)
+        self.names: list = []  # (Globals, name, value, shadow)
+        self.cells: list = []  # (cell, new cell, value, shadow)
+        self.attributes: list = []  # (object, new namespace, name, value, shadow)
+        self.lists: list = []  # (container, new container)
+        self.objects: list = []  # (object, new object)
+        self.classes: dict = {}  # shadow class -> class
+        self.left: list = []  # objects that were left alone
+        self.borrowed = False
+        try:
+            g = self(self.f)
+            self.borrowed = True  # arguments are values: nothing is written back to them
+            args = [self(a) for a in self.args]
+            self.borrowed = False
+            OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
+            return g, args
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+
+    def __exit__(self, *error):
+        OPEN.depth -= 1
+        OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
+        if error and error[0] is not None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
+        after `release`."""
+        if self.on:
+            self.on = False
+            restore(self)
+
+    def release(self, records: list) -> None:
+        """Give records that outlive the call copies of their own of captured memory."""
+        if not self.on or not self.arrays:
+            return
+        captured = {memory_of(array) for array, _ in self.arrays}
+
+        def own(v):
+            return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v
+
+        for k, r in enumerate(records):
+            if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
+                records[k] = r[:4] + tuple([own(v) for v in r[4:]])
+            elif type(r[5]) is list:
+                r[5][:] = [own(v) for v in r[5]]
+
+    # --- what becomes what ---
+
+    def __call__(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in ATOMS:
+            return x
+        found = self.seen.get(id(x))
+        if found is not None:
+            return found
+        make = MAKERS.get(kind)
+        if make is None:
+            make = self.maker(x, kind)
+            if make is None:
+                return self.leave(x)
+        new = make(self, x)
+        if new is not x:
+            self.seen[id(x)] = new
+            self.hold.append(x)
+        return new
+
+    def leave(self, x: Any) -> Any:
+        """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
+        self.left.append(x)
+        return x
+
+    def maker(self, x: Any, kind: type) -> Any:
+        """How an object of a kind that is not in the table is shadowed; None: left alone."""
+        if isinstance(x, np.ndarray):
+            return None  # a subclass: left alone
+        if is_array(x):
+            return Shadow.array
+        if isinstance(x, type):
+            return Shadow.klass
+        if hasattr(kind, "py_func"):
+            return Shadow.compiled
+        if kind.__module__.startswith("numba") and hasattr(x, "py_func"):
+            return Shadow.compiled
+        if isinstance(x, np.ufunc):
+            return Shadow.library
+        if isinstance(x, (tuple, list, dict)) and not is_foreign(kind.__module__):
+            return Shadow.named_tuple if hasattr(kind, "_fields") else None
+        if not is_foreign(kind.__module__) and self.shadowable(kind):
+            return Shadow.instance
+        if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
+            return Shadow.library
+        return None
+
+
+MAKERS = {
+    np.ndarray: Shadow.array,
+    Variable: Shadow.handle,
+    View: Shadow.handle,
+    types.FunctionType: lambda shadow, f: shadow.function(f),
+    types.BuiltinFunctionType: Shadow.library,
+    types.MethodType: Shadow.method,
+    types.ModuleType: Shadow.module,
+    np.ufunc: Shadow.library,
+    functools.partial: Shadow.partial,
+    type(functools.lru_cache(len)): Shadow.cached,
+    list: Shadow.list_,
+    tuple: Shadow.tuple_,
+    dict: Shadow.dict_,
+    Const: Shadow.const,
+    type: Shadow.klass,
+}
