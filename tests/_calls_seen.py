@@ -39,9 +39,8 @@ def calls():
     def noted(f, ours):
         @functools.wraps(ours)
         def run(*args, **kwargs):
-            if not isinstance(f, np.ufunc):
-                a, k = plain_of(args), {n: plain_of(v) for n, v in kwargs.items()}
-                seen.setdefault((f.__name__, described(a), described(tuple(k.items()))), (f, a, k))
+            a, k = plain_of(args), {n: plain_of(v) for n, v in kwargs.items()}
+            seen.setdefault((f.__name__, described(a), described(tuple(k.items()))), (f, a, k))
             return ours(*args, **kwargs)
 
         run.__signature__ = inspect.signature(ours)
