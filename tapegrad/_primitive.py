@@ -18,7 +18,8 @@ from .errors import AliasError
 class Primitive:
     """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
-    is altered in place and is the output.  `multi`: the output is a tuple of this length."""
+    is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
+    with an input, so both ends are marked as saved, and whichever is written first moves away."""
 
     __slots__ = (
         "name",
@@ -35,11 +36,12 @@ class Primitive:
         "_keeps",
         "infix",
         "holomorphic",
+        "aliases",
     )
 
-    def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True):
+    def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
-        self.holomorphic = holomorphic and not multi
+        self.holomorphic, self.aliases = holomorphic and not multi, aliases
         self.vjp = self.jvp = self.pull = self.keep_spec = None
         self.joint, self._keeps = False, {}
 
@@ -117,11 +119,21 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
         if t is not None and t.level > level:
             top, level = t, t.level
     if top is not None:
-        return top.apply(prim, args, params)
+        out = top.apply(prim, args, params)
+        return both_saved(args, out) if prim.aliases else out
     if not handles:
         return prim.run(*args, **params)
     out = prim.run(*[a._value if isinstance(a, Variable) else a for a in args], **params)
-    return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+    out = tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+    return both_saved(args, out) if prim.aliases else out
+
+
+def both_saved(args: Any, out: Any) -> Any:
+    """The output may lie in the memory of an input: the next write to either moves away from it."""
+    for x in (*args, *(out if type(out) is tuple else (out,))):
+        if isinstance(x, Variable):
+            x._saved = True
+    return out
 
 
 def lower(a: Any, trace: Trace) -> tuple:

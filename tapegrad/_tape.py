@@ -78,6 +78,26 @@ def keep(trace: "Tape", a: Any) -> Any:
     return old
 
 
+IMMUTABLE = frozenset((int, float, bool, complex, str, type(None), type(Ellipsis)))
+
+
+def fixed(s: Any) -> Any:
+    """A setting as a record may hold it: arrays, lists and whatever holds them are copied, for the user may change them."""
+    kind = type(s)
+    if kind in IMMUTABLE:
+        return s
+    if kind is tuple:
+        for v in s:
+            if type(v) not in IMMUTABLE:
+                return tuple([fixed(v) for v in s])
+        return s
+    if is_array(s):
+        return s.copy()
+    if kind is list:
+        return [fixed(v) for v in s]
+    return {k: fixed(v) for k, v in s.items()} if kind is dict else set(s) if kind is set else s
+
+
 class Collector:
     """Python's cyclic collector, paused while a long tape grows or is swept.  Records are no cycles, yet it visits them again and
     again: from some ten thousand on that costs as much as recording them."""
@@ -105,11 +125,12 @@ LONG = 8192
 
 class Tape(Trace):
     __slots__ = ()
+    Records = list  # the tests put another class here, which checks what is kept
 
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
         super().__init__()
-        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = [], {}, frozenset(), 0, False
+        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, frozenset(), 0, False
         self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
@@ -185,6 +206,8 @@ class Tape(Trace):
         k = len(records)
         if k > self.look:
             self.grown()
+        if params:
+            params = {name: fixed(s) for name, s in params.items()}
         records.append((prim, slots, MANY, None, out if reads_out else None, kept, params))
         if type(out) is not tuple:
             y = variable(out, self, k)

@@ -50,7 +50,7 @@ class Variable:
             array = np.asarray(array)
         if array.dtype.kind not in "biufc":
             raise ArgumentError(f"Variable(array): dtype {array.dtype} cannot be computed with")
-        self._value, self._trace, self._slot = array.copy(), None, None
+        self._value, self._trace, self._slot = array.copy(order="K"), None, None
 
     def _become(self, other: "Variable") -> None:
         """Take over a new value: the handle was written."""

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 from plugin_skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401
+from sealed import Sealed
+
+from tapegrad._tape import Tape
 
 try:
     import hosted_cupy
@@ -15,6 +18,15 @@ if hosted is not None:
     import _hosted_kernels
 
     _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)  # ops/indexing.py
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sealed", action="store_true", help="hash every array that a record keeps, and compare it when it is swept")
+
+
+def pytest_configure(config):
+    if config.getoption("--sealed"):
+        Tape.Records = Sealed
 
 
 @pytest.fixture(params=["numpy", "hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)])

@@ -211,7 +211,7 @@ def _method(name: str, f: Any) -> Callable:
 
 
 METHODS = (
-    "all any argmax argmin argpartition argsort astype choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
+    "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min nonzero prod "
     "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
 )
 for _name in METHODS.split():
@@ -220,6 +220,10 @@ for _name in METHODS.split():
 
 def _shape_of(to: tuple) -> Any:
     return to[0] if len(to) == 1 else to
+
+
+def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
+    return call(np.astype, (x, dtype), {"copy": copy})
 
 
 def _in_place(f: Any) -> Callable:
@@ -231,11 +235,12 @@ def _in_place(f: Any) -> Callable:
     return method
 
 
-V.sum = _sum
+V.sum, V.astype = _sum, _astype
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
 V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
 V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
+V.conj = V.conjugate = lambda x: s.conj(x) if dtype_of(x).kind == "c" else x  # unlike numpy.conj, which copies
 V.copy = lambda x, order="C": s.copy(x, order)
 V.__copy__ = lambda x: s.copy(x)
 V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))

@@ -27,7 +27,7 @@ import numpy as np
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._dual import Dual
 from .._primitive import Primitive, bind, handle, plain, refresh, settled
-from .._tape import JOINT, SETTINGS, Like, Tape, keep, late
+from .._tape import IMMUTABLE, JOINT, SETTINGS, Like, Tape, fixed, keep, late
 from .._variable import Variable, View, bottom, frozen, new
 from ..errors import DeviceError
 
@@ -53,11 +53,12 @@ def {name}({signature}):
     trace = x._trace
     kind = type(trace)
     if kind is not Tape and kind is not Dual:
-        return bind(prim, (x,), {settings}) if trace is not None else handle(run(v{p}))
+        return {low}
     out = {name}(v{p}) if isinstance(v, Variable) else run(v{p})
     y = new(Variable)
     y._value = out
     y._trace = trace
+    {mark_both}
     if kind is Tape:
         {mark_x}
         {mark_y}
@@ -324,7 +325,7 @@ LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of
 SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
-    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, ndarray=np.ndarray,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
 )  # fmt: skip
 
@@ -355,6 +356,12 @@ class Signature:
         self.named = {p.name for p in rest if p.kind is p.KEYWORD_ONLY}
         self.defaults = tuple([p.default for p in rest if p.default is not p.empty])
 
+    def recorded(self, setting: str) -> str:
+        """The setting as a record holds it; what is usual (True, None, a number) costs little or nothing."""
+        if type(self.whole.parameters[setting].default) is bool:
+            return setting
+        return f"{setting} if {setting}.__class__ in IMMUTABLE else fixed({setting})"
+
     def text(self, names: list[str]) -> dict:
         """Pieces of generated text, with the arrays called `names`."""
         star = ["*" + n for n in self.varying]
@@ -364,7 +371,7 @@ class Signature:
             settings="{" + ", ".join(f"'{s}': {s}" for s in self.settings) + "}" if self.settings else "NOTHING",
             p="".join(f", {s}={s}" if s in self.named else f", {s}" for s in self.settings),
             q="".join(f", {s}" for s in self.settings),
-            settings_tuple="(" + "".join(s + ", " for s in self.settings) + ")" if self.settings else "None",
+            settings_tuple="(" + "".join(self.recorded(s) + ", " for s in self.settings) + ")" if self.settings else "None",
         )
 
 
@@ -403,16 +410,18 @@ def primitive(
     multi: int = 0,
     infix: str | None = None,
     holomorphic: bool = True,
+    aliases: bool = False,
     prim: Any = None,
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
     same, or an expression of v and w.  `holomorphic`:
-    on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves."""
+    on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
+    `aliases`: what the body gives may share memory with an array that it gets, or be that array."""
 
     def declare(run):
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
-        p.run, p.shapes = run, shapes
+        p.run, p.shapes, p.aliases = run, shapes, aliases
         entry = FunctionType(_first.__code__, {**SPACE, "run": run, "prim": p}, run.__name__)
         signature = signature_of(run)
         entry.prim, entry.__doc__, p.call = p, run.__doc__, entry
@@ -444,7 +453,7 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
     prim.jvp = _applied(entry) if jvp is linear else _pushed(vjp) if jvp is same else jvp
     n = len(signature.arrays)
-    if signature.varying or prim.multi or prim.writes or (prim.joint and (n != 2 or signature.settings)):
+    if signature.varying or prim.multi or prim.writes or (prim.joint and (n != 2 or signature.settings or prim.aliases)):
         return
     entry.__globals__.update(vjp0=prim.vjp[0], vjp1=prim.vjp[-1], jvp=prim.jvp)
     if prim.joint:
@@ -452,7 +461,7 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
         return
     if n == 1:
         _prepare(entry, lambda: _unary_text(prim, jvp, signature), signature)
-    elif n == 2 and not signature.settings:
+    elif n == 2 and not signature.settings and not prim.aliases:
         _prepare(entry, lambda: _binary_text(prim, jvp), signature)
 
 
@@ -505,8 +514,11 @@ def _unary_text(prim: Primitive, jvp: Any, signature: Signature) -> str:
     if prim.holomorphic:
         fits = "d is not C16 and d is not C8 and v.dtype is d"
         rule = f"d = out.dtype\n        records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
+    general = f"bind(prim, (x,), {pieces['settings']})"
     return UNARY.format(
         name=prim.name, jvp=forward, rule=rule,
+        low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
+        mark_both="x._saved = y._saved = True" if prim.aliases else "",
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
     )  # fmt: skip
 

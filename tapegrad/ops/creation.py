@@ -8,7 +8,7 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._primitive import OPEN, handle, plain
-from .._variable import Variable
+from .._variable import Variable, View
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -119,12 +119,16 @@ def ordered(x: Any, order: str | None) -> Any:
 @implements(np.asarray_chkfinite)
 def asarray_chkfinite(a, dtype=None, order=None):
     np.asarray_chkfinite(plain_of(a), dtype, order)
-    return _array(a, dtype, None, 0)
+    return ordered(_array(a, dtype, None, 0), order)
 
 
 @implements(np.require)
 def require(a, dtype=None, requirements=None, *, like=None):
-    return _array(a, dtype, None, 0)
+    wanted = {name[0].upper() for name in requirements or ()}  # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    if wanted >= {"C", "F"}:
+        raise ValueError("Cannot specify both 'C' and 'F' order")
+    x = ordered(_array(a, dtype, None, 0), "F" if "F" in wanted else "C" if "C" in wanted else None)
+    return copy(x) if isinstance(x, View) and ("O" in wanted or ("W" in wanted and not x.flags.writeable)) else x
 
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:

@@ -77,14 +77,14 @@ TURN.level, TURN.risen = 0.25, Nowhere()
 REST.level, REST.risen = 0.125, Nowhere()
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, aliases=True)
 def steady(x, *, part="all"):
     """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
     turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
     return x
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, aliases=True)
 def without_eta(x):
     return x
 

@@ -332,7 +332,10 @@ def take(a, indices, axis=None, mode="raise"):
         at = at % n
     elif mode == "clip":
         at = at.clip(0, n - 1) if is_array(at) else min(max(int(at), 0), n - 1)
-    return taken(x, at, axis) if is_array(at) else x[(slice(None),) * axis + (int(at),)]
+    if is_array(at):
+        return taken(x, at, axis)
+    y = x[(slice(None),) * axis + (int(at),)]
+    return copy(y) if ndim(y) else y
 
 
 @implements(np.compress)
@@ -387,7 +390,7 @@ def insert(arr, obj, values, axis=None):
 @implements(np.trim_zeros)
 def trim_zeros(filt, trim="fb", axis=None):
     x = array_like(filt)
-    if ndim(x) != 1:
+    if ndim(x) != 1 or axis not in (None, 0, -1):
         raise ArgumentError("trim_zeros: only one-dimensional arrays are supported on a tracked Variable")
     on = np.flatnonzero(host(x))
     if not on.size:

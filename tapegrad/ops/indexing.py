@@ -12,7 +12,7 @@ import numpy as np
 
 from .._array import constant_winner, is_array, shares_memory, xp_of
 from .._primitive import ADD_AT, ASSIGN, READ, bind
-from .._tape import REGION, add_region, buffer_of, read_region, set_region, summed
+from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
 from ._define import primitive
 from .shaping import argsort, fit, reshape, transpose, zeros_like
@@ -23,6 +23,7 @@ STEPS = {
     "transpose": lambda b, axes: b.transpose(axes),
     "broadcast": lambda b, to: xp_of(b).broadcast_to(b, to),
     "diagonal": lambda b, s: xp_of(b).diagonal(b, *s),
+    "einsum": lambda b, text: xp_of(b).einsum(text, b),
     "real": lambda b, _: b.real,
     "imag": lambda b, _: b.imag,
     "window": lambda b, w: window(b, *w),
@@ -163,7 +164,7 @@ def _of(base: Any) -> Any:
 def _record_read(tape, prim, inputs, slots, params):
     out = bind(prim, inputs, params)
     y = variable(out, tape, len(tape.records))
-    tape.records.append((_pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], params["at"]))
+    tape.records.append((_pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], fixed(params["at"])))
     if y._slot > tape.look:
         tape.grown()
     return y
@@ -221,7 +222,7 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], params["at"])))
+        tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], fixed(params["at"]))))
         if z._slot > tape.look:
             tape.grown()
         return z

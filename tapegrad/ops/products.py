@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from .._array import F8, xp_of
-from .._primitive import plain, refresh, unread_transpose
+from .._primitive import plain, refresh, unread_transpose, view
 from .._tape import Tape, keep
 from .._variable import Variable, View, new
 from ._define import NONE, implements, linear, ndim, primitive, rules, shape
@@ -470,10 +470,16 @@ def _tokens(text: str) -> list:
 
 @implements(np.einsum)
 def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
-    """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`."""
+    """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`.  One operand
+    of which nothing is summed is shown as a view, whatever dtype says, as NumPy does it."""
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
+    if len(xs) == 1 and set(labels[0]) == set(result) and isinstance(xs[0], Variable) and result:
+        letter = dict(zip(result, LETTERS, strict=False))
+        y = view(xs[0], ("einsum", "".join([letter[a] for a in labels[0]]) + "->" + "".join([letter[a] for a in result])))
+        shape(y)  # raises as NumPy does
+        return y
     size: dict = {}
     for x, p in zip(xs, labels, strict=True):
         for a, n in zip(p, shape(x), strict=True):

@@ -254,6 +254,8 @@ def cumprod(a, axis=None, dtype=None):
         x = astype(x, to=np.cumprod(np.zeros(1, _dtype_of(x))).dtype)
     x = cast(x, dtype)
     n, k = shape(x)[axis], 1
+    if n < 2:
+        return s.copy(x)
     while k < n:
         head = slice_of(x, axis=axis, start=0, stop=k)
         tail = slice_of(x, axis=axis, start=k, stop=n) * slice_of(x, axis=axis, start=0, stop=n - k)

@@ -2,6 +2,7 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,25 @@ def shown(x: Variable) -> Any:
 
 
 def index(at: Any) -> Any:
-    """An index with Variables in it replaced by their values (an index has derivative zero), and arrays by copies.  None by itself
-    becomes (None,), for records know it as no index."""
+    """An index with Variables in it replaced by their values (an index has derivative zero).  None by itself becomes (None,), for
+    records know it as no index."""
     if at is None:
         return (None,)
     if isinstance(at, tuple):
         return tuple([None if i is None else index(i) for i in at])
     if isinstance(at, Variable):
-        at = plain(at)
-    if isinstance(at, np.ndarray):
-        return at.copy()
+        return plain(at)
+    if type(at) is slice:
+        return unchanging(at)
     return index_list(at) if isinstance(at, list) else at
+
+
+def unchanging(at: slice) -> slice:
+    """A slice without bounds that are arrays, which may change before the view that it makes is read."""
+    start, stop, step = at.start, at.stop, at.step
+    if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (step is None or type(step) is int):
+        return at
+    return slice(*[None if i is None else operator.index(i) for i in (start, stop, step)])
 
 
 def index_list(at: list) -> list:
@@ -58,7 +67,7 @@ def getitem(x: Any, at: Any) -> Any:
     if kind is int or kind is slice:
         rank = len(x.shape)
         if rank and kind is slice:
-            return view(x, ("at", at))
+            return view(x, ("at", unchanging(at)))
         if rank > 1 or (rank and xp(x) is not np):  # CuPy answers with a view even for one element
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
