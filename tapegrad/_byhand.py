@@ -21,7 +21,7 @@ from ._primitive import OPEN, Primitive, Trace, bind, plain
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
 from ._variable import Variable
-from .errors import ArgumentError, ShapeError, Swallowed
+from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
 
@@ -43,17 +43,14 @@ class Tape:
     def __init__(self):
         self._trace = reverse.Tape()
         self._leaves: dict = {}
-        self._swallowed = Swallowed()
 
     def __enter__(self) -> "Tape":
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
-        self._swallowed.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         OPEN.depth -= 1
         self._trace.close()
-        self._swallowed.__exit__(*error)
 
     @property
     def saved_bytes(self) -> int:
