@@ -1,4 +1,6 @@
-"""NumPy or CuPy: which library holds an array, and the few places where they differ."""
+"""NumPy or CuPy: which library holds an array, and the few places where they differ.
+
+What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_variable.py)."""
 
 import sys
 from types import ModuleType
@@ -15,12 +17,17 @@ def xp_of(x: Any) -> ModuleType:
     if type(x) is np.ndarray:
         return np
     cp = sys.modules.get("cupy")
-    return cp if cp is not None and isinstance(x, cp.ndarray) else np
+    return cp if cp is not None and issubclass(type(x), cp.ndarray) else np
 
 
 def is_array(x: Any) -> bool:
     """Is x an ndarray of NumPy or CuPy (not a NumPy scalar)?"""
-    return isinstance(x, np.ndarray) or xp_of(x) is not np
+    return issubclass(type(x), np.ndarray) or xp_of(x) is not np
+
+
+def is_scalar(x: Any) -> bool:
+    """Is x a scalar of NumPy?  (`isinstance` would say yes of a Variable over one, which answers as its value.)"""
+    return issubclass(type(x), np.generic)
 
 
 def is_differentiable(x: Any) -> bool:
@@ -28,12 +35,12 @@ def is_differentiable(x: Any) -> bool:
     if type(x) is float or type(x) is complex:
         return True
     dtype = getattr(x, "dtype", None)
-    return isinstance(dtype, np.dtype) and dtype.kind in "fc" and (isinstance(x, np.generic) or is_array(x))
+    return isinstance(dtype, np.dtype) and dtype.kind in "fc" and (is_scalar(x) or is_array(x))
 
 
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
-    return x if isinstance(x, np.generic) or type(x) in NUMBERS else x.copy()
+    return x if is_scalar(x) or type(x) in NUMBERS else x.copy()
 
 
 def shares_memory(a: Any, b: Any) -> bool:

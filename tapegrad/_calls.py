@@ -16,7 +16,7 @@ from ._primitive import OPEN, Trace, handle, live, plain
 from ._shadow import Shadow
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
-from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
+from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
 from .ops import shaping
 from .ops._define import dtype, shape
 from .ops.degenerate import free_of_gauge
@@ -206,7 +206,8 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
     shadow = Shadow(f, args)
     with shadow as (g, args):
         try:
-            read((g if lift is None else lift(g))(*args, **kwargs))
+            with Swallowed():
+                read((g if lift is None else lift(g))(*args, **kwargs))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(

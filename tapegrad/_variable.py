@@ -43,6 +43,10 @@ class Variable:
     __slots__ = ("_value", "_trace", "_slot", "_saved", "_version")
     __array_priority__ = 1000
 
+    # `isinstance`, `match` and `singledispatch` ask for it: a Variable answers as the number or array that it stands for.  The
+    # engine asks `type(x)` where it means a plain one.
+    __class__ = property(lambda x: late.class_of(x))
+
     def __init__(self, array: Any):
         if isinstance(array, Variable):
             array = bottom(array)
@@ -68,7 +72,7 @@ class View(Variable):
     __slots__ = ("_base", "_path", "_seen")
 
 
-late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened`, `stacked` and `mask`
+late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened`, `stacked` and `mask`, ops/_attach.py `class_of`
 new = Variable.__new__
 new_view = View.__new__
 

@@ -1,6 +1,10 @@
 """The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says what happened,
 where, and what to write instead."""
 
+import sys
+import threading
+from typing import Any
+
 import numpy as np
 
 
@@ -8,7 +12,23 @@ class TapegradError(Exception):
     """Base class of every error raised by tapegrad."""
 
 
-class DroppedDerivativeError(TapegradError, TypeError):
+OPEN = threading.local()  # `dropped`: what was raised since the innermost transform of this thread began, None outside of all
+
+
+class OfTracked(TapegradError):
+    """An error that a plain call would not have met: one that an `except` clause swallows is raised again when the transform
+    ends, for what took the place of the value has not its derivative."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        dropped = getattr(OPEN, "dropped", None)
+        if dropped is not None:
+            place = callers_line()
+            if place is not None:
+                dropped.append((type(self), str(self), place))
+
+
+class DroppedDerivativeError(OfTracked, TypeError):
     """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
 
 
@@ -24,7 +44,7 @@ class DeviceError(TapegradError, TypeError):
     """Arrays of two libraries or two devices met in one operation."""
 
 
-class NoRuleError(TapegradError, NotImplementedError):
+class NoRuleError(OfTracked, NotImplementedError):
     """An operation without a derivative rule met a tracked value."""
 
 
@@ -54,3 +74,48 @@ class ConvergenceError(TapegradError, RuntimeError):
 
 class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
+
+
+# --- errors that were swallowed ---
+
+LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx", "pandas"}
+TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
+
+
+def callers_line() -> str | None:
+    """'file:line' in the code that called a library or us; None if all that it wanted was text."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        root = (frame.f_globals.get("__name__") or "").partition(".")[0]
+        if root in TEXT:
+            return None
+        if root not in LIBRARIES:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown place"
+
+
+class Swallowed:
+    """A context around the user's function: on leaving it in good order, the first error that was swallowed is raised again.
+
+    An error that leaves the function has been heard, unless the function around an outer transform swallows it."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> None:
+        self.outer = getattr(OPEN, "dropped", None)
+        OPEN.dropped = []
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        dropped, OPEN.dropped = OPEN.dropped, self.outer
+        if not dropped:
+            return
+        if error is not None:
+            if self.outer is not None:
+                self.outer.extend(dropped)
+            return
+        kind, text, place = dropped[0]
+        raise kind(
+            f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+            f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
+        )

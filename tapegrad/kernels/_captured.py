@@ -44,9 +44,9 @@ def fingerprint(x: Any, names: Any = None, depth: int = DEPTH) -> Any:
     False
     """
     kind = type(x)
-    if isinstance(x, np.ndarray) and x.dtype != object:
+    if issubclass(kind, np.ndarray) and x.dtype != object:
         return kind, x.shape, x.dtype.str, x.tobytes()
-    if isinstance(x, ATOMS):
+    if issubclass(kind, ATOMS):
         return kind, repr(x)  # nan is equal to itself, and 0.0 is not -0.0
     if depth:
         if isinstance(x, (list, tuple)):
@@ -135,7 +135,7 @@ class Captured:
         self.hold(value)
 
     def hold(self, value: Any) -> None:
-        inside = isinstance(value, (np.ndarray, list, tuple, dict, types.SimpleNamespace))
+        inside = issubclass(type(value), (np.ndarray, list, tuple, dict, types.SimpleNamespace))
         if isinstance(value, (*ATOMS, *FIXED)) or (is_foreign(type(value).__module__) and not inside):
             return
         steady = type(value) is tuple and all(isinstance(v, (*ATOMS, *FIXED)) for v in value)

@@ -3,15 +3,17 @@
 Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name; conversions, which raise on
 a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/_protocols.py)."""
 
+import math
 import operator
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from .._array import is_array, shares_memory, xp_of
+from .._array import NUMBERS, is_array, shares_memory, xp_of
 from .._primitive import is_tracked, plain
-from .._variable import Variable, View
+from .._variable import Variable, View, late
 from ..errors import DroppedDerivativeError, NoRuleError
 from . import _protocols as _protocols
 from . import creation as creation
@@ -101,16 +103,34 @@ for _name in ("and_", "or_", "xor", "lshift", "rshift"):
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
 V.__invert__ = lambda x: ~plain(x)
 V.__hash__ = object.__hash__
-V.__contains__ = lambda x, y: bool((plain(x) == plain(y)).any())
 
 
 # --- elements and rows; writes ---
 
 
+class Absent(TypeError, AttributeError):
+    """A scalar has no such method: AttributeError for `hasattr`, TypeError for `len(x)`."""
+
+
+class OfArrays:
+    """A special method of arrays that scalars do not have, so that `hasattr(x, "__len__")` answers as for the value."""
+
+    def __init__(self, f: Callable, words: str):
+        self.f, self.words = f, words
+
+    def __get__(self, x, kind=None):
+        if x is None:
+            return self.f
+        if not is_array(shown(x)):
+            raise Absent(self.words.format(x.__class__.__module__ + "." + x.__class__.__name__))
+        return MethodType(self.f, x)
+
+
 def _iter(x):
+    """Element by element as they are asked for, so that a write in the loop's body is seen."""
     if not shape(x):
         raise TypeError("iteration over a 0-d array")
-    return iter([x[i] for i in range(shape(x)[0])])
+    return map(x.__getitem__, range(shape(x)[0]))
 
 
 def _setitem(x, at, y):
@@ -118,12 +138,22 @@ def _setitem(x, at, y):
 
 
 _protocols.views.write_value, _protocols.views.index = write_value, index
-V.__getitem__, V.__setitem__, V.__iter__ = views.getitem, _setitem, _iter
+V.__getitem__, V.__setitem__ = views.getitem, _setitem
+V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
+V.__contains__ = OfArrays(lambda x, y: bool((plain(x) == plain(y)).any()), "argument of type '{}' is not iterable")
 V.__delitem__ = lambda x, at: operator.delitem(plain(x), at)  # raises as NumPy does
 
 
 # --- attributes ---
 
+
+def _class_of(x):
+    """NumPy's class of the value; CuPy would take its own class for leave to read the memory."""
+    kind = type(shown(x))
+    return kind if issubclass(kind, (np.ndarray, np.generic)) or kind in NUMBERS else type(x)
+
+
+late.class_of = _class_of
 
 def _set(view: Callable) -> Callable:
     return lambda x, y: write_value(view(x), y, Ellipsis)
@@ -188,7 +218,7 @@ V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(Flat, lambda x, y: Flat(x).__setitem__(slice(None), y))
-V.__len__ = lambda x: len(shown(x))
+V.__len__ = OfArrays(lambda x: len(shown(x)), "object of type '{}' has no len()")
 V.__array_namespace__ = lambda x, api_version=None: xp_of(plain(x))
 
 
@@ -299,7 +329,11 @@ def _array(x, dtype=None, copy=None):
 V.__array__ = _array
 V.__bool__ = lambda x: bool(plain(x))
 V.__int__ = lambda x: int(plain(x))
-V.__index__ = lambda x: operator.index(plain(x))
+V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(plain(x)) for f in (math.trunc, math.floor, math.ceil)]
+V.is_integer = lambda x: plain(x).is_integer()
+V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
+V.hex = _dropping("x.hex()", lambda a: a.hex())
+V.__index__ = OfArrays(lambda x: operator.index(plain(x)), "'{}' object cannot be interpreted as an integer")
 V.__repr__ = lambda x: f"Variable({plain(x)!r})"
 V.__str__ = lambda x: str(plain(x))
 V.__format__ = lambda x, spec: format(plain(x)[()] if isinstance(plain(x), np.ndarray) and not shape(x) else plain(x), spec)

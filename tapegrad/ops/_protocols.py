@@ -109,7 +109,7 @@ HARMLESS = {
 
 
 def same_value(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
+    return a is b or (type(a) is type(b) and type(a) in (bool, int, float, str, tuple) and a == b)
 
 
 ADAPTERS: dict = {}

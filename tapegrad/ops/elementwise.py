@@ -70,7 +70,7 @@ def finite(r) -> bool:
     if type(r) is np.ndarray:
         s = r.dot(r) if r.ndim == 1 and r.dtype is F8 else np.vdot(r, r)
         return s - s == 0
-    return isinstance(r, (np.generic, float)) and not isinstance(r, np.complexfloating) and math.isfinite(r)
+    return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
 
 
 def settle(g, r):

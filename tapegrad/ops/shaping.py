@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import is_array, is_scalar, xp_of
 from .._primitive import plain
 from .._tape import late
 from .._variable import Variable
@@ -152,7 +152,7 @@ late.fit, late.conj = fit, conj
 
 def widened(t: Any, out: Any) -> Any:
     """A tangent broadcast to the shape of the output; a number of NumPy's moves to the library of the output."""
-    if isinstance(t, np.generic):
+    if is_scalar(t):
         library = xp(out)
         if library is not np:
             t = library.asarray(t)

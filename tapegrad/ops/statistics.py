@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._array import is_scalar
 from .._primitive import plain
 from ..errors import ArgumentError
 from . import shaping as s
@@ -53,7 +54,7 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0):
             raise ArgumentError(f"numpy.{name}: q must be a number or a vector")
         rs = [_quantile(name, a, float(v), axis, method, keepdims, factor) for v in qs]
         return cast(s.stack(rs), np.result_type(dtype(a), qs.dtype))
-    if isinstance(q, np.generic):
+    if is_scalar(q):
         return cast(_quantile(name, a, float(q), axis, method, keepdims, factor), np.result_type(dtype(a), q.dtype))
     q = float(plain(q)) / factor
     if not 0 <= q <= 1:

@@ -2,7 +2,9 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
+import dis
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,8 @@ def getitem(x: Any, at: Any) -> Any:
         rank = len(x.shape)
         if rank and kind is slice:
             return view(x, ("at", unchanging(at)))
+        if not rank and kind is int:
+            raise no_element(x)
         if rank > 1 or (rank and xp(x) is not np):  # CuPy answers with a view even for one element
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
@@ -81,6 +85,15 @@ def getitem(x: Any, at: Any) -> Any:
     except AttributeError:
         base._version = 0
     return bind(READ, (base,), {"path": path, "at": at, "copy": False})
+
+
+def no_element(x: Any) -> Exception:
+    """The error for x[0] of a number.  Python also asks for elements, until an IndexError, where it iterates over what shows no
+    `__iter__`: a loop over a number would end at once in silence.  Only a subscript in the caller's code is an IndexError."""
+    caller = sys._getframe(2)
+    if is_array(shown(x)) or dis.opname[caller.f_code.co_code[caller.f_lasti]] in ("BINARY_SUBSCR", "BINARY_OP"):
+        return IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
+    return TypeError(f"'numpy.{type(shown(x)).__name__}' object is not iterable")
 
 
 def is_element(at: tuple, rank: int) -> bool:

@@ -447,7 +447,7 @@ def stacked(states: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, list[Any]]:
 
 def is_number(x: Any, number: float) -> bool:
     """Is x this very number, known on the host and not tracked?"""
-    return isinstance(x, (numpy.generic, float, int)) and bool(x == number)
+    return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
 
 def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:

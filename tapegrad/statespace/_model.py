@@ -276,7 +276,7 @@ def _given(x: Any) -> Any:
     """An array or number of x, tracked or plain; lists may hold tracked numbers."""
     if isinstance(x, (list, tuple)):
         return numpy.asarray(x, dtype=float) if _of_numbers(x) else np.stack([_given(item) for item in x])
-    if isinstance(x, (int, float)):
+    if type(x) in (int, float, bool):
         return numpy.float64(x)
     if isinstance(x, Variable) and not is_tracked(x):
         x = plain(x)
@@ -289,7 +289,7 @@ def _of_numbers(x: Any) -> bool:
     """Does a nested list hold nothing but plain numbers of the host?"""
     if isinstance(x, (list, tuple)):
         return all(_of_numbers(item) for item in x)
-    return isinstance(x, (int, float, numpy.generic, numpy.ndarray))
+    return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
 
 
 def _placed(x: Any, xp: ModuleType) -> Any:
@@ -297,7 +297,7 @@ def _placed(x: Any, xp: ModuleType) -> Any:
     if x is None:
         return None
     x = _given(x)
-    return xp.asarray(x) if xp is not numpy and isinstance(x, numpy.ndarray) else x
+    return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
 
 
 def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
