@@ -163,8 +163,9 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     n = num - 1 if endpoint else num
     xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
     rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
-    real = np.result_type(*[dtype_of(x) if isinstance(x, Variable) or is_array(x) else x for x in (start, stop)], np.float16)
-    t = xp.arange(num).astype(real if real.kind == "f" else float).reshape((num,) + (1,) * rank)
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    d = np.dtype(d.char.lower() if d.kind == "c" else d)
+    t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
     y = start * (1 - t / max(n, 1)) + stop * (t / max(n, 1))
     if axis != 0:
@@ -191,6 +192,8 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
 
 @implements(np.logspace)
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    if np.ndim(plain_of(base)):  # one base for each of several progressions
+        base = NUMPY[np.expand_dims](array(base), axis)
     y = base ** linspace(start, stop, num, endpoint, axis=axis)
     return y if dtype is None else cast(y, np.dtype(dtype))
 
@@ -198,10 +201,13 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, r = stop / start."""
+    start, stop = [stacked(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
     t = linspace(0.0, 1.0, num, endpoint)
     rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
     xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
-    y = start * (stop / start) ** xp.asarray(plain(t)).reshape((-1,) + (1,) * rank)
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    t = xp.asarray(plain(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape((-1,) + (1,) * rank)
+    y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)
     return y if dtype is None else cast(y, np.dtype(dtype))

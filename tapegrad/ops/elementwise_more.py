@@ -164,12 +164,21 @@ def _constant(ufunc: Callable) -> Callable:
 
 
 floor, ceil, rint, trunc = (_constant(f) for f in (np.floor, np.ceil, np.rint, np.trunc))
-nextafter, spacing = _constant(np.nextafter), _constant(np.spacing)
+spacing = _constant(np.spacing)
 isnan, isinf, isfinite, signbit = (_constant(f) for f in (np.isnan, np.isinf, np.isfinite, np.signbit))
 less, less_equal, greater = (_constant(f) for f in (np.less, np.less_equal, np.greater))
 greater_equal, equal, not_equal = (_constant(f) for f in (np.greater_equal, np.equal, np.not_equal))
 logical_and, logical_or = _constant(np.logical_and), _constant(np.logical_or)
 logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not)
+
+
+@primitive(np.nextafter)
+def nextafter(x, y):
+    """x and one step of rounding, which is constant between powers of two."""
+    return xp_of2(x, y).nextafter(x, y)
+
+
+rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: zero_of(g), jvp=same)
 
 
 @primitive(np.round, np.around)

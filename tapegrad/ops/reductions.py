@@ -85,10 +85,10 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     return r if initial is None else add(r, initial)
 
 
-def _number_of(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements take part, as floats that leave the dtype of a as it is."""
+def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements of a take part in a total, as floats that leave its dtype as it is."""
     n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
-    d = np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else np.dtype(float)
+    d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
 
 
@@ -96,8 +96,8 @@ def _number_of(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     a = array_of(a)
     if where is not True:
-        n = _number_of(where, a, axis, keepdims)
-        return sum(a, axis, dtype, keepdims=keepdims, where=where) / n
+        total = sum(a, axis, dtype, keepdims=keepdims, where=where)
+        return total / _number_of(where, total, a, axis, keepdims)
     if dtype is None and _dtype_of(a).char == "e":
         return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
     return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
@@ -159,7 +159,7 @@ def _deviation(a, axis, dtype, where, mean_given):
     d = a - m
     if where is True:
         return d, count_of(a, axis)
-    return masked(d, where, 0), _number_of(where, a, axis, False)
+    return masked(d, where, 0), _number_of(where, d, a, axis, False)
 
 
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
