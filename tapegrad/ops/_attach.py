@@ -211,7 +211,7 @@ def _method(name: str, f: Any) -> Callable:
 
 
 METHODS = (
-    "all any argmax argmin argpartition argsort astype choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
+    "all any argmax argmin argpartition argsort choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
     "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
 )
 for _name in METHODS.split():
@@ -231,7 +231,13 @@ def _in_place(f: Any) -> Callable:
     return method
 
 
-V.sum = _sum
+def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
+    if not np.can_cast(dtype_of(x), dtype, casting):
+        raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
+    return call(np.astype, (x, dtype), {} if copy else {"copy": False})
+
+
+V.sum, V.astype = _sum, _astype
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
 V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import xp_of
+from .._array import NUMBERS, xp_of
 from .._primitive import ADD_AT, is_tracked, plain, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
@@ -177,6 +177,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         params = {**dict(zip(names, inputs[1:], strict=False)), **params}
         out = params.get("out")
         params["out"] = out[0] if isinstance(out, tuple) else out
+        known = inspect.signature(REDUCE[ufunc]).parameters
+        for name in [n for n in params if n not in known]:
+            if params.pop(name) is not None:
+                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
         return call(REDUCE[ufunc], inputs[:1], {"axis": 0, **params})
     if method == "accumulate" and ufunc in ACCUMULATE:
         params = {**dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)), **params}
@@ -193,21 +197,19 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         params["out"], inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
     out = params.pop("out", None)
     where = params.pop("where", True)
-    dtype = params.pop("dtype", None)
-    for name in ("casting", "order", "subok"):
+    dtype, casting = params.pop("dtype", None), params.pop("casting", None)
+    for name in ("order", "subok"):
         params.pop(name, None)
     if params:
-        raise ArgumentError(f"numpy.{ufunc.__name__}: {', '.join(params)} is not supported on a tracked Variable")
+        raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
     entry = NUMPY.get(ufunc)
-    if entry is None:
-        if any(is_tracked(x) for x in inputs):
-            raise no_rule(ufunc)
-        y = ufunc(*[plain(x) for x in inputs])
-    else:
-        y = entry(*inputs)
-    if dtype is not None:
-        y = call(np.astype, (y, dtype), {})
+    if dtype is not None or casting is not None:
+        inputs, exact = in_loop(ufunc, inputs, dtype, casting)
+        entry = entry if exact else None
+    elif entry is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    y = ufunc(*[plain(x) for x in inputs]) if entry is None else entry(*inputs)
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
@@ -215,6 +217,23 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out[0] if isinstance(out, tuple) else out, y, where)
+
+
+def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
+    """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
+    of integers are zero)."""
+    given = [type(x) if type(x) in NUMBERS else getattr(plain(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
+    wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
+    loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
+    exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
+    if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    inputs = [x if given[k] == loop[k] else cast(x if exact else plain(x), loop[k]) for k, x in enumerate(inputs)]
+    return inputs, exact
+
+
+def cast(x: Any, to: np.dtype) -> Any:
+    return call(np.astype, (x, to), {}) if isinstance(x, Variable) else xp_of(x).asarray(x).astype(to)[()]
 
 
 def reshape_any(a: Any, to: tuple) -> Any:

@@ -96,6 +96,8 @@ rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_
 
 @implements(np.clip)
 def clip(a, a_min=None, a_max=None, *, min=None, max=None):
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError("numpy.clip: give a_min and a_max, or min and max")
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is not None:
         a = maximum(a, low)
@@ -178,7 +180,7 @@ def nextafter(x, y):
     return xp_of2(x, y).nextafter(x, y)
 
 
-rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: zero_of(g), jvp=same)
+rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
 @primitive(np.round, np.around)

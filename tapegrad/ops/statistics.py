@@ -1,6 +1,7 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
 from .elementwise_more import isnan, maximum, minimum
-from .reductions import array_of, axes_of, cast, cumsum, last, mean, restored
+from .reductions import array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import conj, real, reshape, slice_of, swapped
 
 # --- order statistics ---
@@ -117,7 +118,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     x = _rows(m, rowvar)
     if y is not None:
         x = s.concatenate(x, _rows(y, rowvar), axis=0)
-    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else dtype)
+    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else floating("cov", dtype))
     n = shape(x)[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
@@ -178,10 +179,11 @@ def _steps(a: Any, axis: int) -> Any:
 def ediff1d(ary, to_end=None, to_begin=None):
     a = array_of(ary)
     parts = [_steps(reshape(a, to=(math.prod(shape(a)),)), 0)]
-    if to_begin is not None:
-        parts.insert(0, reshape(array_of(to_begin), to=(-1,)) if ndim(to_begin) else xp(a).full(1, to_begin, dtype(a)))
-    if to_end is not None:
-        parts.append(reshape(array_of(to_end), to=(-1,)) if ndim(to_end) else xp(a).full(1, to_end, dtype(a)))
+    for end, place in ((to_begin, 0), (to_end, len(parts) + 1)):
+        if end is not None:
+            if not np.can_cast(np.result_type(end if type(end) in (int, float, complex) else dtype(array_of(end))), dtype(a), "same_kind"):
+                raise TypeError("numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the array")
+            parts.insert(place, cast(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
     return s.concatenate(*parts) if len(parts) > 1 else parts[0]
 
 
@@ -199,7 +201,7 @@ def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
 @implements(np.trapezoid)
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = array_of(y)
-    axis = axes_of(y, axis)[0]
+    axis = axes_of(y, operator.index(axis))[0]
     n = shape(y)[axis]
     return s.sum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
 
@@ -207,7 +209,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
 @implements()
 def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     y = array_of(y)
-    axis = axes_of(y, axis)[0]
+    axis = axes_of(y, operator.index(axis))[0]
     n = shape(y)[axis]
     r = cumsum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
     if initial is None:
