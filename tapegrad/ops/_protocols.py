@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import xp_of
+from .._array import NUMBERS, xp_of
 from .._primitive import ADD_AT, is_tracked, plain, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
@@ -21,11 +21,9 @@ views = SimpleNamespace()  # ops/_attach.py adds `write_value` and `index`
 
 
 def no_rule(f: Any) -> NoRuleError:
-    name = getattr(f, "__name__", str(f))
-    module = (getattr(f, "__module__", None) or "numpy").split(".")[0]
     return NoRuleError(
-        f"{module}.{name} has no derivative rule in tapegrad; compose it of other operations, give it one with "
-        f"tapegrad.rule(f, vjp=...), or cut the derivative with {name}(tapegrad.value(x))"
+        f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
+        f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
     )
 
 
@@ -39,6 +37,8 @@ def untracked(x: Any) -> Any:
     """x with Variables that no transform watches replaced by their arrays."""
     if isinstance(x, Variable):
         return plain(x)
+    if type(x) is dict:
+        return {k: untracked(v) for k, v in x.items()}
     return type(x)([untracked(v) for v in x]) if type(x) in (list, tuple) else x
 
 
@@ -51,65 +51,83 @@ def function_for(f: Any) -> Callable | None:
 
 
 class Adapter:
-    """From NumPy's parameters to those of our operation.  Leading parameters agree by place while the names agree (arrays:
-    always); a setting that ours does not know must have its default value."""
+    """Binds a call by the library's own signature and passes each argument by its name: the required ones that lead, which are
+    arrays, by place, all others to our parameter of the same name.  What is given as the library's default is left out; what
+    ours does not have must be at its default, or be without influence on values."""
 
     def __init__(self, f: Any, ours: Callable):
         self.f, self.ours = f, ours
+        mine = inspect.signature(ours)
         try:
             self.theirs = inspect.signature(f)
-        except (TypeError, ValueError):
-            self.theirs = None
-        mine = list(inspect.signature(ours).parameters.values())
-        self.varying = any(p.kind is p.VAR_KEYWORD for p in mine)
-        self.names = {p.name for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        places = [p for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
-        self.places = 99 if any(p.kind is p.VAR_POSITIONAL for p in mine) else 0
-        if self.theirs is None:
-            self.places = 99
-        elif not self.places:
-            for p, q in zip(places, self.theirs.parameters.values(), strict=False):
-                if p.default is not p.empty and p.name != q.name or q.kind in (q.KEYWORD_ONLY, q.VAR_POSITIONAL):
-                    break
-                self.places += 1
-        self.arrays = [p.name for p in places[: self.places]]
-        self.out = 99  # the place of out=, if it may be given by place
-        for n, q in enumerate(self.theirs.parameters.values() if self.theirs is not None else ()):
-            if q.kind not in (q.POSITIONAL_OR_KEYWORD, q.POSITIONAL_ONLY):
+        except (TypeError, ValueError):  # some C functions of older NumPy
+            self.theirs = mine
+        self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
+        self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        params = self.theirs.parameters
+        self.places = 0  # so many arguments mean the same by place
+        for p, q in zip(mine.parameters.values(), params.values(), strict=False):
+            if p.kind is p.VAR_POSITIONAL is q.kind:
+                self.places = 99
+            required = p.default is p.empty is q.default
+            if p.kind not in PLACED or q.kind not in PLACED or (p.name != q.name and not required) or q.name == "out":
                 break
-            if q.name == "out":
-                self.out = n
-        self.plain = min(self.places, self.out)  # so many arguments need no arranging
+            self.places += 1
+        self.leading = [q.name for q in [*params.values()][: self.places] if q.default is q.empty]
+        self.has_out = "out" in params
+        by_place = [q.name for q in params.values() if q.kind in PLACED]
+        self.out = by_place.index("out") if "out" in by_place else 99
+        self.plain = 99 if self.varying else self.places  # so many arguments need no arranging
+        self.direct = {n for n in self.names - {*self.leading} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if self.varying or (len(args) <= self.places and kwargs.keys() <= self.names):
+        if self.varying or (len(args) <= self.places and kwargs.keys() <= self.direct and not any(v is NO_VALUE for v in kwargs.values())):
             return self.ours(*args, **kwargs)
-        if self.theirs is None:
-            raise ArgumentError(f"{self.f.__name__}: {', '.join(kwargs.keys() - self.names)} is not supported on a tracked Variable")
-        bound = self.theirs.bind(*args, **kwargs)
+        bound = self.theirs.bind(*args, **kwargs).arguments
         first, named = [], {}
-        for n, (name, value) in enumerate(bound.arguments.items()):
+        for name, value in bound.items():
             q = self.theirs.parameters[name]
-            if n < self.places and n == len(first) and name not in kwargs:
+            if name in self.leading:
                 first.append(value)
-            elif n < len(self.arrays) and n == len(first):
-                first.append(value)
-            elif name in self.names:
-                named[name] = value
             elif q.kind is q.VAR_POSITIONAL:
                 first.extend(value)
-            elif not same_value(value, q.default) and name not in HARMLESS:
-                raise ArgumentError(f"numpy.{self.f.__name__}: {name}= is not supported on a tracked Variable")
+            elif q.kind is q.VAR_KEYWORD:
+                for n, v in value.items():
+                    self.pass_on(named, n, v, NO_VALUE)
+            else:
+                self.pass_on(named, name, value, q.default)
         return self.ours(*first, **named)
 
+    def pass_on(self, named: dict, name: str, value: Any, default: Any) -> None:
+        if value is NO_VALUE or same_value(value, default):
+            return
+        if name in self.names:
+            named[name] = value
+        elif name not in HARMLESS:
+            raise ArgumentError(f"{public_name(self.f)}: {name}= is not supported on a tracked Variable")
 
+
+PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+NO_VALUE = np._NoValue
 HARMLESS = {
-    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "check_finite", "workers", "optimize",
+    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input", "check_finite", "workers",
+    "optimize", "lwork", "driver", "lapack_driver",
 }  # fmt: skip
+
+
+def own_default(x: Any) -> bool:
+    """Does a default mean itself (not a library's private mark for 'not given', but NumPy's)?"""
+    return x is NO_VALUE or x is None or x is inspect.Parameter.empty or isinstance(x, (bool, int, float, str, tuple, type))
 
 
 def same_value(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and type(a) in (bool, int, float, str, tuple) and a == b)
+
+
+def public_name(f: Any) -> str:
+    """numpy.linalg.solve: the name by which f is called."""
+    parts = (getattr(f, "__module__", None) or "numpy").split(".")
+    return ".".join([*[p for p in parts if not p.startswith("_")], getattr(f, "__name__", str(f))])
 
 
 ADAPTERS: dict = {}
@@ -133,13 +151,12 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     if adapter is None or adapter.ours is not ours:
         adapter = ADAPTERS[key] = Adapter(key, ours)
     out = kwargs.get("out")
-    if "out" in kwargs:
+    if "out" in kwargs and adapter.has_out:
         kwargs = {k: v for k, v in kwargs.items() if k != "out"}
     elif len(args) > adapter.out:
-        n, names = adapter.out, list(adapter.theirs.parameters)
-        out = args[n]
-        kwargs = {**dict(zip(names[n + 1 :], args[n + 1 :], strict=False)), **kwargs}
-        args = args[:n]
+        bound = adapter.theirs.bind(*args, **kwargs).arguments
+        out, args = bound["out"], args[: adapter.out]
+        kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
     y = adapter(args, kwargs)
     return y if out is None else store(out, y)
 
@@ -160,6 +177,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         params = {**dict(zip(names, inputs[1:], strict=False)), **params}
         out = params.get("out")
         params["out"] = out[0] if isinstance(out, tuple) else out
+        known = inspect.signature(REDUCE[ufunc]).parameters
+        for name in [n for n in params if n not in known]:
+            if params.pop(name) is not None:
+                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
         return call(REDUCE[ufunc], inputs[:1], {"axis": 0, **params})
     if method == "accumulate" and ufunc in ACCUMULATE:
         params = {**dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)), **params}
@@ -176,21 +197,19 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         params["out"], inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
     out = params.pop("out", None)
     where = params.pop("where", True)
-    dtype = params.pop("dtype", None)
-    for name in ("casting", "order", "subok"):
+    dtype, casting = params.pop("dtype", None), params.pop("casting", None)
+    for name in ("order", "subok"):
         params.pop(name, None)
     if params:
-        raise ArgumentError(f"numpy.{ufunc.__name__}: {', '.join(params)} is not supported on a tracked Variable")
+        raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
     entry = NUMPY.get(ufunc)
-    if entry is None:
-        if any(is_tracked(x) for x in inputs):
-            raise no_rule(ufunc)
-        y = ufunc(*[plain(x) for x in inputs])
-    else:
-        y = entry(*inputs)
-    if dtype is not None:
-        y = call(np.astype, (y, dtype), {})
+    if dtype is not None or casting is not None:
+        inputs, exact = in_loop(ufunc, inputs, dtype, casting)
+        entry = entry if exact else None
+    elif entry is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    y = ufunc(*[plain(x) for x in inputs]) if entry is None else entry(*inputs)
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
@@ -198,6 +217,23 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out[0] if isinstance(out, tuple) else out, y, where)
+
+
+def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
+    """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
+    of integers are zero)."""
+    given = [type(x) if type(x) in NUMBERS else getattr(plain(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
+    wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
+    loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
+    exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
+    if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    inputs = [x if given[k] == loop[k] else cast(x if exact else plain(x), loop[k]) for k, x in enumerate(inputs)]
+    return inputs, exact
+
+
+def cast(x: Any, to: np.dtype) -> Any:
+    return call(np.astype, (x, to), {}) if isinstance(x, Variable) else xp_of(x).asarray(x).astype(to)[()]
 
 
 def reshape_any(a: Any, to: tuple) -> Any:

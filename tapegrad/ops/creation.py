@@ -1,6 +1,7 @@
 """Functions that make arrays.  While a transform is open in this thread they give Variables of level 0 (`made`), so that
 `buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
 
+import itertools
 import sys
 from typing import Any
 
@@ -52,7 +53,7 @@ def _like(f):
     return create
 
 
-for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.fromfunction, np.fromiter):
+for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.fromfunction):
     NUMPY[_f] = _like(_f)
 
 
@@ -74,7 +75,7 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     value = plain(y)
     xp = xp_of(value) if like is None else xp_of(plain(like))
-    out = handle(xp.empty(plain_of(shape), dtype or getattr(value, "dtype", None) or np.asarray(value).dtype))
+    out = handle(xp.empty(plain_of(shape), dtype or getattr(value, "dtype", None) or np.asarray(value).dtype, order))
     if not isinstance(out, Variable):
         out[...] = value
     else:
@@ -87,6 +88,14 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
     x = plain(a)
     s = getattr(x, "shape", ()) if shape is None else shape
     return full(s, fill_value, dtype=dtype or dtype_of(a), like=a)
+
+
+@implements(np.fromiter)
+def fromiter(iter, dtype, count=-1, *, like=None):
+    xs = list(iter if count < 0 else itertools.islice(iter, count))
+    if len(xs) < count:
+        raise ValueError(f"numpy.fromiter: the iterator has {len(xs)} elements for count={count}")
+    return _array(xs, dtype, None, 0, like)
 
 
 @implements(np.array)
@@ -134,6 +143,8 @@ def require(a, dtype=None, requirements=None, *, like=None):
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True) or where needed (None, False)."""
     if isinstance(a, (list, tuple)) and has_variable(a):
+        if wanted is False:
+            raise ValueError("numpy.array of a list makes a copy, but copy=False")
         y, fresh = stacked(a), True
     elif isinstance(a, Variable):
         y, fresh = a, False
@@ -167,8 +178,9 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     n = num - 1 if endpoint else num
     xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
     rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
-    real = np.result_type(*[dtype_of(x) if isinstance(x, Variable) or is_array(x) else x for x in (start, stop)], np.float16)
-    t = xp.arange(num).astype(real if real.kind == "f" else float).reshape((num,) + (1,) * rank)
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    d = np.dtype(d.char.lower() if d.kind == "c" else d)
+    t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
     y = start * (1 - t / max(n, 1)) + stop * (t / max(n, 1))
     if axis != 0:
@@ -195,6 +207,10 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
 
 @implements(np.logspace)
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    if np.ndim(plain_of(base)):  # one base for each of several progressions
+        base = array(base)
+        start, stop = [x + base * 0 for x in (start, stop)]
+        base = NUMPY[np.expand_dims](base, axis)
     y = base ** linspace(start, stop, num, endpoint, axis=axis)
     return y if dtype is None else cast(y, np.dtype(dtype))
 
@@ -202,10 +218,13 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, r = stop / start."""
+    start, stop = [stacked(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
     t = linspace(0.0, 1.0, num, endpoint)
     rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
     xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
-    y = start * (stop / start) ** xp.asarray(plain(t)).reshape((-1,) + (1,) * rank)
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    t = xp.asarray(plain(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape((-1,) + (1,) * rank)
+    y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)
     return y if dtype is None else cast(y, np.dtype(dtype))

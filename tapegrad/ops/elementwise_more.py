@@ -97,6 +97,8 @@ rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_
 
 @implements(np.clip)
 def clip(a, a_min=None, a_max=None, *, min=None, max=None):
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError("numpy.clip: give a_min and a_max, or min and max")
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is None and high is None:
         return copied(a)
@@ -167,12 +169,21 @@ def _constant(ufunc: Callable) -> Callable:
 
 
 floor, ceil, rint, trunc = (_constant(f) for f in (np.floor, np.ceil, np.rint, np.trunc))
-nextafter, spacing = _constant(np.nextafter), _constant(np.spacing)
+spacing = _constant(np.spacing)
 isnan, isinf, isfinite, signbit = (_constant(f) for f in (np.isnan, np.isinf, np.isfinite, np.signbit))
 less, less_equal, greater = (_constant(f) for f in (np.less, np.less_equal, np.greater))
 greater_equal, equal, not_equal = (_constant(f) for f in (np.greater_equal, np.equal, np.not_equal))
 logical_and, logical_or = _constant(np.logical_and), _constant(np.logical_or)
 logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not)
+
+
+@primitive(np.nextafter)
+def nextafter(x, y):
+    """x and one step of rounding, which is constant between powers of two."""
+    return xp_of2(x, y).nextafter(x, y)
+
+
+rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
 @primitive(np.round, np.around)

@@ -18,7 +18,7 @@ from .shaping import arrays_of, copy, fit
 from .shaping import broadcast_to as spread_to
 from .shaping import concatenate as end_to_end
 from .shaping import reshape as reshaped
-from .views import array_like, axes_of, index, part
+from .views import array_like, axis_of, index, part
 
 # --- linear maps, each beside its adjoint ---
 
@@ -115,8 +115,14 @@ def concatenate(arrays, axis=0, dtype=None):
         xs, axis = [views.ravel(x) for x in xs], 0
     if any(ndim(x) == 0 for x in xs):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    y = end_to_end(*xs, axis=axis)
-    return y if dtype is None else cast(y, np.dtype(dtype))
+    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype)
+
+
+def safely_cast(name: str, y: Any, to: Any) -> Any:
+    """Joined arrays in the dtype asked for, which may not lose their kind."""
+    if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
+        raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype")
+    return y if to is None else cast(y, np.dtype(to))
 
 
 if hasattr(np, "concat"):
@@ -197,7 +203,7 @@ def repeat(a, repeats, axis=None):
     x = value_of(a)
     if axis is None:
         x, axis = reshaped(x, to=(-1,)), 0
-    axis = axes_of(axis, ndim(x))[0]
+    axis = axis_of(axis, ndim(x))
     n = constant(repeats)
     if np.size(n) == 1:
         k, s = int(n if np.ndim(n) == 0 else n[0]), shape(x)
@@ -321,12 +327,18 @@ def vander(x, N=None, increasing=False):
 # --- taking out, cutting out, putting in ---
 
 
+def known_mode(name: str, mode: str) -> None:
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"numpy.{name}: mode={mode!r}; it is one of 'raise', 'wrap', 'clip'")
+
+
 @implements(np.take)
 def take(a, indices, axis=None, mode="raise"):
+    known_mode("take", mode)
     x, at = array_like(a), constant(indices)
     if axis is None:
         x, axis = views.ravel(x), 0
-    axis = axes_of(axis, ndim(x))[0]
+    axis = axis_of(axis, ndim(x))
     n = shape(x)[axis]
     if mode == "wrap":
         at = at % n
@@ -343,7 +355,7 @@ def compress(condition, a, axis=None):
     x = array_like(a)
     if axis is None:
         x, axis = views.ravel(x), 0
-    return taken(x, np.flatnonzero(host(condition)), axes_of(axis, ndim(x))[0])
+    return taken(x, np.flatnonzero(host(condition)), axis_of(axis, ndim(x)))
 
 
 def host(a: Any) -> np.ndarray:
@@ -362,7 +374,7 @@ def delete(arr, obj, axis=None):
     x = array_like(arr)
     if axis is None:
         x, axis = views.ravel(x), 0
-    axis = axes_of(axis, ndim(x))[0]
+    axis = axis_of(axis, ndim(x))
     return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else constant(obj)), axis)
 
 
@@ -371,7 +383,7 @@ def insert(arr, obj, values, axis=None):
     x, values = arrays_of([arr, values])
     if axis is None:
         x, axis = views.ravel(x), 0
-    axis = axes_of(axis, ndim(x))[0]
+    axis = axis_of(axis, ndim(x))
     s = shape(x)
     at = obj if isinstance(obj, slice) else constant(obj)
     if not isinstance(at, slice) and np.ndim(at) == 0:
@@ -412,6 +424,7 @@ def select(condlist, choicelist, default=0):
 
 @implements(np.choose)
 def choose(a, choices, mode="raise"):
+    known_mode("choose", mode)
     at, xs = constant(a), arrays_of(list(choices))
     n = len(xs)
     if mode == "wrap":
@@ -457,7 +470,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     x = array_like(a)
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
-    axis = axes_of(axis, ndim(x))[0]
+    axis = axis_of(axis, ndim(x))
     if n == 0:
         return x
     ends = []
@@ -474,13 +487,6 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     for _ in range(n):
         x = part(x, (*before, slice(1, None))) - part(x, (*before, slice(None, -1)))
     return x
-
-
-@implements(np.ediff1d)
-def ediff1d(ary, to_end=None, to_begin=None):
-    y = diff(views.ravel(ary))
-    ends = [None if e is None else views.ravel(e) for e in (to_begin, to_end)]
-    return y if all(e is None for e in ends) else concatenate([e for e in (ends[0], y, ends[1]) if e is not None])
 
 
 # --- casts ---

@@ -22,10 +22,10 @@ from scipy.linalg.lapack import dgesv, dpotrf
 from .._array import F8, xp_of
 from .._primitive import plain
 from .._variable import Variable
-from ..errors import NotPositiveDefiniteError, ShapeError
+from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
-from .products import H, T, column, diagonals, flat, matmul, row, two
+from .products import H, T, column, diagonals, flat, matmul, row, two, with_diagonals
 from .shaping import conj, imag, imaginary, real, reshape, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
@@ -384,15 +384,40 @@ def solve(a, b):
 
 @implements(scipy.linalg.solve)
 def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
-    """`assume_a` chooses an algorithm: "pos" takes Cholesky's, all else the general one, on the full matrix."""
+    """`assume_a` says which part of the matrix is read; "pos" takes Cholesky's algorithm, all else the general one."""
+    if transposed and dtype(a).kind == "c":
+        raise ArgumentError("scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it")
     if assume_a in ("pos", "positive definite"):
         return cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b)
+    a = as_assumed(a, assume_a, lower)
     return solve(T(a) if transposed else a, b)
 
 
+def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
+    """The matrix that is meant: the entries which SciPy reads, mirrored where it takes the matrix as symmetric or Hermitian."""
+    if assume_a in (None, "gen", "general", "banded"):
+        return a
+    if assume_a == "diagonal":
+        return with_diagonals(diagonals(a), to=shape(a)[-2:])
+    if assume_a == "tridiagonal":
+        n = shape(a)[-1]
+        near = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) < 2
+        return a * xp(a).asarray(near, dtype(a))
+    if assume_a in ("upper triangular", "lower triangular"):
+        return triangle(a, lower=assume_a == "lower triangular")
+    if assume_a in ("sym", "symmetric", "her", "hermitian"):
+        other = triangle(a, lower=lower, strict=True)
+        return triangle(a, lower=lower) + (T(other) if assume_a.startswith("sym") else H(other))
+    raise ArgumentError(f"scipy.linalg: assume_a={assume_a!r} is not a structure that is known")
+
+
 @implements(scipy.linalg.inv)
-def scipy_inv(a, overwrite_a=False, check_finite=True):
-    return inv(a)
+def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
+    if assume_a in ("pos", "positive definite"):
+        return scipy_solve(a, xp(a).eye(square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
+    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (plain(a) != plain(as_assumed(a, assume_a, lower))).any()):
+        raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
+    return inv(as_assumed(a, assume_a, lower))
 
 
 @primitive(np.linalg.inv)

@@ -182,13 +182,20 @@ rules(root_of, lambda g, out, A: frechet(root_of, T(A), g), jvp=lambda t, out, A
 rules(log_of, lambda g, out, A: frechet(log_of, T(A), g), jvp=lambda t, out, A: frechet(log_of, A, t[0]))
 
 
+def without_estimate(name: str, disp: Any) -> None:
+    if disp is not None and not disp:
+        raise ArgumentError(f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported")
+
+
 @implements(scipy.linalg.sqrtm)
 def sqrtm(A, disp=None, blocksize=None):
+    without_estimate("sqrtm", disp)
     square("sqrtm", A)
     return root_of(A)
 
 
 @implements(scipy.linalg.logm)
-def logm(A, disp=True):
+def logm(A, disp=None):
+    without_estimate("logm", disp)
     square("logm", A)
     return log_of(A)

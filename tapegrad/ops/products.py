@@ -388,7 +388,9 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     axis1, axis2 = axis1 % n, axis2 % n
     a = _permuted(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
     t = sum(diagonals(a, offset=int(offset)), n - 2)
-    return t if dtype is None else fit(t, shape(t), np.dtype(dtype))
+    if dtype is None:
+        return t
+    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else plain(t).astype(dtype)
 
 
 @implements(np.linalg.trace)

@@ -5,6 +5,7 @@ share a cotangent equally among ties.  `root_sum_squares` is the length of a vec
 order; the standard deviation stands on it."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -85,19 +86,26 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     return r if initial is None else add(r, initial)
 
 
-def _number_of(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements take part, as floats that leave the dtype of a as it is."""
+def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements of a take part in a total, as floats that leave its dtype as it is."""
     n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
-    d = np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else np.dtype(float)
+    d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
+
+
+def floating(name: str, to: Any) -> Any:
+    """The dtype= of a mean, which must be one of floats."""
+    if to is not None and np.dtype(to).kind not in "fc":
+        raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative; take the {name}, then astype")
+    return to
 
 
 @implements(np.mean)
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
-    a = array_of(a)
+    a, dtype = array_of(a), floating("mean", dtype)
     if where is not True:
-        n = _number_of(where, a, axis, keepdims)
-        return sum(a, axis, dtype, keepdims=keepdims, where=where) / n
+        total = sum(a, axis, dtype, keepdims=keepdims, where=where)
+        return total / _number_of(where, total, a, axis, keepdims)
     if dtype is None and _dtype_of(a).char == "e":
         return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
     return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
@@ -159,7 +167,7 @@ def _deviation(a, axis, dtype, where, mean_given):
     d = a - m
     if where is True:
         return d, count_of(a, axis)
-    return masked(d, where, 0), _number_of(where, a, axis, False)
+    return masked(d, where, 0), _number_of(where, d, a, axis, False)
 
 
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
@@ -175,17 +183,19 @@ def max_of_zero(n: float) -> float:
 
 @implements(np.var)
 def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    floating("var", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     square_d = square(real(d)) + square(s.imag(d)) if _dtype_of(d).kind == "c" else square(d)
-    return s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis)
+    return cast(s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis), dtype)
 
 
 @implements(np.std)
 def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+    floating("std", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
     root = xp_of(n).sqrt(n) if is_array(n) else math.sqrt(n)
-    return root_sum_squares(d, axis, keepdims) / root
+    return cast(root_sum_squares(d, axis, keepdims) / root, dtype)
 
 
 # --- products, pairwise ---
@@ -237,7 +247,7 @@ def _flat(a: Any, axis: Any) -> tuple:
         return reshape(a, to=(math.prod(shape(a)),)), 0
     if ndim(a) == 0:
         return reshape(a, to=(1,)), axes_of(np.zeros(1), axis)[0]
-    return a, axes_of(a, axis)[0]
+    return a, axes_of(a, operator.index(axis))[0]
 
 
 @implements(np.cumsum)

@@ -12,7 +12,7 @@ from .._array import is_array, is_scalar, xp_of
 from .._primitive import plain
 from .._tape import late
 from .._variable import Variable
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 
 # --- copies and casts ---
@@ -248,7 +248,11 @@ def stack(arrays, axis=0, dtype=None):
         raise np.exceptions.AxisError(axis, n)
     axis %= n
     y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
-    return y if dtype is None or np.dtype(dtype) == plain(y).dtype else astype(y, to=np.dtype(dtype))
+    if dtype is None or np.dtype(dtype) == plain(y).dtype:
+        return y
+    if not np.can_cast(plain(y).dtype, dtype, "same_kind"):
+        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {plain(y).dtype}; stack, then astype")
+    return astype(y, to=np.dtype(dtype))
 
 
 def stacked(x: Any) -> Any:

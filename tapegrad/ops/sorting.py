@@ -7,6 +7,7 @@ import numpy as np
 
 from .._array import F8, xp_of
 from .._primitive import plain
+from ..errors import ArgumentError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
 from .indexing import scatter_add
@@ -86,8 +87,14 @@ def _along(a: Any, axis: Any) -> tuple:
     return a, int(axis) % ndim(a)
 
 
+def without_fields(name: str, order: Any) -> None:
+    if order is not None:
+        raise ArgumentError(f"numpy.{name}: order= names fields, and an array of floats has none")
+
+
 @implements(np.sort)
 def sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    without_fields("sort", order)
     a, axis = _along(a, axis)
     return taken(a, at=_order(a, axis), axis=axis)
 
@@ -99,6 +106,9 @@ def sort_complex(a):
 
 @implements(np.partition)
 def partition(a, kth, axis=-1, kind="introselect", order=None):
+    without_fields("partition", order)
+    if kind != "introselect":
+        raise ArgumentError(f"numpy.partition: kind={kind!r}; it is 'introselect'")
     a, axis = _along(a, axis)
     return taken(a, at=xp(a).argpartition(plain(a), kth, axis), axis=axis)
 
@@ -108,7 +118,7 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
     """Of equal elements the first takes the derivative."""
     x = plain(ar)
     if axis is not None or ndim(ar) == 0:
-        raise ValueError("unique: of a tracked Variable only flat, without axis=")
+        raise ArgumentError("numpy.unique: of a tracked Variable only flat, without axis=")
     rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
     found = xp_of(x).unique(x, True, return_inverse, return_counts, **rest)
     first, rest = found[1], list(found[2:])

@@ -19,7 +19,7 @@ from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted
 from .elementwise import over0
 from .linalg import cholesky, hermitian, solve_triangular, square, triangle
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
-from .shaping import concatenate, conj, real, reshape, slice_of, sum
+from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
 # --- Hermitian matrices ---
 
@@ -78,8 +78,8 @@ def eigvalsh(a, UPLO="L"):
 def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
     """For a generalised problem A v = w B v, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y."""
-    if subset_by_index is not None or subset_by_value is not None or type != 1:
-        raise ArgumentError("scipy.linalg.eigh: subset_by_index, subset_by_value and type are not supported; take all, then a slice")
+    if subset_by_value is not None or type != 1:
+        raise ArgumentError("scipy.linalg.eigh: subset_by_value and type are not supported; take all, then a slice")
     if b is None:
         w, v = eigh(a, "L" if lower else "U")
     else:
@@ -88,6 +88,9 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, 
         a = triangle(a, lower=True) + H(triangle(a, lower=True, strict=True))
         w, y = eigh(hermitian(solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)))
         v = solve_triangular(L, y, 2, True)
+    if subset_by_index is not None:
+        low, high = subset_by_index
+        w, v = [slice_of(x, axis=ndim(x) - 1, start=int(low), stop=int(high) + 1) for x in (w, v)]
     return w if eigvals_only else (w, v)
 
 
@@ -145,6 +148,8 @@ SVDResult = namedtuple("SVDResult", "U S Vh")
 @implements(np.linalg.svd)
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     n, k = shape(a)[-2:]
+    if hermitian:  # NumPy reads one triangle then
+        raise ArgumentError("numpy.linalg.svd: hermitian=True is not supported on a tracked Variable; use eigh, or leave it out")
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
     u, s, vh = xp(a).linalg.svd(plain(a), full_matrices=False)
@@ -239,10 +244,18 @@ def qr(a, mode="reduced"):
 
 @implements(scipy.linalg.qr)
 def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+    """With pivoting, the order of the columns is found on plain values and is a constant."""
+    n, k = shape(a)[-2:]
+    if mode not in ("full", "economic", "r") or (mode == "full" and n > k):
+        raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'")
+    order = ()
     if pivoting:
-        raise ArgumentError("scipy.linalg.qr: pivoting=True is not supported")
-    r = qr(a, {"full": "complete", "economic": "reduced"}.get(mode, mode))
-    return r if mode == "r" else tuple(r)
+        order = (scipy.linalg.qr(plain(a), mode="r", pivoting=True)[1],)
+        a = a[:, order[0]]
+    q, r = qr(a)
+    if mode != "r":
+        return (q, r, *order)
+    return (embed(r, axis=ndim(r) - 2, start=0, size=n) if n > k else r, *order)
 
 
 # --- pseudo-inverse and least squares ---
@@ -284,20 +297,20 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
 def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     if atol is not None or return_rank:
         raise ArgumentError("scipy.linalg.pinv: atol and return_rank are not supported")
-    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else rtol)
+    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else plain(rtol))
 
 
 @implements(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
-    """The least squares solution of a system of full rank, or that of least norm, by QR; rank and singular values are constants."""
+    """The least squares solution of a system of full rank, or that of least norm, by QR."""
     a, b = two(a, b)
     n, k = shape(a)
     library, vector = xp(a), ndim(b) == 1
     rows = column(b) if vector else b
     eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
     limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
-    s = library.linalg.svd(plain(a), compute_uv=False)
-    rank = (s > limit * s[:1]).sum()
+    s = svd(a, compute_uv=False)
+    rank = (plain(s) > plain(limit) * plain(s)[:1]).sum()
     if library is np and rank < min(n, k):
         raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
     if n >= k:
@@ -310,7 +323,7 @@ def lstsq(a, b, rcond=None):
     if n > k:
         e = rows - matmul(a, x)
         residuals = sum(real(conj(e) * e), 0)
-    return reshape(x, to=(k,)) if vector else x, residuals, int(rank) if library is np else rank, s
+    return reshape(x, to=(k,)) if vector else x, residuals, np.int32(rank) if library is np else rank, s
 
 
 @primitive(np.linalg.matrix_rank)

@@ -1,52 +1,59 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from .._array import is_scalar
+from .._array import is_scalar, xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
-from .elementwise_more import isnan
-from .reductions import array_of, axes_of, cast, cumsum, last, mean, restored
+from .elementwise_more import isnan, maximum, minimum
+from .reductions import array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import conj, real, reshape, slice_of, swapped
 
-# --- order statistics: a stable sort of the plain values says which elements, and they are read ---
+# --- order statistics ---
 
 
-def _picked(rows: Any, order: Any, k: Any) -> Any:
-    """From each row (last axis) the element of rank k."""
-    library = xp(rows)
-    flat = reshape(rows, to=(-1, shape(rows)[-1]))
-    at = order.reshape(flat.shape)[:, k]
-    return reshape(flat[library.arange(len(at)), at], to=shape(rows)[:-1])
+# Hyndman and Fan's continuous methods: the place of the quantile among n sorted numbers, counted from 0, is
+# n q + alpha + q (1 - alpha - beta) - 1.
+CONTINUOUS = {
+    "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint")
 
 
-def _ranks(n: int, q: float, method: str) -> tuple:
-    """(lower rank, upper rank, weight of the upper)."""
-    at = q * (n - 1)
-    low = min(int(math.floor(at)), n - 1)
-    high = min(low + 1, n - 1)
-    if method == "linear":
-        return low, high, at - low
-    if method == "midpoint":
-        return low, high, 0.5 if at > low else 0.0
-    if method == "lower":
-        return low, low, 0.0
-    if method == "higher":
-        return int(math.ceil(at)), int(math.ceil(at)), 0.0
-    if method == "nearest":
-        near = int(np.round(at))
-        return near, near, 0.0
-    raise ArgumentError(f"numpy.quantile: method={method!r} is not supported; use 'linear', 'lower', 'higher', 'midpoint' or 'nearest'")
+def _places(name: str, n: Any, q: Any, method: str) -> tuple:
+    """(lower rank, upper rank, weight of the upper) for each number n of elements; the weight is tracked if q is."""
+    library = xp_of(n)
+    if method in CONTINUOUS:
+        alpha, beta = CONTINUOUS[method]
+        at = q * (n + (1.0 - alpha - beta)) + (alpha - 1.0)
+    elif method in METHODS:
+        at = library.asarray(q_value(q) * (n - 1))
+        near = {"lower": library.floor, "higher": library.ceil, "nearest": library.rint}
+        at = near[method](at) if method in near else library.floor(at) + 0.5 * (at > library.floor(at))
+    else:
+        raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
+    top = library.maximum(n - 1, 0)
+    low = library.clip(library.floor(plain(at)), 0, top).astype(int)
+    high = library.minimum(low + 1, top)
+    return low, high, minimum(maximum(at - low, 0.0), 1.0)
 
 
-def _quantile(name, a, q, axis, method, keepdims, factor=1.0):
+def q_value(q: Any) -> float:
+    return float(plain(q))
+
+
+def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
+    """An order found on plain values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
+<<<<<<< HEAD
     if ndim(q) or isinstance(q, (list, tuple)):
         qs = plain(q) if not isinstance(q, (list, tuple)) else np.asarray(q)
         qs = qs.get() if hasattr(qs, "get") else qs
@@ -58,17 +65,32 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0):
         return cast(_quantile(name, a, float(q), axis, method, keepdims, factor), np.result_type(dtype(a), q.dtype))
     q = float(plain(q)) / factor
     if not 0 <= q <= 1:
+=======
+    q = array_of(q)
+    if ndim(q):
+        flat = reshape(q, to=(-1,)) if ndim(q) > 1 else q
+        rs = [_quantile(name, a, flat[k], axis, method, keepdims, factor, nan) for k in range(shape(flat)[0])]
+        r = s.stack(rs)
+        return r if ndim(q) == 1 else reshape(r, to=(*shape(q), *shape(rs[0])))
+    to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
+    q = q / factor
+    if not 0 <= plain(q) <= 1:
+>>>>>>> h-faces
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
-    rows, _ = last(a, axis)
-    order = xp(rows).argsort(plain(rows), axis=-1, **({"kind": "stable"} if xp(rows) is np else {}))
-    low, high, w = _ranks(shape(rows)[-1], q, method)
-    r = _picked(rows, order, low)
-    if w:
-        top = _picked(rows, order, high)
-        # NumPy's way, from the nearer end
-        r = top - (top - r) * (1 - w) if w >= 0.5 else r + (top - r) * w
-    bad = isnan(plain(rows)).any(axis=-1)
-    return restored(select(bad, zero_of(r) + np.nan, r), a, axis, keepdims)
+    rows, outer = last(a, axis)
+    library, values = xp(rows), plain(rows)
+    gone = isnan(values)
+    order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
+    n = (~gone).sum(axis=-1).reshape(-1) if nan else library.full(len(order), shape(rows)[-1])
+    low, high, w = _places(name, n, q, method)
+    row, flat = library.arange(len(order)), reshape(rows, to=order.shape)
+    down, up = flat[row, order[row, low]], flat[row, order[row, high]]
+    w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
+    # NumPy's way, from the nearer end
+    r = select(plain(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
+    bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
+    r = reshape(select(bad, zero_of(r) + np.nan, r), to=outer)
+    return restored(cast(r, to), a, axis, keepdims)
 
 
 @implements(np.quantile)
@@ -83,47 +105,22 @@ def percentile(a, q, axis=None, *, method="linear", keepdims=False):
 
 @implements(np.median)
 def median(a, axis=None, *, keepdims=False):
-    return _quantile("median", a, 0.5, axis, "midpoint", keepdims)
-
-
-def _nan_quantile(name, a, q, axis, keepdims, factor=1.0):
-    """Each row has its own number of elements; a sort puts nan last."""
-    a = array_of(a)
-    if ndim(q) or isinstance(q, (list, tuple)):
-        raise ArgumentError(f"numpy.{name}: q must be a number")
-    rows, _ = last(a, axis)
-    library, values = xp(rows), plain(rows)
-    order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {}))
-    order = order.reshape(-1, shape(rows)[-1])
-    n = (~isnan(values)).sum(axis=-1).reshape(-1)
-    at = float(plain(q)) / factor * library.maximum(n - 1, 0)
-    low = library.floor(at).astype(int)
-    high = library.minimum(low + 1, library.maximum(n - 1, 0))
-    row = library.arange(len(order))
-    flat = reshape(rows, to=order.shape)
-    down, up = flat[row, order[row, low]], flat[row, order[row, high]]
-    w = (at - low).astype(values.dtype)
-    r = reshape(down + (up - down) * w, to=shape(rows)[:-1])
-    return restored(r, a, axis, keepdims)
+    return _quantile("median", a, 0.5, axis, "linear", keepdims)
 
 
 @implements(np.nanquantile)
 def nanquantile(a, q, axis=None, *, method="linear", keepdims=False):
-    if method != "linear":
-        raise ArgumentError(f"numpy.nanquantile: method={method!r} is not supported; use 'linear'")
-    return _nan_quantile("nanquantile", a, q, axis, keepdims)
+    return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
 
 
 @implements(np.nanpercentile)
 def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False):
-    if method != "linear":
-        raise ArgumentError(f"numpy.nanpercentile: method={method!r} is not supported; use 'linear'")
-    return _nan_quantile("nanpercentile", a, q, axis, keepdims, 100.0)
+    return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
 
 
 @implements(np.nanmedian)
 def nanmedian(a, axis=None, *, keepdims=False):
-    return _nan_quantile("nanmedian", a, 0.5, axis, keepdims)
+    return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, nan=True)
 
 
 # --- covariance ---
@@ -131,24 +128,24 @@ def nanmedian(a, axis=None, *, keepdims=False):
 
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
-    """Rows are variables.  Weights are constants."""
+    """Rows are variables."""
     x = _rows(m, rowvar)
     if y is not None:
         x = s.concatenate(x, _rows(y, rowvar), axis=0)
-    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else dtype)
+    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else floating("cov", dtype))
     n = shape(x)[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
     for given in (fweights, aweights):
         if given is not None:
-            given = xp(x).asarray(plain(given))
+            given = array_of(given)
             w = given * 1.0 if w is None else w * given
     if w is None:
         d = x - mean(x, 1, keepdims=True)
         c = d @ conj(swapped(d)) / (n - ddof) if _complex(d) else d @ swapped(d) / (n - ddof)
     else:
-        total = w.sum()
-        norm = total - ddof if aweights is None or ddof == 0 else total - ddof * (w * xp(x).asarray(plain(aweights))).sum() / total
+        total = s.sum(w)
+        norm = total - ddof if aweights is None or ddof == 0 else total - ddof * s.sum(w * array_of(aweights)) / total
         d = x - s.sum(x * w, 1, True) / total
         right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
         c = d @ right / norm
@@ -196,10 +193,11 @@ def _steps(a: Any, axis: int) -> Any:
 def ediff1d(ary, to_end=None, to_begin=None):
     a = array_of(ary)
     parts = [_steps(reshape(a, to=(math.prod(shape(a)),)), 0)]
-    if to_begin is not None:
-        parts.insert(0, reshape(array_of(to_begin), to=(-1,)) if ndim(to_begin) else xp(a).full(1, to_begin, dtype(a)))
-    if to_end is not None:
-        parts.append(reshape(array_of(to_end), to=(-1,)) if ndim(to_end) else xp(a).full(1, to_end, dtype(a)))
+    for end, place in ((to_begin, 0), (to_end, len(parts) + 1)):
+        if end is not None:
+            if not np.can_cast(np.result_type(end if type(end) in (int, float, complex) else dtype(array_of(end))), dtype(a), "same_kind"):
+                raise TypeError("numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the array")
+            parts.insert(place, cast(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
     return s.concatenate(*parts) if len(parts) > 1 else parts[0]
 
 
@@ -217,7 +215,7 @@ def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
 @implements(np.trapezoid)
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = array_of(y)
-    axis = axes_of(y, axis)[0]
+    axis = axes_of(y, operator.index(axis))[0]
     n = shape(y)[axis]
     return s.sum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
 
@@ -225,7 +223,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
 @implements()
 def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     y = array_of(y)
-    axis = axes_of(y, axis)[0]
+    axis = axes_of(y, operator.index(axis))[0]
     n = shape(y)[axis]
     r = cumsum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
     if initial is None:

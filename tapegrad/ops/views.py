@@ -238,6 +238,11 @@ def axes_of(axis: Any, n: int) -> tuple:
     return axes
 
 
+def axis_of(axis: Any, n: int) -> int:
+    """One axis as a number in range(n); a tuple raises."""
+    return axes_of(operator.index(axis), n)[0]
+
+
 @implements(np.moveaxis)
 def moveaxis(a, source, destination):
     a = array_like(a)
@@ -412,7 +417,7 @@ def rot90(m, k=1, axes=(0, 1)):
 @implements(np.array_split)
 def array_split(ary, indices_or_sections, axis=0):
     ary = array_like(ary)
-    axis = axes_of(axis, len(shape(ary)))[0]
+    axis = axis_of(axis, len(shape(ary)))
     n = shape(ary)[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
         k = int(indices_or_sections)
@@ -451,7 +456,7 @@ def dsplit(ary, indices_or_sections):
 
 def unstack(x, /, *, axis=0):
     x = array_like(x)
-    axis = axes_of(axis, len(shape(x)))[0]
+    axis = axis_of(axis, len(shape(x)))
     return tuple([x[(slice(None),) * axis + (i,)] for i in range(shape(x)[axis])])
 
 

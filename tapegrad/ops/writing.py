@@ -13,7 +13,7 @@ from ..errors import AliasError, DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
-from .gathering import constant, host
+from .gathering import constant, host, known_mode
 from .views import array_like, shown
 
 NUMBER = ((), F8)  # shape and dtype of a number
@@ -155,6 +155,7 @@ def cycled(values: Any, at: np.ndarray) -> Any:
 @implements(np.put)
 def put(a, ind, v, mode="raise"):
     v = array_like(v)
+    known_mode("put", mode)
     if not target(a, "put", v):
         return xp_of(a).put(a, constant(ind), plain(v), mode)
     n, at = a.size, host(ind).ravel()
