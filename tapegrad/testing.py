@@ -18,6 +18,7 @@ from ._tree import Const, leaves, structure, tree_map
 from .errors import ArgumentError
 from .ops import shaping
 from .ops._define import dtype
+from .ops.one_triangle import symmetric
 
 LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}
@@ -57,6 +58,20 @@ def direction_like(tree: Any, rng: np.random.Generator) -> Any:
         return xp_of(x).asarray(v) if is_array(x) else v[()]
 
     return tree_map(leaf, tree)
+
+
+def hermitian_part(tree: Any, v: Any) -> Any:
+    """The direction v, made Hermitian where `tree` has Hermitian matrices that are not diagonal: of those cholesky, eigh and their kin
+    are functions, while NumPy reads one triangle."""
+
+    def leaf(x, d):
+        x = plain(x)
+        if d is None or np.ndim(x) < 2 or x.shape[-1] != x.shape[-2]:
+            return d
+        alike = symmetric(x)
+        return xp_of(x).where(alike, (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype) if host(alike).any() else d
+
+    return tree_map(leaf, tree, v)
 
 
 def moved(tree: Any, v: Any, h: float) -> Any:
@@ -151,6 +166,7 @@ def check_grads(
 
     `eps` is the step of the differences; `rtol` and `atol` apply to comparisons of derivatives with each other, differences are
     allowed 1000 times as much (in float64).  f must be smooth within a few `eps` of its arguments.
+    Matrices that are Hermitian and not diagonal are perturbed to Hermitian ones.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.testing.check_grads(lambda x, y: np.sin(x) * y, (np.ones(3), 2.0))
@@ -192,10 +208,16 @@ def check_grads(
     def phi(*xs):
         return inner(w, call(*xs))
 
-    directions = [direction_like(x, rng) for _ in range(max(order, 1))]
+    anywhere = direction_like(x, rng)
+    directions = [hermitian_part(x, v) for v in (anywhere, *[direction_like(x, rng) for _ in range(order - 1)])]
     if all(c is None for c in leaves(w)):
         raise ArgumentError(f"check_grads({name_of(f)}): the value is {structure(value)}, which has no derivative")
     _check_first(check, call, by_hand, x, directions[0], w, value, letters, eps, slack)
+    if len(letters) > 1 and any(u is not v for u, v in zip(leaves(anywhere), leaves(directions[0]), strict=True)):
+        # along a direction that leaves the Hermitian matrices there are no differences to compare with
+        pushed, pulled = jvp(call, x, anywhere)[1], vjp(call, *x)[1](w)
+        pulled = pulled if len(x) > 1 else (pulled,)
+        check.same("order 1, reverse against forward by dot product", inner(anywhere, pulled), inner(w, pushed), ("reverse", "forward"))
     lower = along(phi, directions[0], letters[0])
     for k in range(2, order + 1):
         words = ["".join(word) for word in itertools.product(letters, repeat=k)]

@@ -77,8 +77,8 @@ CASES = [
     *over("logsumexp", LOGSUMEXP, X, covers=("log_sum_exp",)),
     case("logsumexp weights", lambda x, b: LOGSUMEXP(x, b=b, axis=1), X, positive(3, 4, seed=1)),
     case("logsumexp sign", lambda x: LOGSUMEXP(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True), X, numpy_only=True),
-    case("softmax", lambda x: SOFTMAX(x, axis=1), X),
-    case("log_softmax", lambda x: LOG_SOFTMAX(x, axis=1), X),
+    case("softmax", lambda x: SOFTMAX(x, axis=1), X, covers=("weights_of",)),
+    case("log_softmax", lambda x: LOG_SOFTMAX(x, axis=1), X, covers=("log_weights_of",)),
     # order statistics
     *over("median", np.median, D),
     case("median of five", np.median, distinct(5)),

@@ -27,6 +27,7 @@ FLOORS = [
         "ops.reductions",
         "ops.statistics",
         "ops.products",
+        "ops.one_triangle",
         "ops.linalg",
         "ops.degenerate",
         "ops.spectral",

@@ -321,7 +321,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    return x - logsumexp(x, axis, keepdims=True)
+    d = x - highest(lift(graph_of(x), x), axis)  # less the largest first: at a large offset the logarithm would be lost
+    return d - np.log(total(np.exp(d), axis, keepdims=True))
 
 
 def softmax(x: Any, axis: Any = None) -> Any:

@@ -25,6 +25,7 @@ from .._variable import Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
+from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
 from .products import H, T, column, diagonals, flat, matmul, row, two, with_diagonals
 from .shaping import conj, imag, imaginary, real, reshape, sum, transpose, zeros_like
 
@@ -243,10 +244,6 @@ def halved(x):
 rules(halved, lambda g, out, x: halved(g), jvp=linear)
 
 
-def hermitian(x: Any) -> Any:
-    return (x + H(x)) * 0.5
-
-
 def sandwich(L: Any, m: Any) -> Any:
     """L^-1 m L^-H for Hermitian m."""
     return solve_triangular(L, H(solve_triangular(L, m, 0, True)), 0, True)
@@ -254,16 +251,17 @@ def sandwich(L: Any, m: Any) -> Any:
 
 def _cholesky_vjp(g, out, x):
     """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
+    alike = alike_of(x)
     if type(g) is type(out) is ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
         u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
         m = u.dot(g)
         s = where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
-        return trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T
+        return to_read(trsm(0.5, u, trsm(1.0, u, s.T, 0, False, 0), 1, False, 1).T, alike)
     s = hermitian(halved(matmul(H(out), g)))
-    return solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True)
+    return to_read(solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True), alike)
 
 
-rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sandwich(out, hermitian(t[0])))))
+rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sandwich(out, as_read(t[0], symmetric(x))))))
 
 
 @implements(np.linalg.cholesky)

@@ -427,24 +427,53 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # --- sums of exponentials ---
 
 
-@primitive()
-def log_sum_exp(x, *, axis=None, keepdims=False):
+# exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
+def _from_top(x: Any, axis: Any) -> tuple:
+    """(x less its largest real part, that part); infinite ones are left."""
     xp = xp_of(x)
     top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
     top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
-    r = xp.log(xp.exp(x - top).sum(axis=axis, keepdims=True)) + top
+    return x - top, top
+
+
+@primitive()
+def log_sum_exp(x, *, axis=None, keepdims=False):
+    xp = xp_of(x)
+    d, top = _from_top(x, axis)
+    r = xp.log(xp.exp(d).sum(axis=axis, keepdims=True)) + top
     return r if keepdims else r.sum(axis=axis)
 
 
-def _weights(x, out, axis, keepdims):
+@primitive()
+def weights_of(x, *, axis=None):
     """The softmax."""
-    return exp(x - spread(out, shape(x), axis, keepdims))
+    e = xp_of(x).exp(_from_top(x, axis)[0])
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@primitive()
+def log_weights_of(x, *, axis=None):
+    xp = xp_of(x)
+    d = _from_top(x, axis)[0]
+    return d - xp.log(xp.exp(d).sum(axis=axis, keepdims=True))
+
+
+def _centred(g, out, x, axis):
+    """p (g - sum(p g)): the Jacobian of the softmax p, its own transpose."""
+    h = times0(g, out)
+    return h - out * s.sum(h, axis, True)
 
 
 rules(
     log_sum_exp,
-    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), _weights(x, out, axis, keepdims)),
-    jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], _weights(x, out, axis, keepdims)), axis, keepdims),
+    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), weights_of(x, axis=axis)),
+    jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], weights_of(x, axis=axis)), axis, keepdims),
+)
+rules(weights_of, _centred, jvp=lambda t, out, x, axis: _centred(t[0], out, x, axis))
+rules(
+    log_weights_of,
+    lambda g, out, x, axis: g - times0(s.sum(g, axis, True), weights_of(x, axis=axis)),
+    jvp=lambda t, out, x, axis: t[0] - s.sum(times0(t[0], weights_of(x, axis=axis)), axis, True),
 )
 
 
@@ -468,10 +497,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 
 @implements(scipy.special.log_softmax)
 def log_softmax(x, axis=None):
-    x = array_of(x)
-    return x - log_sum_exp(x, axis=axis, keepdims=True)
+    return log_weights_of(array_of(x), axis=axis)
 
 
 @implements(scipy.special.softmax)
 def softmax(x, axis=None):
-    return exp(log_softmax(x, axis))
+    return weights_of(array_of(x), axis=axis)

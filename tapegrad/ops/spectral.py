@@ -17,7 +17,8 @@ from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
 from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted, splitting, steady, turned, turns
 from .elementwise import over0
-from .linalg import cholesky, hermitian, solve_triangular, square, triangle
+from .linalg import cholesky, solve_triangular, square, triangle
+from .one_triangle import as_read, hermitian, mirrored, symmetric, to_read
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
 from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
@@ -25,23 +26,23 @@ from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
 
 @primitive(multi=2)
-def eigh_of(x, *, given, split):
-    """The eigenvalues and eigenvectors of x, which are `given`: plain arrays."""
+def eigh_of(x, *, given, split, alike, lower):
+    """The eigenvalues and eigenvectors of x, which are `given`: plain arrays.  `alike`: see one_triangle.py."""
     return given
 
 
-def _eigh_vjp(g, out, need, x, given, split):
+def _eigh_vjp(g, out, need, x, given, split, alike, lower):
     w, v = out
     m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
     if g[0] is not None:
         d = with_diagonals(g[0], to=shape(x)[-2:])
         m = d if m is None else m + d
-    return (hermitian(matmul(v, matmul(m, H(v)))),)
+    return (to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower),)
 
 
-def _eigh_jvp(t, out, x, given, split):
+def _eigh_jvp(t, out, x, given, split, alike, lower):
     w, v = out
-    e = matmul(H(v), matmul(hermitian(t[0]), v))
+    e = matmul(H(v), matmul(as_read(t[0], alike, lower), v))
     return real(diagonals(e)), matmul(v, over_gaps(e, w))
 
 
@@ -56,14 +57,15 @@ def eigh(a, UPLO="L"):
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
+        lower, kind = UPLO.upper() == "L", symmetric(a)
         split = turn = alike = None
         if (taped or tangent is not None) and meets(w):
             split = splitting(w) if taped else None
             if tangent is not None:
-                r, alike = turned(hermitian(H(v) @ hermitian(tangent) @ v), w)
+                r, alike = turned(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
                 v = v @ r
             turn = turns(w, alike, v.dtype)
-        w, v = eigh_of(a, given=(w, v), split=split)
+        w, v = eigh_of(a, given=(w, v), split=split, alike=kind, lower=lower)
         w = shifted(w, split)
         v = v if turn is None else matmul(v, turn)
     return EighResult(w, v)
@@ -84,8 +86,7 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, 
         w, v = eigh(a, "L" if lower else "U")
     else:
         L = cholesky(b) if lower else H(cholesky(b, upper=True))
-        a = a if lower else H(a)
-        a = triangle(a, lower=True) + H(triangle(a, lower=True, strict=True))
+        a = mirrored(a, alike=symmetric(a), lower=lower)
         w, y = eigh(hermitian(solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)))
         v = solve_triangular(L, y, 2, True)
     if subset_by_index is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_scalar, xp_of
+from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from . import shaping as s
@@ -53,19 +53,6 @@ def q_value(q: Any) -> float:
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     """An order found on plain values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
-<<<<<<< HEAD
-    if ndim(q) or isinstance(q, (list, tuple)):
-        qs = plain(q) if not isinstance(q, (list, tuple)) else np.asarray(q)
-        qs = qs.get() if hasattr(qs, "get") else qs
-        if qs.ndim > 1:
-            raise ArgumentError(f"numpy.{name}: q must be a number or a vector")
-        rs = [_quantile(name, a, float(v), axis, method, keepdims, factor) for v in qs]
-        return cast(s.stack(rs), np.result_type(dtype(a), qs.dtype))
-    if is_scalar(q):
-        return cast(_quantile(name, a, float(q), axis, method, keepdims, factor), np.result_type(dtype(a), q.dtype))
-    q = float(plain(q)) / factor
-    if not 0 <= q <= 1:
-=======
     q = array_of(q)
     if ndim(q):
         flat = reshape(q, to=(-1,)) if ndim(q) > 1 else q
@@ -75,7 +62,6 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
     q = q / factor
     if not 0 <= plain(q) <= 1:
->>>>>>> h-faces
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
     rows, outer = last(a, axis)
     library, values = xp(rows), plain(rows)
