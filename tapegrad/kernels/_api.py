@@ -101,7 +101,7 @@ class Generated:
     def _look_around(self) -> None:
         """Trace anew if what the function captured has changed."""
         for c in self._captured:
-            if c.changed():
+            if not c.same() and c.changed():
                 self._renew()
                 return
         if getattr(OPEN, "shadows", ()):
