@@ -1,17 +1,12 @@
 """A kernel is traced anew when anything that its function reads has changed, by whatever route: programs made at random, each judged by
 a plain Python loop over data and samples; routes one by one; and what must not lead to a new trace."""
 
-import abc
 import collections
 import contextvars
 import dataclasses
-import enum
-import fractions
 import functools
-import itertools
 import operator
 import random
-import sys
 import threading
 import types
 import weakref
@@ -21,7 +16,6 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernels import _trace
 
 kernels = tg.kernels
 THETA = np.array([[0.2, -0.1], [0.3, 0.5]])
@@ -349,7 +343,7 @@ def leaf(kind):
 def test_each_layer(of, kind):
     value, final, poke = leaf(kind)
     holder, read, write = of(value)
-    f = lambda t, u: final(read(holder)) * u * t[0] + t[1]  # noqa: E731
+    f = lambda t, u: final(read(holder)) * u * t[0] + t[1]
     k = kernels.likelihood(f)
     agree(k, f)
     if poke is not None:
