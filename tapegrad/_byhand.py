@@ -1,6 +1,7 @@
 """What a user does by hand: the tape, rules of his own, cutting a derivative, a tree as one vector."""
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from ._calls import (
     full_like,
     name_of,
 )
+from ._pickling import Remade
 from ._primitive import OPEN, Primitive, Trace, bind, plain
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
@@ -114,37 +116,46 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
     """
     if vjp is None and jvp is None:
         raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
-    name = name_of(f)
-    prim = Primitive(name, f)
-    prim.holomorphic, prim.joint = False, True
-    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    return Rule(f, vjp, jvp)
 
-    def reverse_rule(g, out, need, *args, **params):
+
+class Rule(Remade):
+    """A function with a derivative of the user's own."""
+
+    def __init__(self, f: Callable, vjp: Callable | None, jvp: Callable | None):
+        self.f, self.vjp, self.jvp = f, vjp, jvp
+        functools.update_wrapper(self, f)
+        self.__name__ = name_of(f)
+        self.prim = prim = Primitive(self.__name__, f)
+        prim.holomorphic, prim.joint = False, True
+        prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+        prim.vjp, prim.jvp = (self._pull,), self._push
+
+    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, **params: Any) -> Any:
         if isinstance(g, list):
             g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
-        if vjp is None:
-            return transposed_jvp(jvp, g, out, need, args, params)
-        terms = vjp(g, out, *args, **params)
-        return checked_terms(name, terms, args)
+        if self.vjp is None:
+            return transposed_jvp(self.jvp, g, out, need, args, params)
+        return checked_terms(self.__name__, self.vjp(g, out, *args, **params), args)
 
-    def forward_rule(t, out, *args, **params):
-        if jvp is not None:
-            return jvp(tuple(t), out, *args, **params)
-        return transposed_vjp(vjp, name, t, out, args, params)
+    def _push(self, t: list, out: Any, *args: Any, **params: Any) -> Any:
+        if self.jvp is not None:
+            return self.jvp(tuple(t), out, *args, **params)
+        return transposed_vjp(self.vjp, self.__name__, t, out, args, params)
 
-    prim.vjp, prim.jvp = (reverse_rule,), forward_rule
-
-    @functools.wraps(f)
-    def wrapped(*args, **params):
+    def __call__(self, *args: Any, **params: Any) -> Any:
         for n, a in enumerate(args):
             if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
-                    f"{name}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
+                    f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
                 )
-        return bind(prim, args, params)
+        return bind(self.prim, args, params)
 
-    wrapped.prim = prim
-    return wrapped
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def _made(self) -> tuple:
+        return Rule, (self.f, self.vjp, self.jvp)
 
 
 # --- small things ---

@@ -7,6 +7,7 @@ from typing import Any
 
 from ._array import is_array, is_differentiable
 from ._calls import full_like, name_of, number, value_out
+from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, live, plain, view
 from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
 from ._transforms import jvp, vjp
@@ -17,7 +18,7 @@ from .ops._define import dtype, shape
 from .ops.shaping import copy
 
 
-class inplace:
+class inplace(Remade):
     """f fills its first argument: `inplace(f, like)(x, ...)` gives a fresh array (or tree of arrays) like `like`, filled by
     `f(out, x, ...)`; it starts as zeros.
 
@@ -32,6 +33,9 @@ class inplace:
     def __init__(self, f: Callable, like: Any):
         self.f, self.like = f, like
         self.__name__ = f"inplace({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return inplace, (self.f, self.like)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         out = tree_map(fresh, self.like)
@@ -49,7 +53,7 @@ def fresh(a: Any) -> Any:
     return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
 
 
-class stateful:
+class stateful(Remade):
     """Captured arrays as inputs and outputs: `g = stateful(f, a, b)`; `g((a0, b0), x)` gives `(f(x), (a1, b1))`, where f has
     found a0, b0 in its captured arrays a, b and left a1, b1 there.  The arrays themselves stay as they are.
 
@@ -69,6 +73,9 @@ class stateful:
         for a in arrays:
             if not (is_array(a) or isinstance(a, Variable)):
                 raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {structure(a)}")
+
+    def _made(self) -> tuple:
+        return stateful, (self.f, *self.arrays)
 
     def __call__(self, state: Any, *args: Any, **kwargs: Any) -> Any:
         if not all(isinstance(a, Variable) for a in self.arrays):
@@ -176,7 +183,7 @@ def refuse(call: str, now: Any) -> None:
         )
 
 
-class checkpoint:
+class checkpoint(Remade):
     """f, recomputed in the backward sweep instead of keeping its records.
 
     Arrays that f captured and writes are followed as usual.  Nest it to differentiate a loop of T steps in memory O(sqrt T).
@@ -193,6 +200,9 @@ class checkpoint:
     def __init__(self, f: Callable):
         self.f = f
         self.__name__ = f"checkpoint({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return checkpoint, (self.f,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not getattr(OPEN, "depth", 0):

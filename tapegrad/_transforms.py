@@ -1,5 +1,6 @@
 """What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _calls.py."""
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,47 @@ from ._calls import (
     value_and_tangent,
     where_of,
 )
+from ._pickling import Remade, named_like
 from ._primitive import plain
+from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
+
+
+class Transform(Remade):
+    """What grad and its like return: `body(f, settings, args, kwargs)` with f and the settings that they were given."""
+
+    def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
+        named_like(self, f)
+        self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
+        self.__name__ = f"{prefix}({name_of(f)})"
+        self.__doc__ = f"{prefix} of {name_of(f)}, by tapegrad."
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.body(self.of, self.settings, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """In a class it is a method, as a function is."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def _made(self) -> tuple:
+        return Transform, (self.prefix, self.body, self.of, *self.settings)
+
+
+def _shadowed(shadow: Any, x: Transform) -> Transform:
+    """The same transform of the function whose captured arrays an outer transform follows."""
+    f = shadow(x.of)
+    return x if f is x.of else Transform(x.prefix, x.body, f, *x.settings)
+
+
+MAKERS[Transform] = _shadowed
+
 
 # --- reverse and forward mode ---
 
@@ -49,30 +85,21 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
-    f = f if shadow else Const(f)
-
-    def wrapped(*args, **kwargs):
-        call = f"grad({name_of(f)})"
-        r = Recorded(call, f, argnums, args, kwargs, has_aux)
-        try:
-            check_scalar(call, f, r.tree)
-            value = r.value()
-            of = r.pull([full_like(r.low[0][0], 1)], last=True)
-            gradient = r.inputs.results(lambda key, x: derivative_out(of(key), x))
-        finally:
-            r.finish()
-        return ((value, plain_tree(r.aux)) if has_aux else value), gradient
-
-    return _named(wrapped, "value_and_grad", f, lambda g: value_and_grad(g, argnums, has_aux))
+    return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _named(wrapped: Callable, prefix: str, f: Callable, remake: Callable) -> Callable:
-    """Name the transform of f.  `remake` makes the same transform of another function: so an outer transform can shadow the
-    arrays that f captured."""
-    wrapped.remake, wrapped.of = remake, f
-    wrapped.__name__ = wrapped.__qualname__ = f"{prefix}({name_of(f)})"
-    wrapped.__doc__ = f"{prefix} of {name_of(f)}, by tapegrad."
-    return wrapped
+def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+    argnums, has_aux = settings
+    call = f"grad({name_of(f)})"
+    r = Recorded(call, f, argnums, args, kwargs, has_aux)
+    try:
+        check_scalar(call, f, r.tree)
+        value = r.value()
+        of = r.pull([full_like(r.low[0][0], 1)], last=True)
+        gradient = r.inputs.results(lambda key, x: derivative_out(of(key), x))
+    finally:
+        r.finish()
+    return ((value, plain_tree(r.aux)) if has_aux else value), gradient
 
 
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
@@ -82,14 +109,12 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
     """
-    f = f if shadow else Const(f)
-    both = value_and_grad(f, argnums, has_aux)
+    return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
 
-    def wrapped(*args, **kwargs):
-        value, gradient = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
 
-    return _named(wrapped, "grad", f, lambda g: grad(g, argnums, has_aux))
+def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    value, gradient = _value_and_grad(f, settings, args, kwargs)
+    return (gradient, value[1]) if settings[1] else gradient
 
 
 def vjp(f: Callable, *primals: Any) -> tuple:
@@ -208,12 +233,12 @@ def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorp
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
-    f = f if shadow else Const(f)
+    return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
 
-    def wrapped(*args, **kwargs):
-        return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
 
-    return _named(wrapped, "jacobian", f, lambda g: jacobian(g, argnums, mode, holomorphic))
+def _jacobian_of(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    argnums, mode, holomorphic = settings
+    return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
 
 
 def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
@@ -326,10 +351,9 @@ def hessian(f: Callable, argnums: int | tuple = 0, *, shadow: bool = True) -> Ca
     array([[4., 2.],
            [2., 0.]])
     """
-    f = f if shadow else Const(f)
-    again = _again(f)
+    return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
 
-    def wrapped(*args, **kwargs):
-        return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(again(g), argnums))
 
-    return _named(wrapped, "hessian", f, lambda g: hessian(g, argnums))
+def _hessian(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    again, (argnums,) = _again(f), settings
+    return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(again(g), argnums))

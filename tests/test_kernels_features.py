@@ -15,7 +15,7 @@ from test_kernels_recursion import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels import _cpu, emit_cuda
+from tapegrad.kernels import _cpu, _waiting, emit_cuda
 from tapegrad.kernels._arguments import with_ways
 from tapegrad.kernels._cpu import Launcher
 from tapegrad.kernels._cuda import cubin
@@ -183,11 +183,11 @@ def test_sum_over_samples_for_every_batch_and_any_threads(batch, monkeypatch):
     w = np.random.default_rng(2).normal(size=batch)
     gradient = lambda: tg.vjp(lambda x: GAUSSIAN(theta, x), X)[1](w)
     expected = np.stack([(w * -(X[k][:, None] - theta[k]) / theta[2 + k] ** 2).sum(axis=1) for k in range(2)])
-    monkeypatch.setattr(_cpu, "THREADS", 1)
+    monkeypatch.setattr(_waiting, "THREADS", 1)
     one = gradient()
     close(one, expected, 1e-11)
-    monkeypatch.setattr(_cpu, "THREADS", 3)
-    monkeypatch.setattr(_cpu, "WORTH", 0)
+    monkeypatch.setattr(_waiting, "THREADS", 3)
+    monkeypatch.setattr(_waiting, "WORTH", 0)
     assert np.array_equal(one, gradient())
 
 

@@ -3,7 +3,6 @@ the CUDA C of each against its twin, bit for bit."""
 
 import itertools
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
 import numpy as np
@@ -16,7 +15,7 @@ from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import _cpu, autoregression, garch, kalman, kalman_vector, markov
+from tapegrad.kernels import _waiting, autoregression, garch, kalman, kalman_vector, markov
 
 REALS = [np.float64, np.float32]
 
@@ -164,9 +163,9 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
     theta = np.concatenate([theta, theta[:, :61] * 0.9], axis=1)  # no whole number of blocks
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(_cpu, "THREADS", threads)
-        monkeypatch.setattr(_cpu, "WORTH", 0)
-        monkeypatch.setitem(_cpu.STATE, "pool", ThreadPoolExecutor(max(threads - 1, 1)))
+        monkeypatch.setattr(_waiting, "THREADS", threads)
+        monkeypatch.setattr(_waiting, "WORTH", 0)
+        monkeypatch.setitem(_waiting.STATE, "workers", _waiting.Workers(threads))
         found.append((*k.value_and_grad(theta, data), k(theta, data)))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):

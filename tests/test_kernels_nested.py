@@ -11,7 +11,7 @@ from random_nests import disagreement
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
-from tapegrad.kernels import _cpu
+from tapegrad.kernels import _waiting
 from tapegrad.kernels._blocks import LIMITS
 
 kernels = tg.kernels
@@ -259,8 +259,8 @@ def test_four_loops_deep_on_threads(monkeypatch):
         v, g = tg.value_and_grad(lambda x, b=b: f(x, int(n[b])))(x[b])
         close(k(x, n)[b], v)
         close(gradient[b], g)
-    monkeypatch.setattr(_cpu, "THREADS", 3)
-    monkeypatch.setattr(_cpu, "WORTH", 10)
+    monkeypatch.setattr(_waiting, "THREADS", 3)
+    monkeypatch.setattr(_waiting, "WORTH", 10)
     assert np.array_equal(tg.grad(lambda x: k(x, n).sum())(x), gradient)
 
 

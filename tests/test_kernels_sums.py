@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import _cpu, emit_cuda
+from tapegrad.kernels import _waiting, emit_cuda
 from tapegrad.kernels._cpu import Launcher
 from tapegrad.kernels._emit_llvm import emit
 from tapegrad.kernels._emit_split import emit_split
@@ -331,7 +331,7 @@ def test_threads_and_padding_give_the_same_bits(monkeypatch):
     x = RNG.normal(size=(2, 900)).astype(F4)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(_cpu, "THREADS", threads)
+        monkeypatch.setattr(_waiting, "THREADS", threads)
         found.append([*TILTED.value_and_grad(theta, x), tg.grad(lambda x: TILTED(theta, x).sum())(x)])
     for a, b in zip(*found, strict=True):
         assert np.isfinite(a).all() and np.array_equal(a, b)

@@ -12,7 +12,7 @@ from _kernel_cases import CASES, MATRICES, case
 from test_kernels_likelihood import GAUSSIAN
 
 import tapegrad as tg
-from tapegrad.kernels import _cache, _cpu
+from tapegrad.kernels import _cache, _waiting
 from tapegrad.kernels._cpu import Launcher, compiled
 from tapegrad.kernels._graph import Graph
 from tapegrad.kernels._lower import lowered
@@ -42,14 +42,14 @@ def test_one_sample_gets_the_bits_that_it_gets_among_others(name, dtype):
 def test_threads_give_the_same_bits(monkeypatch):
     rng = np.random.default_rng(0)
     theta, x = np.abs(rng.normal(size=(4, 3001))) + 0.5, rng.normal(size=(2, 2000))
-    monkeypatch.setattr(_cpu, "THREADS", 1)
+    monkeypatch.setattr(_waiting, "THREADS", 1)
     one = GAUSSIAN.value_and_grad(theta, x)
-    monkeypatch.setattr(_cpu, "THREADS", 3)
+    monkeypatch.setattr(_waiting, "THREADS", 3)
     for a, b in zip(one, GAUSSIAN.value_and_grad(theta, x), strict=True):
         assert np.array_equal(a, b)
     each = rng.normal(size=(2, 500, 3001))
     three = GAUSSIAN.value_and_grad(theta, each)
-    monkeypatch.setattr(_cpu, "THREADS", 1)
+    monkeypatch.setattr(_waiting, "THREADS", 1)
     for a, b in zip(three, GAUSSIAN.value_and_grad(theta, each), strict=True):
         assert np.array_equal(a, b)
 

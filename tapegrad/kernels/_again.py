@@ -37,8 +37,7 @@ def repeatable(launcher: Launcher, steps: int, batch: int) -> tuple | None:
     """After a launch in this thread: the function to call on the ids of theta, data and outputs and a last argument, that
     argument, and what must be kept meanwhile.  None where more than one launch is due."""
     width = launcher.width_for(batch)
-    threaded = launcher.is_shared(batch, steps)
-    if launcher.memory is None or batch % width or launcher.counted or threaded or not HEADER:
+    if launcher.memory is None or batch % width or launcher.counted or not launcher.is_simple(batch, steps) or not HEADER:
         return None
     form = launcher.forms[width]
     caps, needed, tape = launcher.local.found

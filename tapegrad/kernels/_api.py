@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._array import xp_of
+from .._pickling import Remade, named_like
 from .._primitive import OPEN, live, plain
 from .._tape import Tape
 from .._tree import leaves, tree_map
@@ -60,7 +61,7 @@ def again(plan: tuple, theta: np.ndarray, data: np.ndarray, gradient: bool) -> A
 BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
 
 
-class Generated:
+class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
     def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
@@ -72,7 +73,12 @@ class Generated:
         self._is_missing = Looking(self.__name__)
         self._parts, self._build = (f, trace, missing, invalid, sums), build
         self._rejects = invalid == "reject"
+        self._call: tuple = ()
+        named_like(self, f)
         self._renew()
+
+    def _made(self) -> tuple:
+        return self._call
 
     def _renew(self) -> None:
         """Forget what was traced."""
@@ -101,7 +107,7 @@ class Generated:
     def _look_around(self) -> None:
         """Trace anew if what the function captured has changed."""
         for c in self._captured:
-            if c.changed():
+            if not c.same() and c.changed():
                 self._renew()
                 return
         if getattr(OPEN, "shadows", ()):
@@ -346,13 +352,18 @@ class Generated:
         if outs is None:
             made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
         else:
-            made = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
+            made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
+            if type(theta) is np.ndarray and not launcher.is_simple(batch, steps):  # what an interrupted launch still writes is ours
+                made = [np.empty_like(x) for x in rooms]
         if batch:
             whole = contiguous(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:
                 launcher(inputs, whole, steps, made, batch)
             else:
                 launcher(inputs, whole, steps, made, batch, each, steps_out)
+        if outs is not None and made is not rooms:
+            for room, x in zip(rooms, made, strict=True):
+                room[...] = x
         if kind == "D":
             return xp.zeros(shape, dtype) if steps_out is None else steps_out.reshape(shape)
         if steps_out is not None:
@@ -456,7 +467,13 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     def trace(s, build, what):
         return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
 
-    return Likelihood(loglik, trace, missing, invalid, sums)
+    made = Likelihood(loglik, trace, missing, invalid, sums)
+    made._call = _likelihood, (loglik, missing, invalid, sums)
+    return made
+
+
+def _likelihood(loglik: Callable, missing: str, invalid: str, sums: Any) -> Likelihood:
+    return likelihood(loglik, missing=missing, invalid=invalid, sums=sums)
 
 
 def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
@@ -482,4 +499,10 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
 
-    return Recursion(step, trace, missing, invalid, sums)
+    made = Recursion(step, trace, missing, invalid, sums)
+    made._call = _recursion, (init, step, missing, invalid, sums)
+    return made
+
+
+def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums: Any) -> Recursion:
+    return recursion(init, step, missing=missing, invalid=invalid, sums=sums)

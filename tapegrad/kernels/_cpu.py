@@ -1,16 +1,14 @@
 """LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays, the rest on padded copies."""
 
 import ctypes
-import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from . import _cache
+from . import _cache, _waiting
 from ._emit_llvm import emit
 from ._lower import SUMS, Lowered
 
@@ -21,27 +19,8 @@ HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
 WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a kernel of float32
+UNKNOWN = 100  # times as many steps of a loop may be taken as the estimate of the work says
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
-
-
-def pool() -> ThreadPoolExecutor:
-    with LOCK:
-        if "pool" not in STATE:
-            STATE["pool"] = ThreadPoolExecutor(max(THREADS - 1, 1), thread_name_prefix="tapegrad")
-        return STATE["pool"]
-
-
-def usable_cores() -> int:
-    wanted = os.environ.get("TAPEGRAD_THREADS")
-    if wanted:
-        return max(int(wanted), 1)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-if hasattr(os, "register_at_fork"):  # the threads of a pool do not survive a fork
-    os.register_at_fork(after_in_child=lambda: STATE.pop("pool", None))
-THREADS = usable_cores()
-WORTH = 5_000_000  # operations below which a launch stays in its thread
 
 
 def machine() -> tuple:
@@ -121,7 +100,7 @@ class Launcher:
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
-        n, self.work = low.operations, low.work
+        n, self.work, self.unknown = low.operations, low.work, low.unknown
         held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
         if low.precise is not None:  # a register of terms takes two for each sum
             sums = max([len(loop.sums) for loop in low.loops], default=0)
@@ -156,8 +135,10 @@ class Launcher:
         if self.streams or self.step_rows:
             inputs = [*inputs, *([each] if self.streams else [])]
             outs = [*outs, *([steps_out] if self.step_rows else [])]
-        if full > 1 and self.is_shared(full * width, steps):
-            self.shared(width, inputs, data, steps, outs, batch, full)
+        work = self.operations(full * width, steps)
+        if full and work > _waiting.WORTH:
+            self.form(width)
+            _waiting.spread(full, work, lambda a, b: self.run(width, inputs, data, steps, outs, batch, b - a, a * width))
         elif full:
             self.run(width, inputs, data, steps, outs, batch, full)
         rest = batch - full * width
@@ -176,14 +157,15 @@ class Launcher:
         total = np.zeros((count, self.step_rows, steps, width), dtype)
         self.form(width)
 
-        def work(k):
+        def part(k):
             self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
 
-        if full > 1 and self.is_shared(batch, steps):
-            list(pool().map(work, range(count)))
-        elif full:
-            for k in range(count):
-                work(k)
+        def parts(first, last):
+            for k in range(first, last):
+                part(k)
+
+        if full:
+            _waiting.spread(count, self.operations(batch, steps), parts)
         if rest:
             last = np.zeros(total.shape[1:], dtype)
             self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
@@ -194,19 +176,14 @@ class Launcher:
         """Samples of a block."""
         return self.width if batch >= SCALAR or self.long else 1
 
-    def is_shared(self, batch: int, steps: int) -> bool:
-        """Is there work for several threads?"""
-        return THREADS > 1 and batch * self.work * max(steps, 1) > WORTH
+    def operations(self, batch: int, steps: int) -> float:
+        """About how many a launch takes; many, where the length of a loop is known only in the run."""
+        return batch * self.work * max(steps, 1) * (UNKNOWN if self.unknown else 1)
 
-    def shared(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, full: int) -> None:
-        """The blocks in equal parts to all threads; each sample gets the same bits whatever their number."""
-        cuts = np.linspace(0, full, min(THREADS, full) + 1).astype(int)
-        parts = list(zip(cuts[:-1], cuts[1:], strict=True))
-        self.form(width)
-        work = [pool().submit(self.run, width, inputs, data, steps, outs, batch, int(b - a), int(a) * width) for a, b in parts[1:]]
-        self.run(width, inputs, data, steps, outs, batch, int(parts[0][1]))
-        for w in work:
-            w.result()
+    def is_simple(self, batch: int, steps: int) -> bool:
+        """Does a launch stay in its thread?"""
+        work = self.operations(batch, steps)
+        return work <= _waiting.WORTH or (_waiting.THREADS == 1 and not _waiting.is_long(work))
 
     def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
         """The last samples, on copies filled up with the last of them."""

@@ -25,7 +25,7 @@ from ._arguments import as_float
 from ._elementary import device_functions
 from ._family import library
 from ._filters_by_step import ByStep
-from ._library import FOLDER, PRELUDE, HandwrittenRecursion
+from ._library import FOLDER, PRELUDE, HandwrittenRecursion, Shelved
 
 SHARED = (FOLDER / "_filters.cu").read_text()
 MOST = {"k": 8, "d": 4}
@@ -64,7 +64,7 @@ class HandwrittenFilter(HandwrittenRecursion):
         return super()._run(kind, n, arrays, outs)
 
 
-class Filter:
+class Filter(Shelved):
     """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts.
 
     `start(model)`, `step(carry, model, y)`: one sample in plain Python; `sweeps(sizes, modes)`: the functions for NumPy arrays;
@@ -95,7 +95,7 @@ class Filter:
 
     def options(self, *, invalid: str = "reject") -> "Filter":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return type(self)(*self._parts, invalid)
+        return self._with(type(self)(*self._parts, invalid), invalid=invalid)
 
     # --- calls ---
 

@@ -12,6 +12,8 @@ as plain Python for `likelihood` or `recursion`: it documents the kernel, checks
 derivatives beyond the first."""
 
 import hashlib
+import importlib
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 
 from .._array import xp_of
+from .._pickling import Remade
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ._api import Generated, Likelihood, Recursion
@@ -80,7 +83,47 @@ def with_samples(data):
     return data.reshape(data.shape[0], data.shape[1], 1)
 
 
-class Handwritten(Generated):
+class Shelved(Remade):
+    """A kernel of the library: pickled as its place there, or as another with options."""
+
+    _base: Any = None  # the kernel of which this is one with options
+    _options: dict = {}
+    _place: tuple = ()  # the function that gave it, and its arguments; else it has a name in its module
+
+    def _with(self, made: Any, **options: Any) -> Any:
+        made._base, made._options = self if self._base is None else self._base, options
+        return made
+
+    def __reduce__(self) -> tuple:
+        if self._base is not None:
+            return optioned, (self._base, self._options)
+        return self._place or (taken, placed(self))
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self
+
+
+def placed(kernel: Any) -> tuple[str, str]:
+    """Module and name of a kernel of the library."""
+    for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.")]:
+        for name, x in list(vars(sys.modules[module]).items()):
+            if x is kernel:
+                return module, name
+    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels")
+
+
+def taken(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+def optioned(kernel: Any, options: dict) -> Any:
+    return kernel.options(**options)
+
+
+class Handwritten(Shelved, Generated):
     """A generated kernel whose value and gradient are launched from a .cu or its twin.
 
     `formula`: the same model by `likelihood` or `recursion`.  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data,
@@ -111,7 +154,7 @@ class Handwritten(Generated):
 
     def options(self, *, invalid: str = "reject") -> "Handwritten":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return type(self)(*self._model, invalid)
+        return self._with(type(self)(*self._model, invalid), invalid=invalid)
 
     def source(self, p: int, d: int, each: bool = False, missing: bool = False) -> str:
         """The CUDA C for p rows of theta and d rows of data; `real` is still to be defined."""

@@ -12,6 +12,7 @@ from . import _cpu
 from ._straight import straight, straight_sums
 from ._sweeps import Steps, Sums, looping, looping_sums
 from ._vectors import lanes
+from ._waiting import spread
 
 KEPT = 1 << 26  # bytes of scratch that a thread keeps from call to call
 FEW = 3  # samples below which each is computed by itself
@@ -19,17 +20,6 @@ LARGE = 50_000  # lines of text, most of them reads of slots that become registe
 LONG = 1200  # vectors in the room above which Numba's loops serve: straight-line code would take many seconds to compile
 LOOPING: dict = {}  # by steps, what Numba made of them
 FORM = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
-
-
-def in_parts(blocks: int, work: float, run: Callable) -> None:
-    """run(first, last) on blocks, shared out to the threads where that pays; the bits do not depend on it."""
-    parts = min(_cpu.THREADS, blocks) if work > _cpu.WORTH else 1
-    cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
-    others = [_cpu.pool().submit(run, *cuts[k : k + 2]) for k in range(1, parts)]
-    if blocks:
-        run(*cuts[:2])
-    for other in others:
-        other.result()
 
 
 class Shared:
@@ -46,7 +36,7 @@ class Shared:
         def run(first, last):
             self.twin(theta, *rest, first * self.width, min(last * self.width, B))
 
-        in_parts(-(-B // self.width), B * N * self.cost(theta.shape[0]), run)
+        spread(-(-B // self.width), B * N * self.cost(theta.shape[0]), run)
 
 
 class Sweeps:
@@ -91,7 +81,7 @@ class Sweeps:
         def run(first, last):
             self.part(form, theta, data, value, gradient, N, first, last, width)
 
-        in_parts(-(-B // width), B * N * self.cost, run)
+        spread(-(-B // width), B * N * self.cost, run)
 
     def width(self, theta: np.ndarray) -> int:
         """Samples of a block: as many as leave the carries in registers."""

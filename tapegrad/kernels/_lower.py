@@ -140,13 +140,22 @@ class Lowered:
         """Roughly how many operations one datum takes, or without data one sample, for the choice of threads."""
         return max([self._steps(b) for b in self.outer] + [self._work(self.sections[0])])
 
-    def _steps(self, body: Body) -> int:
+    @property
+    def unknown(self) -> bool:
+        """Is the number of steps of a loop known only in the run?"""
+        return any([self._trips(b) is None for b in self.bodies])
+
+    def _trips(self, body: Body) -> int | None:
+        """Steps of a loop for one datum, or None."""
         loop = body.loop.of or body.loop
         if loop.data:
-            trips = 1
-        else:
-            known = self.program.g.value(loop.steps) if loop.active is None else None
-            trips = GUESS if known is None else int(known)
+            return 1
+        known = self.program.g.value(loop.steps) if loop.active is None else None
+        return None if known is None else int(known)
+
+    def _steps(self, body: Body) -> int:
+        trips = self._trips(body)
+        trips = GUESS if trips is None else trips
         return trips * (self._work(body.code) + sum([self._steps(b) for b in body.inner]))
 
     @property

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._pickling import Remade, named_like
 from .._primitive import plain
 from .._tree import Const
 from .._variable import Variable
@@ -13,13 +14,17 @@ from ._family import Family, library
 from ._trace import trace_map
 
 
-class Map:
+class Map(Remade):
     """A function of per-sample arguments; see `map_`."""
 
     def __init__(self, f: Callable):
         self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
         self._families: dict = {}
         self._captured: list = []
+        named_like(self, f)
+
+    def _made(self) -> tuple:
+        return Map, (self.f,)
 
     def __repr__(self) -> str:
         return f"<map kernel of {self.__name__}>"

@@ -18,6 +18,7 @@ import numpy as np
 
 from .._array import xp_of
 from .._calls import full_like
+from .._pickling import Remade
 from .._primitive import Primitive, bind, is_tracked, plain
 from .._tape import Like
 from .._transposed import checked_terms, transposed_jvp, transposed_vjp
@@ -26,20 +27,21 @@ from .._variable import Variable
 from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
 from ._call import REALS, Plan, Unsaved, key_of, real_of
 from ._check import check
-from ._cpu import THREADS
 from ._declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
 from ._host import HostKernel, host_kernel, uses_block
 from ._transpose import pulled, pushed, transposes_in_one
+from ._waiting import THREADS
 
 BLOCK = 128
 WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
 LOCAL = threading.local()  # `source`: run the CUDA C even where there is a function for the CPU
 
 
-class RawKernel:
+class RawKernel(Remade):
     """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
 
     def __init__(self, source: str, entry: str, args: Sequence, options: dict):
+        self._call = source, entry, tuple(args), options
         self.__name__, self.source, self.entry = entry, source, entry
         self.vjp, self.jvp, self.cpu, self.workers = [options[w] for w in ("vjp", "jvp", "cpu", "workers")]
         self.samples, self.threads, self.grid, self.block = [options[w] for w in ("samples", "threads", "grid", "block")]
@@ -69,6 +71,9 @@ class RawKernel:
         for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
             if isinstance(rule, RawKernel):
                 self._check_rule(rule, prefix)
+
+    def _made(self) -> tuple:
+        return RawKernel, self._call
 
     def __repr__(self) -> str:
         return f"<raw kernel {self.__name__}>"
@@ -183,7 +188,7 @@ class RawKernel:
         grid = self.blocks(known, block, None if self.samples is None else workers)
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
-            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers)
+            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._work(values, known))
         return outs
 
     def on_host(self, real: np.dtype) -> HostKernel:

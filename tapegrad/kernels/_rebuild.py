@@ -3,6 +3,7 @@
 The function's code runs unchanged; only its globals and closure are other ones.  Functions of the user that it calls are rebuilt
 when they are first looked up.  Captured numbers and arrays are constants of the kernel."""
 
+import contextlib
 import functools
 import math
 import random
@@ -108,19 +109,28 @@ class Rebuilder:
         if kind is types.FunctionType and not is_foreign(x.__module__):
             return self.function(x)
         if kind is types.MethodType and not is_foreign(x.__func__.__module__):
-            self.captured.hold(x.__self__)
             return types.MethodType(self.function(x.__func__), x.__self__)
         if hasattr(x, "py_func") and isinstance(x.py_func, types.FunctionType):
             return self.function(x.py_func)
         if kind is functools.partial:
-            self.captured.hold(x.args)
-            self.captured.hold(x.keywords)
             return functools.partial(self(x.func), *x.args, **x.keywords)
         call = vars(kind).get("__call__")
         if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
-            self.captured.hold(x)
-            return types.MethodType(self.function(call), x)
+            return self.caller(x, self.function(call))
         return x
+
+    def caller(self, x: Any, call: types.FunctionType) -> Any:
+        """The object x, but that calling it calls `call`."""
+        kind = type(x)
+        if type(kind) is not type or any("__init_subclass__" in vars(c) for c in kind.__mro__[:-1]) or not hasattr(x, "__dict__"):
+            return types.MethodType(call, x)
+        new = object.__new__(type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__}))
+        new.__dict__ = x.__dict__
+        for c in kind.__mro__:
+            for slot in [s for s in vars(c).values() if isinstance(s, types.MemberDescriptorType)]:
+                with contextlib.suppress(AttributeError):
+                    slot.__set__(new, slot.__get__(x))
+        return new
 
     def function(self, f: types.FunctionType) -> types.FunctionType:
         found = self.seen.get(id(f))
@@ -131,18 +141,15 @@ class Rebuilder:
             cells = tuple([types.CellType() for _ in f.__closure__])
         new = types.FunctionType(f.__code__, Globals(f.__globals__, self), f.__name__, f.__defaults__, cells)
         new.__kwdefaults__ = f.__kwdefaults__
+        new.__dict__.update(f.__dict__)
         self.seen[id(f)] = new
         self.hold.append(f)
-        self.captured.codes.append(f.__code__)
         for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
             try:
                 value = theirs.cell_contents
             except ValueError:
                 continue  # an empty cell
-            self.captured.cell(theirs, value)
             ours.cell_contents = self(value)
-        self.captured.hold(f.__defaults__ or ())
-        self.captured.hold(tuple((f.__kwdefaults__ or {}).values()))
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         return new
@@ -159,7 +166,6 @@ class Globals(dict):
 
     def __missing__(self, name: str) -> Any:
         theirs = self.real[name]
-        self.rebuild.captured.name(self.real, name, theirs)
         value = self[name] = self.rebuild(theirs)
         return value
 

@@ -92,6 +92,7 @@ class Tracer:
         """f(*args), traced."""
         before = getattr(ACTIVE, "tracer", None)
         ACTIVE.tracer = self
+        self.rebuild.captured.root(f)
         try:
             return self.rebuild(f)(*args)
         except KernelError as error:

@@ -44,6 +44,7 @@ from .._transforms import hvp
 from ..errors import ArgumentError, ShapeError
 from ._arguments import as_float
 from ._map import map_
+from ._library import Shelved
 from .celerite import MOST
 from .celerite import light_curve as light_curve
 from .celerite import process as terms_process
@@ -96,7 +97,7 @@ def linear_term(factors: list, rate: Any, beta: list) -> Any:
     return polynomial(beta, (rate, zero), zero)[0] * polynomial(beta, (-rate, zero), zero)[0] / below
 
 
-class Process:
+class Process(Shelved):
     """CARMA(p, q); made by `process`."""
 
     def __init__(self, p: int, q: int, jitter: int, mean: int, invalid: str = "reject"):
@@ -114,7 +115,7 @@ class Process:
 
     def options(self, *, invalid: str = "reject") -> "Process":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return Process(*self._sizes, invalid)
+        return self._with(Process(*self._sizes, invalid), invalid=invalid)
 
     # --- calls ---
 
@@ -228,4 +229,6 @@ def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> 
 
 @functools.cache
 def _process(*sizes: int) -> Process:
-    return Process(*sizes)
+    made = Process(*sizes)
+    made._place = _process, sizes
+    return made

@@ -227,8 +227,10 @@ def _process(*sizes: int) -> Process:
     names = "REAL", "COMPLEX", "QUADRATIC", "JITTER", "MEAN"
     series = {"SERIES": ", ".join([repr(x) for x in SERIES]), "SERIES_LENGTH": len(SERIES)}
     macros = {**dict(zip(names, sizes, strict=True)), **series}
-    return Process(
+    made = Process(
         "celerite", "celerite", recursion(*formula(*sizes), missing="step"), lambda p, d: macros if (p, d) == (rows, 3) else None,
         f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)", *twins(sizes),
         lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",), LANES,
     )  # fmt: skip
+    made._place = _process, sizes
+    return made

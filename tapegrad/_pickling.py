@@ -1,0 +1,73 @@
+"""How objects made of the user's functions are pickled and copied: as the call that makes them again."""
+
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .errors import ArgumentError
+
+BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions without a name
+
+
+class Remade:
+    """A base of objects that are told by a call.  One that can be found by the name of its function, as what a decorator made, is
+    pickled as that name."""
+
+    __slots__ = ()
+
+    def _made(self) -> tuple[Callable, tuple]:
+        """A function of a module, and its arguments, that give such an object."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> Any:
+        name = getattr(self, "__qualname__", None)
+        if isinstance(name, str) and found(getattr(self, "__module__", None), name) is self:
+            return name
+        make, args = self._made()
+        try:
+            pickle.dumps(args)
+        except ArgumentError:
+            raise
+        except Exception as error:
+            if not by_value():
+                raise ArgumentError(
+                    f"{getattr(self, '__name__', type(self).__name__)} cannot be pickled, for what it is made of cannot: {error}. "
+                    "Define the functions by def at the top level of a module, and pass what they capture as arguments"
+                ) from error
+        return make, args
+
+    def __copy__(self) -> Any:
+        make, args = self._made()
+        return make(*args)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        make, args = self._made()
+        return make(*copy.deepcopy(args, memo))
+
+
+def named_like(x: Any, f: Any) -> None:
+    """x may have taken the place of f in its module."""
+    for name in ("__module__", "__qualname__"):
+        value = getattr(f, name, None)
+        if isinstance(value, str):
+            setattr(x, name, value)
+
+
+def found(module: Any, name: str) -> Any:
+    """What stands under this name in a module, or None."""
+    x = sys.modules.get(module) if isinstance(module, str) else None
+    for part in name.split("."):
+        x = getattr(x, part, None)
+    return x
+
+
+def by_value() -> bool:
+    """Is this asked by a package that pickles functions of any kind?"""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
+            return True
+        frame = frame.f_back
+    return False

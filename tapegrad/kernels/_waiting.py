@@ -1,0 +1,149 @@
+"""Work on blocks of samples: by this thread, with others, or, where it takes long, by others while the main thread waits.
+
+Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call.  So the main thread does no long one
+itself: it hands out pieces and waits.  When an interrupt (or any other exception of a signal handler) ends the waiting, the pieces not
+yet begun are left out; one that is running ends by itself, and what it writes belongs to nobody by then."""
+
+import functools
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+LOCK = threading.Lock()
+STATE: dict = {}
+WORTH = 5_000_000  # operations below which a launch stays in its thread
+LONG = 50_000_000  # operations above which the main thread waits: some 10 to 100 ms
+PIECE = 50_000_000  # operations between two looks at whether to stop
+POLL, GRACE = 0.05, 0.4  # seconds between two looks for signals; that are given to running pieces to end
+
+
+def usable_cores() -> int:
+    wanted = os.environ.get("TAPEGRAD_THREADS")
+    if wanted:
+        return max(int(wanted), 1)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+THREADS = usable_cores()
+
+
+class Workers:
+    """Threads that wait for work.  They do not keep Python from ending."""
+
+    def __init__(self, count: int):
+        self.tasks: queue.SimpleQueue = queue.SimpleQueue()
+        self.threads = [threading.Thread(target=self.serve, name=f"tapegrad_{k}", daemon=True) for k in range(count)]
+        for t in self.threads:
+            t.start()
+
+    def submit(self, f: Callable, *args: Any) -> Future:
+        future: Future = Future()
+        self.tasks.put((future, f, args))
+        return future
+
+    def serve(self) -> None:
+        for future, f, args in iter(self.tasks.get, None):
+            try:
+                future.set_result(f(*args))
+            except BaseException as error:
+                future.set_exception(error)
+            del future, f, args
+
+    def end(self) -> None:
+        """Each thread ends when its work is done."""
+        for _ in self.threads:
+            self.tasks.put(None)
+
+
+def workers() -> Workers:
+    with LOCK:
+        if "workers" not in STATE:
+            STATE["workers"] = Workers(THREADS)
+        return STATE["workers"]
+
+
+def dismiss() -> None:
+    """Other threads for the next launch: some of these are still busy with one that was interrupted."""
+    with LOCK:
+        old = STATE.pop("workers", None)
+    if old is not None:
+        old.end()
+
+
+def forked() -> None:
+    """Threads do not survive a fork, and another one may have held the lock."""
+    global LOCK
+    LOCK = threading.Lock()
+    STATE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
+
+
+def is_long(work: float) -> bool:
+    """Does the main thread wait for so many operations?"""
+    return work > LONG and threading.current_thread() is threading.main_thread()
+
+
+def spread(blocks: int, work: float, run: Callable) -> None:
+    """run(first, last) for all blocks, `work` operations in all; the bits must not depend on how they are cut."""
+    parts = min(THREADS, blocks) if work > WORTH else min(blocks, 1)
+    cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
+    shares = list(itertools.pairwise(cuts))
+    if is_long(work):
+        stop = threading.Event()
+        pieces = int(work / PIECE / max(parts, 1)) + 1
+        wait([workers().submit(in_pieces, run, *share, pieces, stop) for share in shares], stop)
+        return
+    in_turn([functools.partial(run, *share) for share in shares])
+
+
+def in_turn(tasks: list) -> list:
+    """The results of tasks, the first one done by this thread."""
+    others = [workers().submit(task) for task in tasks[1:]]
+    return [task() for task in tasks[:1]] + [other.result() for other in others]
+
+
+def patiently(tasks: list) -> list:
+    """The same, where the main thread waits and answers interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        return in_turn(tasks)
+    return wait([workers().submit(task) for task in tasks], threading.Event())
+
+
+def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading.Event) -> None:
+    pieces = min(pieces, last - first)
+    for k in range(pieces):
+        if stop.is_set():
+            return
+        run(first + (last - first) * k // pieces, first + (last - first) * (k + 1) // pieces)
+
+
+def wait(futures: list, stop: threading.Event) -> list:
+    """The results, while signals are answered."""
+    try:
+        return [patient(f) for f in futures]
+    except BaseException:
+        stop.set()
+        until = time.monotonic() + GRACE
+        while any([not f.done() for f in futures]) and time.monotonic() < until:
+            time.sleep(0.005)
+        if any([not f.done() for f in futures]):
+            dismiss()
+        raise
+
+
+def patient(future: Future) -> Any:
+    """The result of a future; a signal is answered within POLL seconds on every system."""
+    while True:
+        try:
+            return future.result(POLL)
+        except TimeoutError:
+            if future.done():
+                return future.result()
