@@ -154,9 +154,12 @@ class Verdict:
 
 
 def own(e: BaseException | None) -> bool:
-    """Is it an error of tapegrad's, or one that NumPy put around it?  (`a.flat[0] = x` forgets the cause.)"""
+    """Is it an error of tapegrad's, or one that NumPy put around it?  (`a.flat[0] = x` forgets the cause.)  What compiled code says when
+    it is given a Variable for an array is loud too: it names the Variable, and nobody can put other words into its mouth."""
     while e is not None:
         if isinstance(e, tg.errors.TapegradError) or str(e) == "Error setting single item of array.":
+            return True
+        if isinstance(e, TypeError) and any(f"'{n}'" in str(e) or f"not {n}" in str(e) for n in ("Variable", "View")):
             return True
         e = e.__cause__
     return False

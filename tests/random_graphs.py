@@ -216,7 +216,7 @@ KINDS = {
     ),
     "context": (
         "class C{i}:\n    def __init__(self, a):\n        self.a = a\n    def __enter__(self):\n        return self.a\n"
-        "    def __exit__(self, *e):\n        pass\nc{i} = C{i}({v})\ndef {n}():\n    with c{i} as a:\n        return a",
+        "    def __exit__(self, *e):\n        pass\nw{i} = C{i}({v})\ndef {n}():\n    with w{i} as a:\n        return a",
         CALL,
     ),
     "class in a function": (
@@ -276,7 +276,7 @@ KINDS = {
         CALL,
     ),
     "context manager": (
-        "@contextlib.contextmanager\ndef c{i}():\n    yield {v}\ndef {n}():\n    with c{i}() as a:\n        return a",
+        "@contextlib.contextmanager\ndef w{i}():\n    yield {v}\ndef {n}():\n    with w{i}() as a:\n        return a",
         CALL,
     ),
     "exit stack": ("def {n}(c=contextlib.nullcontext({v})):\n    with contextlib.ExitStack() as t:\n        return t.enter_context(c)", CALL),
@@ -328,12 +328,12 @@ KINDS = {
     "items of a dict": ("{n} = {{'k': {v}}}.items()", ("[*{o}][0][1]", "{o}.mapping['k']")),
     # references of other kinds
     "weak reference": ("{n} = weakref.ref({v})", CALL),
-    "weak reference to a holder": ("class C{i}:\n    pass\nc{i} = C{i}()\nc{i}.a = {v}\n{n} = weakref.ref(c{i})", ("{o}().a",)),
-    "weak proxy": ("class C{i}:\n    pass\nc{i} = C{i}()\nc{i}.a = {v}\n{n} = weakref.proxy(c{i})", ("{o}.a",)),
-    "weak method": ("class C{i}:\n    a = {v}\n    def r(self):\n        return self.a\nc{i} = C{i}()\n{n} = weakref.WeakMethod(c{i}.r)", ("{o}()()",)),
-    "weak values": ("class C{i}:\n    pass\nc{i} = C{i}()\nc{i}.a = {v}\n{n} = weakref.WeakValueDictionary(k=c{i})", ("{o}['k'].a", "{o}.get('k').a")),
-    "weak keys": ("class C{i}:\n    pass\nc{i} = C{i}()\n{n} = weakref.WeakKeyDictionary()\n{n}[c{i}] = {v}", ("[*{o}.values()][0]", "{o}[c{i}]")),
-    "weak set": ("class C{i}:\n    pass\nc{i} = C{i}()\nc{i}.a = {v}\n{n} = weakref.WeakSet([c{i}])", ("[*{o}][0].a",)),
+    "weak reference to a holder": ("class C{i}:\n    pass\nw{i} = C{i}()\nw{i}.a = {v}\n{n} = weakref.ref(w{i})", ("{o}().a",)),
+    "weak proxy": ("class C{i}:\n    pass\nw{i} = C{i}()\nw{i}.a = {v}\n{n} = weakref.proxy(w{i})", ("{o}.a",)),
+    "weak method": ("class C{i}:\n    a = {v}\n    def r(self):\n        return self.a\nw{i} = C{i}()\n{n} = weakref.WeakMethod(w{i}.r)", ("{o}()()",)),
+    "weak values": ("class C{i}:\n    pass\nw{i} = C{i}()\nw{i}.a = {v}\n{n} = weakref.WeakValueDictionary(k=w{i})", ("{o}['k'].a", "{o}.get('k').a")),
+    "weak keys": ("class C{i}:\n    pass\nw{i} = C{i}()\n{n} = weakref.WeakKeyDictionary()\n{n}[w{i}] = {v}", ("[*{o}.values()][0]", "{o}[w{i}]")),
+    "weak set": ("class C{i}:\n    pass\nw{i} = C{i}()\nw{i}.a = {v}\n{n} = weakref.WeakSet([w{i}])", ("[*{o}][0].a",)),
     "thread local": ("{n} = threading.local()\n{n}.a = {v}", ("{o}.a", "{o}.__dict__['a']")),
     "context variable": ("{n} = contextvars.ContextVar('k{i}')\n{n}.set({v})", ("{o}.get()",)),
     "default of a context variable": ("{n} = contextvars.ContextVar('k{i}', default={v})", ("{o}.get()",)),

@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 from judged_routes import PRELUDE, Text, runs
+from numpy.lib.array_utils import byte_bounds
 
 import tapegrad  # noqa: F401  (fills the registry)
 from tapegrad.ops import _define
@@ -23,6 +24,7 @@ ARGUMENTS = (
     "'C'", "'F'", "'A'", "'K'", "slice(1, None)", "copy=False", "copy=None", "dtype=float", "order='A'", "subok=False", "-1, order='F'", "-1, copy=False",
     "float, copy=False", "axis=0", "axis=-1", "axis=(0, 1)", "axis1=1, axis2=0", "offset=1", "ndmin=2", "(0,), (1,)", "shape=(2, 4)", "1, -1",
 )  # fmt: skip
+FIRST = "", "0", "1", "2", "0, 1", "(0, 1)", "(2, -1)", "copy=False", "float, copy=False", "copy=None", "(2, 4)", "dtype=float"
 BEFORE = ("'ii->i', ", "'ij->ji', ", "'ij->ij', ", "'i->i', ", "'ijk->kji', ", "'iij->ij', ", "'...i->i...', ", "None, ")
 INTO = "{n}", "[{n}, {n}]"
 UNFIT = {"tofile", "dump", "dumps", "resize", "setflags", "setfield", "newbyteorder", "byteswap", "tolist", "item", "choose", "partition", "sort", "fill", "put"}
@@ -37,6 +39,8 @@ def names() -> list:
     for where, module in modules.items():
         for name in sorted(dir(module)):
             f = getattr(module, name, None)
+            if isinstance(f, np.ufunc):
+                continue  # makes new arrays
             if id(f) in known or where == "np.lib.stride_tricks" and callable(f) and not inspect.isclass(f):
                 found.append(f"{where}.{name}({{before}}{{a}}{{args}})")
     for name in sorted(dir(np.ndarray)):
@@ -58,27 +62,38 @@ def parts(x) -> list:
 
 @functools.cache
 def links() -> tuple:
-    """Texts with `{a}`: calls whose result shares memory with the array, on some sample."""
-    space: dict = {}
-    exec(PRELUDE, space)
-    found = {}
+    """Texts with `{a}`, a list for each name: calls whose result shares memory with the array, on some sample.  Names that share with
+    none of a few arguments are not asked further."""
+    return tuple([[*sharing(name, ARGUMENTS)] for name in names() if sharing(name, FIRST, SAMPLES[::2])])
+
+
+def sharing(name: str, arguments: tuple, samples: tuple = SAMPLES) -> dict:
+    found: dict = {}
+    space: dict = {"np": np}
+    made_of = [eval(sample, space) for sample in samples]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for sample in SAMPLES:
-            for name in names():
-                heads = BEFORE if "einsum" in name else ("",)
-                for before, args in itertools.product(heads, ARGUMENTS if "{args}" in name else ("",)):
-                    joint = ", " if args and "{before}" in name else ""
-                    text = name.replace("{before}", before).replace("{args}", joint + args)
-                    space["a"] = a = eval(sample, space)
-                    try:
-                        made = parts(eval(text.replace("{a}", "a"), space))
-                    except Exception:
-                        continue
-                    for suffix, b in made:
-                        if b.dtype in (float, complex) and b.size and np.shares_memory(a, b):
-                            found[text + suffix] = None
-    return tuple(found)
+        for before, args in itertools.product(BEFORE if "einsum" in name else ("",), arguments if "{args}" in name else ("",)):
+            joint = ", " if args and "{before}" in name else ""
+            text = name.replace("{before}", before).replace("{args}", joint + args)
+            call = eval("lambda a: " + text.replace("{a}", "a"), space)
+            for a in made_of:
+                a = a.copy(order='K')
+                try:
+                    made = parts(call(a))
+                except Exception:
+                    continue
+                for suffix, b in made:
+                    if b.dtype in (float, complex) and b.size and np.shares_memory(a, b) and inside(b, a):
+                        found[text + suffix] = None
+    return found
+
+
+def inside(b, a) -> bool:
+    """Does b stay within a's memory, and name no element twice where it can be written?  (What `as_strided` makes may not.)"""
+    (low, high), (least, most) = byte_bounds(b), byte_bounds(a)
+    places = sum(np.multiply.outer(np.arange(n), s).reshape([-1 if k == axis else 1 for k in range(b.ndim)]) for axis, (n, s) in enumerate(zip(b.shape, b.strides)))
+    return least <= low and high <= most and (not b.flags.writeable or np.unique(places).size == b.size)
 
 
 INDEX = ("[1:]", "[::-1]", "[..., 0]", "[0]", "[-1:]", "[None]", "[..., None]", "[::2]", "[:, 1]", "[...]", "[1]", "[:-1]", "[()]")
@@ -141,10 +156,10 @@ def attempt(rng, seed: int) -> Text:
     def chain(lines, name, length):
         for _ in range(length):
             r = rng.random()
-            link = rng.choice(links()) if r < 0.6 else "{a}" + rng.choice(INDEX) if r < 0.85 else rng.choice(MORE)
+            link = rng.choice(rng.choice(links())) if r < 0.6 else "{a}" + rng.choice(INDEX) if r < 0.85 else rng.choice(MORE)
             new = f"v{len(space)}"
             before = len(lines)
-            if keep(lines, f"{new} = {link.replace('{a}', name)}") and array(new):
+            if keep(lines, f"{new} = {link.replace('{a}', name)}") and array(new) and inside(space[new], space[name]):
                 pool.append(new)
                 name = new
             else:
