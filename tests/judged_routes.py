@@ -159,7 +159,7 @@ def own(e: BaseException | None) -> bool:
     while e is not None:
         if isinstance(e, tg.errors.TapegradError) or str(e) == "Error setting single item of array.":
             return True
-        if isinstance(e, TypeError) and any(f"'{n}'" in str(e) or f"not {n}" in str(e) for n in ("Variable", "View")):
+        if isinstance(e, TypeError) and "unsupported operand" not in str(e) and any(f"'{n}'" in str(e) or f"not {n}" in str(e) for n in ("Variable", "View")):
             return True
         e = e.__cause__
     return False
