@@ -153,13 +153,24 @@ class Verdict:
         return self.unjudged or ("wrong" if self.wrong else "loud" if self.loud else "right")
 
 
+REFUSALS = (  # what NumPy says of an object that is no array, forgetting what was said to it
+    "Error setting single item of array.",
+    "Supplied output array must be contiguous, writable, aligned, and in machine byte-order.",
+    "Axis argument is only supported on ndarray objects",
+    "out must be a numpy array",
+    "Iterator operand is flagged as writeable, but is an object which cannot be written back to via WRITEBACKIFCOPY",
+)
+
+
 def own(e: BaseException | None) -> bool:
-    """Is it an error of tapegrad's, or one that NumPy put around it?  (`a.flat[0] = x` forgets the cause.)  What compiled code says when
-    it is given a Variable for an array is loud too: it names the Variable, and nobody can put other words into its mouth."""
+    """Is it an error of tapegrad's, or one that NumPy put around it?  What compiled code says when it is given a Variable for an array
+    is loud too: it names the Variable, or refuses it, and nobody can put other words into its mouth."""
     while e is not None:
-        if isinstance(e, tg.errors.TapegradError) or str(e) == "Error setting single item of array.":
+        said = str(e)
+        if isinstance(e, tg.errors.TapegradError) or said in REFUSALS:
             return True
-        if isinstance(e, TypeError) and "unsupported operand" not in str(e) and any(f"'{n}'" in str(e) or f"not {n}" in str(e) for n in ("Variable", "View")):
+        named = any(f"'{n}'" in said or f"not {n}" in said for n in ("Variable", "View"))
+        if isinstance(e, TypeError) and named and "unsupported operand" not in said:
             return True
         e = e.__cause__
     return False
