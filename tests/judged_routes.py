@@ -243,6 +243,36 @@ class Judge:
                 return
 
 
+    def stopped(self):
+        """f raises half-way: so does the transform, and what f captured is as a plain call up to there leaves it."""
+        half = len(self.text.body) // 2
+        cut = replace(self.text, body=(*self.text.body[:half], "raise KeyError('stop')", *self.text.body[half:]))
+        try:
+            plain = fresh(cut)
+            raised(plain.f)
+            left = copies(plain.look())
+        except Exception:
+            return
+        module = fresh(cut)
+
+        def run():
+            raised(tg.grad(module.f))
+            return []
+
+        self.check("f raises", run)
+        self.left("f raises", module, left)
+
+
+def raised(f) -> None:
+    try:
+        f(X.copy())
+    except KeyError as e:
+        if e.args == ("stop",):
+            return
+        raise
+    raise AssertionError("KeyError of f was lost")
+
+
 def near(got, right, tolerance) -> bool:
     return bool(np.isfinite(got) and abs(got - right) <= tolerance)
 
@@ -301,6 +331,7 @@ def judged(text: Text, deep: bool) -> Verdict:
     j.check("pullback", pulled)
     if not deep:
         return j.verdict
+    j.stopped()
     for name, run in NESTED.items():
         module = fresh(text)
         j.check(name, lambda run=run, module=module: [(run(module.f), known.second, two)])

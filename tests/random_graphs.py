@@ -6,6 +6,7 @@ thing out of the holder `{o}` again.  A route is a nest of one to four kinds.  T
 
 import itertools
 import random
+from dataclasses import dataclass
 
 from judged_routes import Text, runs
 
@@ -413,6 +414,8 @@ WRITES = (
     "{a}.__imul__(x[1])",
 )
 PLACED = ("{a} *= x[0]", "{a} = {a} * x[1]", "{a} += fit(x, {a})", "{a} = fit(x, {a}) + 0.1", "{a} = np.full(3, 0.3)", "{a} -= 0.2")
+COUNTED = ("{a} = {a} + x[0]", "{a} *= x[1]", "{a} += x[2] * {a}", "{a} = x[0] * x[1]", "{a} = 0.4", "{a} = {a} * 1.5")
+COUNTS = ("s = s + {a}", "s = s + {a} * x[2]", "s = s + np.sin({a}) * x[0]", "s = s + red(x * {a})")
 READS = (
     "s = s + red({a})",
     "s = s + red({a}) * x[1]",
@@ -464,6 +467,29 @@ class Writer:
         return e
 
 
+@dataclass
+class Thing:
+    """What routes lead to: an array, a holder of one, or a holder of a number.  `held`: the array or number in it."""
+
+    name: str
+    array: str
+    held: str
+    writes: tuple
+    reads: tuple
+
+
+def thing(p: Writer) -> Thing:
+    kind = p.rng.random()
+    if kind < 0.15:
+        lines, held = HOLDERS[p.rng.choice(list(HOLDERS))]
+        return Thing(p.put(lines, "0.5"), "", held, COUNTED, COUNTS)
+    a = p.put(p.rng.choice(ARRAYS), "")
+    if kind < 0.35:
+        lines, held = HOLDERS[p.rng.choice(list(HOLDERS))]
+        return Thing(p.put(lines, a), a, held, WRITES + PLACED * 3, READS)
+    return Thing(a, a, "{o}", WRITES, READS)
+
+
 def draw(seed: int, kinds: tuple = ()) -> Text:
     """A program that NumPy can run."""
     return next(t for k in itertools.count() if runs(t := attempt(random.Random(f"{seed} {k}"), seed, kinds)))
@@ -472,41 +498,31 @@ def draw(seed: int, kinds: tuple = ()) -> Text:
 def attempt(rng, seed: int, kinds: tuple) -> Text:
     p = Writer(rng)
     closure = rng.random() < 0.4
-    body, shown = [], []
+    body, shown, after = [], [], []
     reads: list = []
     for _ in range(rng.choice((1, 1, 2))):
-        a = p.put(rng.choice(ARRAYS), "")
-        things, held = [a], None
-        if rng.random() < 0.3:
-            lines, held = HOLDERS[rng.choice(list(HOLDERS))]
-            things = [p.put(lines, a)]
+        t = thing(p)
         routes = []
         for _ in range(rng.choice((2, 2, 3))):
-            v = things[0]
-            if held is None and rng.random() < 0.4:
+            v = t.name
+            if t.held == "{o}" and rng.random() < 0.4:
                 v = p.put("{n} = " + rng.choice(ALIASES), v)
-            depth = rng.choice((0, 1, 1, 1, 2, 2, 3))
-            routes.append(p.nest(v, depth, kinds))
-        if rng.random() < 0.5:
-            p.head.append(f"del {a}")
+            routes.append(p.nest(v, rng.choice((0, 1, 1, 1, 2, 2, 3)), kinds))
+        if t.array and rng.random() < 0.5:
+            p.head.append(f"del {t.array}")
+        way = lambda route, t=t: t.held.format(o=p.taken(*route))
         used = False
         for _ in range(rng.choice((2, 3, 4, 5))):
-            e = p.taken(*rng.choice(routes))
-            if held is not None:
-                e = held.format(o=e)
-            if used and rng.random() < 0.5:
-                body.append(rng.choice(READS).format(a=e))
-            else:
-                body.append(rng.choice(PLACED if held is not None and rng.random() < 0.5 else WRITES).format(a=e))
-                used = True
-        for route in routes:
-            e = p.taken(*route)
-            e = held.format(o=e) if held is not None else e
-            reads.append(rng.choice(READS).format(a=e))
-            e = p.taken(*route)
-            shown.append(held.format(o=e) if held is not None else e)
+            texts = t.reads if used and rng.random() < 0.5 else t.writes
+            used |= texts is t.writes
+            body.append(rng.choice(texts).format(a=way(rng.choice(routes))))
+        reads += [rng.choice(t.reads).format(a=way(route)) for route in routes]
+        shown += [way(route) for route in routes]
+        if rng.random() < 0.4:
+            a = way(rng.choice(routes))
+            after.append(f"({a})[...] = 0.9" if t.array and rng.random() < 0.7 else f"{a} = 0.8 * {a}")
     rng.shuffle(reads)
     body += reads
     if rng.random() < 0.2:
         body = ["def inner():\n    s = 0.0\n" + "\n".join("    " + u.replace("\n", "\n    ") for u in body) + "\n    return s", "s = inner()"]
-    return Text(tuple(p.head), tuple(body), tuple(shown), (), closure, seed)
+    return Text(tuple(p.head), tuple(body), tuple(shown), tuple(after), closure, seed)
