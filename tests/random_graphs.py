@@ -342,7 +342,6 @@ KINDS = {
     "future": ("{n} = concurrent.futures.Future()\n{n}.set_result({v})", ("{o}.result()",)),
     "optimize result": ("{n} = scipy.optimize.OptimizeResult(x={v})", ("{o}.x", "{o}['x']")),
     "property object": ("{n} = property(lambda self: {v})", ("{o}.fget(0)", "{o}.__get__(0)")),
-    "Const": ("{n} = tg.Const({v})", ("{o}.value",)),
     "attribute getter": ("class C{i}:\n    a = {v}\n{n} = functools.partial(operator.attrgetter('a'), C{i}())", CALL),
     # modules
     "module": ("{n} = types.ModuleType('route_{n}')\n{n}.a = {v}", ("{o}.a", "getattr({o}, 'a')", "{o}.__dict__['a']", "vars({o})['a']")),
