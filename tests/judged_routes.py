@@ -8,7 +8,7 @@ the polynomial through these values are those of f along the line, to about 1e-1
 
 import functools
 import gc
-import math
+import re
 import sys
 import textwrap
 import types
@@ -39,6 +39,11 @@ X, V = np.array([0.7, -0.6, 0.9]), np.array([0.8, 0.5, -0.9])
 NODES, REACH = 12, 0.2
 CLOSE, CLOSE_SECOND, ALIKE = 1e-7, 3e-6, 1e-9
 LARGE = 1e6
+
+
+def lines_of(text: str) -> tuple:
+    """Pieces of programs, one a line; a line that begins with & goes on with the piece above."""
+    return tuple([piece.replace("\n& ", "\n") for piece in re.split(r"\n(?!& )", text.strip("\n"))])
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,8 @@ def plain(text: Text, calls: int = 1) -> Plain:
     exact = [w @ y for w in FINE[1:]]
     scale = 1 + np.abs(y).max()
     smooth = abs(rough[0] - exact[0]) <= 1e-3 * scale and abs(rough[1] - exact[1]) <= 3e-2 * scale
-    return Plain(value, left, *exact, bool(np.all(np.isfinite(y)) and scale < LARGE and smooth and abs(y[NODES // 2] - value) < 1e-12 * scale))
+    steady = abs(y[NODES // 2] - value) < 1e-12 * scale
+    return Plain(value, left, *exact, bool(np.all(np.isfinite(y)) and scale < LARGE and smooth and steady))
 
 
 def copies(shown: list) -> list:
@@ -195,7 +201,9 @@ def left_tracked(module) -> str:
         seen.add(id(x))
         if isinstance(x, tg.Variable):
             return path
-        if isinstance(x, (types.ModuleType, types.TracebackType, types.FrameType)) or (callable(x) and not str(getattr(x, "__module__", "")).startswith("route")):
+        if isinstance(x, (types.ModuleType, types.TracebackType, types.FrameType)):
+            continue
+        if callable(x) and not str(getattr(x, "__module__", "")).startswith("route"):
             continue
         if isinstance(x, dict) and x.get("__name__") and x is not module.__dict__ and "__builtins__" in x:
             continue
@@ -241,7 +249,6 @@ class Judge:
             if not same(a, b):
                 self.verdict.wrong.append((f"{name}, left in {expression}", a, b))
                 return
-
 
     def stopped(self):
         """f raises half-way: so does the transform, and what f captured is as a plain call up to there leaves it."""
@@ -390,7 +397,3 @@ def report(text: Text, deep: bool = True) -> str:
     found = [f"  {check}: {got} instead of {right}" for check, got, right in verdict.wrong]
     shown = text.source().replace(PRELUDE, "")
     return f"program of seed {text.seed} is wrong; minimised:\n\n{shown}\n" + "\n".join(found)
-
-
-def rounded(x: float, digits: int = 6) -> float:
-    return x if x == 0 or not math.isfinite(x) else round(x, digits)

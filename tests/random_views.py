@@ -11,23 +11,101 @@ import random
 import warnings
 
 import numpy as np
-from judged_routes import PRELUDE, Text, runs
+from judged_routes import PRELUDE, Text, lines_of, runs
 from numpy.lib.array_utils import byte_bounds
 
 import tapegrad  # noqa: F401  (fills the registry)
 from tapegrad.ops import _define
 
-SAMPLES = "np.full(4, 0.5)", "np.full((2, 3), 0.5)", "np.full((3, 3), 0.5)", "np.asfortranarray(np.full((3, 2), 0.5))", "np.full((1, 4), 0.5)", "np.full((2, 2, 2), 0.5)", "np.array(0.5)"
+SAMPLES = lines_of(r"""
+np.full(4, 0.5)
+np.full((2, 3), 0.5)
+np.full((3, 3), 0.5)
+np.asfortranarray(np.full((3, 2), 0.5))
+np.full((1, 4), 0.5)
+np.full((2, 2, 2), 0.5)
+np.array(0.5)
+""")
 ARGUMENTS = (
-    "", "0", "1", "-1", "0, 1", "1, 0", "(0, 1)", "(1, 0)", "(-1,)", "2", "(4,)", "(2, 2)", "(2, -1)", "(3, 2)", "(2, 3)", "(6,)", "(2, 4)", "(1, -1)",
-    "None", "float", "'d'", "complex", "np.float64", "[1]", "[1, 2]", "-1, 0", "0, -1", "1, (0, 1)", "2, 1", "np.ndarray", "(2, 2), (8, 8)", "...", "2, 0",
-    "'C'", "'F'", "'A'", "'K'", "slice(1, None)", "copy=False", "copy=None", "dtype=float", "order='A'", "subok=False", "-1, order='F'", "-1, copy=False",
-    "float, copy=False", "axis=0", "axis=-1", "axis=(0, 1)", "axis1=1, axis2=0", "offset=1", "ndmin=2", "(0,), (1,)", "shape=(2, 4)", "1, -1",
-)  # fmt: skip
+    "",
+    *lines_of(r"""
+
+0
+1
+-1
+0, 1
+1, 0
+(0, 1)
+(1, 0)
+(-1,)
+2
+(4,)
+(2, 2)
+(2, -1)
+(3, 2)
+(2, 3)
+(6,)
+(2, 4)
+(1, -1)
+None
+float
+'d'
+complex
+np.float64
+[1]
+[1, 2]
+-1, 0
+0, -1
+1, (0, 1)
+2, 1
+np.ndarray
+(2, 2), (8, 8)
+...
+2, 0
+'C'
+'F'
+'A'
+'K'
+slice(1, None)
+copy=False
+copy=None
+dtype=float
+order='A'
+subok=False
+-1, order='F'
+-1, copy=False
+float, copy=False
+axis=0
+axis=-1
+axis=(0, 1)
+axis1=1, axis2=0
+offset=1
+ndmin=2
+(0,), (1,)
+shape=(2, 4)
+1, -1
+"""),
+)
 FIRST = "", "0", "1", "2", "0, 1", "(0, 1)", "(2, -1)", "copy=False", "float, copy=False", "copy=None", "(2, 4)", "dtype=float"
 BEFORE = ("'ii->i', ", "'ij->ji', ", "'ij->ij', ", "'i->i', ", "'ijk->kji', ", "'iij->ij', ", "'...i->i...', ", "None, ")
 INTO = "{n}", "[{n}, {n}]"
-UNFIT = {"tofile", "dump", "dumps", "resize", "setflags", "setfield", "newbyteorder", "byteswap", "tolist", "item", "choose", "partition", "sort", "fill", "put"}
+UNFIT = {
+    "tofile",
+    "dump",
+    "dumps",
+    "resize",
+    "setflags",
+    "setfield",
+    "newbyteorder",
+    "byteswap",
+    "tolist",
+    "item",
+    "choose",
+    "partition",
+    "sort",
+    "fill",
+    "put",
+}
 
 
 def names() -> list:
@@ -78,7 +156,7 @@ def sharing(name: str, arguments: tuple, samples: tuple = SAMPLES) -> dict:
             text = name.replace("{before}", before).replace("{args}", joint + args)
             call = eval("lambda a: " + text.replace("{a}", "a"), space)
             for a in made_of:
-                a = a.copy(order='K')
+                a = a.copy(order="K")
                 try:
                     made = parts(call(a))
                 except Exception:
@@ -92,38 +170,111 @@ def sharing(name: str, arguments: tuple, samples: tuple = SAMPLES) -> dict:
 def inside(b, a) -> bool:
     """Does b stay within a's memory, and name no element twice where it can be written?  (What `as_strided` makes may not.)"""
     (low, high), (least, most) = byte_bounds(b), byte_bounds(a)
-    places = sum(np.multiply.outer(np.arange(n), s).reshape([-1 if k == axis else 1 for k in range(b.ndim)]) for axis, (n, s) in enumerate(zip(b.shape, b.strides)))
+    places = sum([i * s for i, s in zip(np.indices(b.shape), b.strides, strict=True)], np.zeros(b.shape))
     return least <= low and high <= most and (not b.flags.writeable or np.unique(places).size == b.size)
 
 
 INDEX = ("[1:]", "[::-1]", "[..., 0]", "[0]", "[-1:]", "[None]", "[..., None]", "[::2]", "[:, 1]", "[...]", "[1]", "[:-1]", "[()]")
-MORE = (
-    "[*{a}][-1]", "next(iter({a}))", "np.r_[{a}]", "[b for b in {a}][0]", "np.nditer({a}).operands[0]", "np.broadcast_arrays({a}, 1.0)[0]",
-    "np.meshgrid({a}, {a}, copy=False)[0]", "np.meshgrid({a}, {a}, copy=False, sparse=True)[1]", "np.ix_", "np.nan_to_num({a}, copy=False)",
-    "np.lib.stride_tricks.sliding_window_view({a}, 2, 0)", "np.add({a}, 0.1, out={a})", "np.take({a}, 0, 0)", "np.where(True, {a}, {a})",
-    "np.ndindex", "{a}.__iadd__(0.1)", "operator.imul({a}, 1.1)", "np.cumsum({a}, out={a}) if {a}.ndim == 1 else {a}",
-    "np.atleast_2d({a}, {a})[1]", "np.sin({a}, out={a}).T", "functools.reduce(np.swapaxes, (0, -1), {a}) if 0 else {a}", "copy.copy({a})",
-)  # fmt: skip
-STARTS = (
-    "{n} = x", "{n} = x * 1.0", "{n} = x[1:]", "{n} = np.outer(x, x)", "{n} = np.zeros((2, 3))\n{n}[0] = x", "{n} = np.zeros(4)\n{n}[1:] = x * x",
-    "{n} = np.empty((3, 3), order='F')\n{n}[...] = x", "{n} = np.ones((2, 2, 2))\n{n}[0] *= x[0]", "{n} = np.stack([x, x * x])", "{n} = np.sin(x)[None]",
-    "{n} = np.full(6, 0.3)\n{n}[::2] = x", "{n} = np.array([x[0], x[1] * x[2], 0.5])", "{n} = np.array(x[0] * x[1])", "{n} = np.zeros((3, 3))\n{n}[...] = x[:, None] * x",
-)  # fmt: skip
-CAPTURED = (
-    "{n} = np.linspace(0.2, 0.8, 4)", "{n} = np.full((2, 3), 0.4)", "{n} = np.full((3, 3), 0.3)", "{n} = np.full((3, 2), 0.3, order='F')",
-    "{n} = np.linspace(0.1, 0.8, 8)[::2]", "{n} = np.full((2, 2, 2), 0.6)", "{n} = np.full(3, 0.2)[None].T", "{n} = np.array(0.4)",
-)  # fmt: skip
-WRITES = (
-    "{a}[...] = fit(x, {a}) * 0.8", "{a}[...] *= 1.1", "{a} += 0.2", "{a} *= x[1]", "{a}[...] = 0.6", "{a}[0] = x[2]", "{a}[..., -1] *= x[0] + 0.3", "np.multiply({a}, x[2] + 0.5, out={a})",
-    "np.copyto({a}, fit(x, {a}))", "{a}.fill(x[1])", "{a}.flat[0] = x[0]", "{a}[...] = {a} * {b}", "{a}[{a} > -50.0] *= 0.9", "{a} -= fit(x, {a}) * {a}", "np.add.at({a}, 0, x[0])",
-    "{a}[...] = {b}", "{a}.sort()", "{a}[::-1] = {a} * 0.7", "np.sin({a}, out={a})", "np.put({a}, [0], x[1])", "{a} **= 2",
-)  # fmt: skip
-READS = (
-    "s = s + red({a})", "s = s + red({a}) * x[1]", "s = s + (np.sin({a}) * fit(x, {a})).sum()", "s = s + ({a} * {b}).sum() * 0.3", "s = s + np.tensordot({a}, {a}, np.ndim({a})) * 0.4",
-    "s = s + red(np.exp({a} * 0.3))", "s = s + ({a} / (2.0 + np.cos({a}))).sum()", "s = s + np.linalg.norm({a} - 2.0)", "s = s + red({a} @ {b}) * 0.3", "s = s + np.inner({a}, {a}).sum() * 0.2",
-    "s = s + red(np.kron({a}, {a}))", "s = s + np.prod({a} + 1.5) * 0.1", "s = s + red(np.cumsum({a}) * {a}.ravel())", "s = s + red(np.einsum('...i,...i', {a}, {a})) * 0.3", "s = s + red(np.where(True, {a}, 0.0) ** 2)",
-    "s = s + red(np.outer({a}, {a})) * 0.1", "s = s + np.vdot({a}, {a}) * 0.2", "s = s + red(np.convolve({a}, {b}))", "s = s + red({a} ** {b} if np.all({a} > 0) else {a})",
-)  # fmt: skip
+MORE = lines_of(r"""
+[*{a}][-1]
+next(iter({a}))
+np.r_[{a}]
+[b for b in {a}][0]
+np.nditer({a}).operands[0]
+np.broadcast_arrays({a}, 1.0)[0]
+np.meshgrid({a}, {a}, copy=False)[0]
+np.meshgrid({a}, {a}, copy=False, sparse=True)[1]
+np.ix_
+np.nan_to_num({a}, copy=False)
+np.lib.stride_tricks.sliding_window_view({a}, 2, 0)
+np.add({a}, 0.1, out={a})
+np.take({a}, 0, 0)
+np.where(True, {a}, {a})
+np.ndindex
+{a}.__iadd__(0.1)
+operator.imul({a}, 1.1)
+np.cumsum({a}, out={a}) if {a}.ndim == 1 else {a}
+np.atleast_2d({a}, {a})[1]
+np.sin({a}, out={a}).T
+functools.reduce(np.swapaxes, (0, -1), {a}) if 0 else {a}
+copy.copy({a})
+""")
+STARTS = lines_of(r"""
+{n} = x
+{n} = x * 1.0
+{n} = x[1:]
+{n} = np.outer(x, x)
+{n} = np.zeros((2, 3))
+& {n}[0] = x
+{n} = np.zeros(4)
+& {n}[1:] = x * x
+{n} = np.empty((3, 3), order='F')
+& {n}[...] = x
+{n} = np.ones((2, 2, 2))
+& {n}[0] *= x[0]
+{n} = np.stack([x, x * x])
+{n} = np.sin(x)[None]
+{n} = np.full(6, 0.3)
+& {n}[::2] = x
+{n} = np.array([x[0], x[1] * x[2], 0.5])
+{n} = np.array(x[0] * x[1])
+{n} = np.zeros((3, 3))
+& {n}[...] = x[:, None] * x
+""")
+CAPTURED = lines_of(r"""
+{n} = np.linspace(0.2, 0.8, 4)
+{n} = np.full((2, 3), 0.4)
+{n} = np.full((3, 3), 0.3)
+{n} = np.full((3, 2), 0.3, order='F')
+{n} = np.linspace(0.1, 0.8, 8)[::2]
+{n} = np.full((2, 2, 2), 0.6)
+{n} = np.full(3, 0.2)[None].T
+{n} = np.array(0.4)
+""")
+WRITES = lines_of(r"""
+{a}[...] = fit(x, {a}) * 0.8
+{a}[...] *= 1.1
+{a} += 0.2
+{a} *= x[1]
+{a}[...] = 0.6
+{a}[0] = x[2]
+{a}[..., -1] *= x[0] + 0.3
+np.multiply({a}, x[2] + 0.5, out={a})
+np.copyto({a}, fit(x, {a}))
+{a}.fill(x[1])
+{a}.flat[0] = x[0]
+{a}[...] = {a} * {b}
+{a}[{a} > -50.0] *= 0.9
+{a} -= fit(x, {a}) * {a}
+np.add.at({a}, 0, x[0])
+{a}[...] = {b}
+{a}.sort()
+{a}[::-1] = {a} * 0.7
+np.sin({a}, out={a})
+np.put({a}, [0], x[1])
+{a} **= 2
+""")
+READS = lines_of(r"""
+s = s + red({a})
+s = s + red({a}) * x[1]
+s = s + (np.sin({a}) * fit(x, {a})).sum()
+s = s + ({a} * {b}).sum() * 0.3
+s = s + np.tensordot({a}, {a}, np.ndim({a})) * 0.4
+s = s + red(np.exp({a} * 0.3))
+s = s + ({a} / (2.0 + np.cos({a}))).sum()
+s = s + np.linalg.norm({a} - 2.0)
+s = s + red({a} @ {b}) * 0.3
+s = s + np.inner({a}, {a}).sum() * 0.2
+s = s + red(np.kron({a}, {a}))
+s = s + np.prod({a} + 1.5) * 0.1
+s = s + red(np.cumsum({a}) * {a}.ravel())
+s = s + red(np.einsum('...i,...i', {a}, {a})) * 0.3
+s = s + red(np.where(True, {a}, 0.0) ** 2)
+s = s + red(np.outer({a}, {a})) * 0.1
+s = s + np.vdot({a}, {a}) * 0.2
+s = s + red(np.convolve({a}, {b}))
+s = s + red({a} ** {b} if np.all({a} > 0) else {a})
+""")
 
 
 def draw(seed: int) -> Text:
