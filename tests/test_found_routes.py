@@ -1,0 +1,480 @@
+"""Programs that the random graphs, views and foreign writes found wrong in silence, each as small as it became.
+
+Each is right, or raises an error of tapegrad's own.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
+those of `judged_routes.PRELUDE`."""
+
+import textwrap
+
+import pytest
+from judged_routes import Text, judge, report
+
+FOUND = {
+    # things that are given another array, by a route that is followed and one that is not
+    "an attribute is given another array": (
+        """
+        class C:
+            pass
+        h = C()
+        h.a = np.full(3, 0.3)
+        values = {'k': h}.values()
+        """,
+        """
+        h.a = h.a * x[1]
+        s = s + red([*values][0].a)
+        """,
+        "h.a",
+    ),
+    "an entry of a dict, read by a map that was made outside": (
+        """
+        d = {'k': np.full(3, 0.4)}
+        found = map(lambda k: d, itertools.count())
+        """,
+        """
+        d['k'] = d['k'] + x
+        s = s + red(next(found)['k']) * x[0]
+        """,
+        "d['k']",
+    ),
+    "an attribute of a module in an exception": (
+        """
+        m = types.ModuleType('route_m')
+        m.a = np.full(3, 0.4)
+        e = ValueError(m)
+        """,
+        """
+        m.a = m.a * x
+        s = s + red(e.args[0].a)
+        """,
+        "e.args[0].a",
+    ),
+    # what is stored where nothing is replaced
+    "a holder in an iterator is given a tracked array": (
+        """
+        class C:
+            pass
+        h = C()
+        h.a = np.full(3, 0.3)
+        turn = iter([h] * 99)
+        """,
+        """
+        next(turn).a = x * x
+        s = s + red(next(turn).a)
+        """,
+        "h.a",
+    ),
+    "a holder in an iterator is given a plain array": (
+        """
+        class C:
+            pass
+        h = C()
+        h.a = np.full(3, 0.3)
+        turn = iter([h] * 99)
+        """,
+        """
+        next(turn).a = np.full(3, 0.2)
+        s = s + red(x)
+        """,
+        "h.a",
+    ),
+    "a list in a tuple subclass in a context variable": (
+        """
+        class T(tuple):
+            pass
+        pair = [0.5, np.full(3, 0.4)]
+        var = contextvars.ContextVar('var', default=T((0.5, pair)))
+        """,
+        """
+        var.get()[1][1] = var.get()[1][1] * x[1]
+        s = s + red(pair[1])
+        """,
+        "pair[1]",
+    ),
+    "an ordered dict in an imported module": (
+        """
+        kept = collections.OrderedDict(k=np.full(3, 0.3))
+        sys.modules['route_kept'] = types.ModuleType('route_kept')
+        sys.modules['route_kept'].a = kept
+        """,
+        """
+        importlib.import_module('route_kept').a['k'] = kept['k'] * x
+        s = s + red(kept['k'])
+        """,
+        "kept['k']",
+    ),
+    "an item of a captured deque": (
+        "d = collections.deque([np.full(3, 0.5)])",
+        """
+        d[0] = np.full(3, 0.3)
+        s = s + red(d[0] * x)
+        """,
+        "d[0]",
+    ),
+    # other ways to the same object
+    "an iterator in a thread's own namespace": (
+        """
+        a = np.full(3, 0.4)
+        own = threading.local()
+        own.a = iter([a] * 99)
+        """,
+        """
+        a[...] = x * x
+        s = s + red(next(own.a))
+        """,
+        "a",
+    ),
+    "halves of a tee": (
+        """
+        a = np.full(3, 0.4)
+        first, second = itertools.tee(itertools.repeat(a))
+        """,
+        """
+        a[...] *= 1.3
+        s = s + red(next(second)) * x[2]
+        """,
+        "a",
+    ),
+    "a structured array of objects": (
+        """
+        a = np.full(3, 0.4)
+        table = np.zeros(2, [('a', object), ('b', float)])
+        table['a'][1] = a
+        """,
+        """
+        a[...] = x * x
+        s = s + red(table[1]['a'])
+        """,
+        "a",
+    ),
+    "the argument of an exception that is raised": (
+        """
+        a = np.full(3, 0.4)
+        class C(Exception):
+            pass
+        def get(e=C(a)):
+            try:
+                raise e
+            except C as found:
+                return found.args[0]
+        """,
+        """
+        a[...] = x * x
+        s = s + red(get())
+        """,
+        "a",
+    ),
+    "the end of a slice": (
+        """
+        a = np.full(3, 0.4)
+        part = slice(a)
+        """,
+        """
+        a[...] = x * x
+        s = s + red(part.stop)
+        """,
+        "a",
+    ),
+    "a bound method of a list": (
+        """
+        a = np.full(3, 0.4)
+        get = [a].__getitem__
+        """,
+        """
+        a[...] = x * x
+        s = s + red(get(0))
+        """,
+        "a",
+    ),
+    "a copied context": (
+        """
+        a = np.full(3, 0.4)
+        var = contextvars.ContextVar('var', default=a)
+        context = contextvars.copy_context()
+        """,
+        """
+        a[...] = x * x
+        s = s + red(context.run(var.get))
+        """,
+        "a",
+    ),
+    "an array on an array": (
+        """
+        a = np.full(3, 0.4)
+        class C(np.ndarray):
+            pass
+        c = np.zeros(2).view(C)
+        c.a = a
+        """,
+        """
+        a[...] = x * x
+        s = s + red(c.a)
+        """,
+        "a",
+    ),
+    "a number of a class of its own is a factor": (
+        """
+        class C(float):
+            pass
+        two = C(2.0)
+        """,
+        "s = s + red(x * x) * two",
+        "",
+    ),
+    "what a defaultdict makes": (
+        """
+        a = np.full(3, 0.4)
+        d = collections.defaultdict(lambda: a)
+        """,
+        """
+        a[...] = x * x
+        s = s + red(d['new'])
+        """,
+        "a",
+    ),
+    "a vectorized function": (
+        """
+        a = np.full(3, 0.4)
+        get = np.vectorize(lambda k: a, otypes=[object])
+        """,
+        """
+        a[...] = x * x
+        s = s + red(get(1)[()])
+        """,
+        "a",
+    ),
+    "a wrapped function asked for what it wraps": (
+        """
+        a = np.full(3, 0.4)
+        def deco(g):
+            @functools.wraps(g)
+            def w():
+                return g()
+            return w
+        @deco
+        def get():
+            return a
+        """,
+        """
+        get.__wrapped__()[...] = x * x
+        s = s + red(get())
+        """,
+        "a",
+    ),
+    # other ways to the same memory
+    "memory of a ctypes array": (
+        """
+        a = np.linspace(0.1, 0.9, 8)[1:5].copy()
+        twin = np.ctypeslib.as_array((ctypes.c_double * 4).from_buffer(a))
+        """,
+        """
+        a[...] = 0.7
+        a[1:] *= x
+        s = s + red(twin)
+        """,
+        "a",
+    ),
+    "an array over a buffer of an array": (
+        """
+        a = np.array(0.5)
+        twin = np.asarray(a.data)
+        """,
+        """
+        a[...] = x[0] * x[1]
+        s = s + twin ** 2
+        """,
+        "a",
+    ),
+    "an object with an array interface": (
+        """
+        a = np.full(3, 0.4)
+        twin = np.asarray(types.SimpleNamespace(__array_interface__=a.__array_interface__, kept=a))
+        """,
+        """
+        v = twin
+        v *= x
+        s = s + red(a)
+        """,
+        "a",
+    ),
+    "a view of windows made inside": (
+        "a = np.full((3, 3), 0.3)",
+        """
+        w = np.lib.stride_tricks.sliding_window_view(a[:, 1], 2, 0)
+        a[0] = x[2]
+        s = s + red(w) * x[1]
+        """,
+        "a",
+    ),
+    "windows of the diagonal": (
+        "a = np.full((3, 3), 0.3)",
+        """
+        w = np.lib.stride_tricks.sliding_window_view(np.diagonal(a), 1, -1)
+        a[...] = fit(x, a) * 0.8
+        s = s + red(w ** 2)
+        """,
+        "a",
+    ),
+    "a view by a dtype made inside": (
+        "a = np.full((3, 3), 0.3)",
+        """
+        v = a.view('d')
+        a[0] = x[2]
+        s = s + red(v)
+        """,
+        "a",
+    ),
+    "the conjugate of a real array is the array": (
+        "",
+        """
+        y = x * 1.0
+        v = y.conj()
+        y[...] = np.sin(x)
+        s = s + red(v) * x[1]
+        """,
+        "",
+    ),
+    "a conjugate written by out=": (
+        "",
+        """
+        y = np.zeros((3, 3))
+        y[...] = x
+        v = y.conjugate()
+        np.sin(v, out=v)
+        s = s + np.vdot(y, y)
+        """,
+        "",
+    ),
+    "an inner product of a buffer that is then written": (
+        "",
+        """
+        y = np.zeros((2, 3))
+        y[0] = x
+        s = s + np.inner(y, y).sum()
+        y[::-1] = y * 0.7
+        """,
+        "",
+    ),
+    "a full contraction, then a write through a view": (
+        "",
+        """
+        y = np.full(6, 0.3)
+        y[::2] = x
+        s = s + np.tensordot(y, y, 1) * 0.4
+        v = y[..., None]
+        np.add(v, 0.1, out=v)
+        """,
+        "",
+    ),
+    "a Kronecker product of the argument": (
+        "",
+        """
+        v = x[::2][..., None]
+        np.add.at(v, 0, x[0])
+        s = s + red(np.kron(x, x))
+        v **= 2
+        """,
+        "",
+    ),
+    # writes by what knows nothing of tapegrad
+    "an outer product of what is then masked": (
+        "a = np.frombuffer(bytearray(np.full(3, 0.3).tobytes()))",
+        """
+        a[...] = x * 0.8
+        s = s + (np.outer(a, x) ** 2).sum()
+        a[a > 0.4] = 0.2
+        """,
+        "a",
+    ),
+    "bytes put into a view": (
+        "a = np.array([0.3, 0.4, 0.5])",
+        """
+        s = s + (np.dot(a, x) ** 2).sum()
+        a.view('V8')[...] = np.full(1, 0.7).view('V8')
+        """,
+        "a",
+    ),
+    "a write by way of a structured view": (
+        "a = np.full(6, 0.3)\nimport numpy.lib.recfunctions",
+        """
+        s = s + (x * x * a[:3]).sum()
+        np.lib.recfunctions.structured_to_unstructured(a.view([('a', float)]))[...] = 0.4
+        """,
+        "a",
+    ),
+    "a buffer's memory, of another captured alias": (
+        "a = np.full((3, 2), 0.3)\nrow = a.reshape(-1)",
+        """
+        v = a[:, 0][1:]
+        np.asarray(row.data)[...] = 0.4
+        s = s + (x[:2] * v).sum()
+        """,
+        "a",
+    ),
+    "memory of an alias by ctypes": (
+        "a = np.full(3, 0.3)\ntwin = np.asarray(a)",
+        """
+        s = s + (x ** 2 * a).sum()
+        np.ctypeslib.as_array(twin.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), (1,))[0] = 0.44
+        """,
+        "a",
+    ),
+    "a 0-d array by ctypes between two writes": (
+        "a = np.array(0.6)",
+        """
+        y = np.sin(x)
+        y -= a * x[1]
+        ctypes.cast(a.ctypes.data, ctypes.POINTER(ctypes.c_double))[0] = 0.8
+        s = s + red(y)
+        """,
+        "a",
+    ),
+    "rows shuffled by a legacy generator": (
+        "a = np.arange(6.0).reshape(3, 2) * 0.1",
+        """
+        np.random.RandomState(2).shuffle(a)
+        s = s + (a[:, 0] * x).sum()
+        """,
+        "a",
+    ),
+    "rows shuffled, read through an alias": (
+        "a = np.linspace(0.1, 0.9, 9).reshape(3, 3)\ntwin = np.asarray(a)",
+        """
+        np.random.default_rng(0).shuffle(a)
+        s = s + (fit(x, twin) * twin).sum()
+        """,
+        "a",
+    ),
+    "an index of put_along_axis that is negated": (
+        "a = np.linspace(0.1, 0.8, 3)\ni = np.array([2, 0])",
+        """
+        np.put_along_axis(a, i, x[:1], -1)
+        s = s + red(a * a)
+        np.logical_not(i, out=i)
+        """,
+        "a, i",
+    ),
+    "weights of a count": (
+        "i = np.array([1, 1, 0])",
+        "s = s + np.bincount(i, x ** 2) @ np.arange(1.0, 3.0)",
+        "",
+    ),
+    "two buffers exchanged after an inner product": (
+        "a = np.linspace(0.1, 0.5, 3)",
+        """
+        y = x * 1.0
+        s = s + np.inner(y, x) ** 2
+        a[...], y[...] = y, a.copy()
+        """,
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize("closure", [False, True], ids=["module", "closure"])
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name, closure):
+    head, body, shown = [textwrap.dedent(part).strip() for part in FOUND[name]]
+    text = Text((head,), (body,), tuple(shown.split(", ")) if shown else (), (), closure)
+    verdict = judge(text)
+    if verdict.wrong:
+        pytest.fail(report(text), pytrace=False)
+    assert verdict.outcome() in ("right", "loud")
