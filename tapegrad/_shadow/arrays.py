@@ -19,8 +19,9 @@ from ..errors import AliasError
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
-    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__", "__weakref__",
-    "__array_priority__", "__slots__", "__static_attributes__", "__firstlineno__",
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
+    "__weakref__", "__array_priority__", "__slots__",
+    "__static_attributes__", "__firstlineno__",
 ))  # fmt: skip
 MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
 
@@ -86,8 +87,8 @@ class Arrays:
         offset, whole = address(x) - address(root), self(root)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
-        if root.dtype == x.dtype and root.flags.forc:
-            return view(whole, ("window", (x.shape, offset, x.strides)))
+        if root.dtype == x.dtype and root.flags.forc and not offset % x.itemsize:
+            return view(whole, (kind_of_window(x), (x.shape, offset, x.strides)))
         part, size = offset % root.itemsize, x.itemsize
         if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
             return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
@@ -121,7 +122,7 @@ class Arrays:
         first = x.__array_interface__["data"][0] - raw.__array_interface__["data"][0] - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
-        return view(whole, ("window", (x.shape, first, x.strides)))
+        return view(whole, (kind_of_window(x), (x.shape, first, x.strides)))
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
         """Mark v and those of the others that share memory with it."""
@@ -143,6 +144,16 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+
+
+def kind_of_window(x: Any) -> str:
+    """Do elements of x share memory with each other?  (Strides that do not nest count as such.)"""
+    reach = x.itemsize
+    for stride, n in sorted([(abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]):
+        if stride < reach:
+            return "sliding"
+        reach += stride * (n - 1)
+    return "window"
 
 
 def bytes_of(owner: Any) -> Any:

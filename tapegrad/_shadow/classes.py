@@ -9,10 +9,12 @@ effect that the user could see.  Its bases never change afterwards.  A class is 
 to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
 
 import abc
+import threading
+import types
 from typing import Any
 
 from .. import _twins
-from .kinds import HEAP, REAL, is_user_class, put_state, state_of
+from .kinds import REAL, is_user_class, put_state, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT = 16  # of them
@@ -98,7 +100,7 @@ class Classes:
         if c is kind and is_user_class(kind):
             return self.leave(x)
         try:
-            new = object.__new__(c) if c.__flags__ & HEAP else c.__new__(c)
+            new = next(b for b in BARE if issubclass(c, b)).__new__(c)
         except TypeError:
             return self.leave(x)
         self.seen[id(x)] = new
@@ -112,12 +114,16 @@ class Classes:
         self.objects.append((x, new, before))
 
 
+BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
+
+
 def made(c: type, meta: type, bases: tuple) -> type:
     """A new, empty shadow class."""
     space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c}
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
-        quiet = type("quiet", (), {"__slots__": (), "__init_subclass__": lambda **options: None})
+        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
+        quiet = type("quiet", (), {"__slots__": slots, "__init_subclass__": lambda kind, **options: None})
         bases = (quiet, *bases)
     new = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
@@ -127,11 +133,11 @@ def made(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
-def rest(c: type, new: type, bases: tuple) -> None:
-    """Empty a shadow class and put it by, unless the user has made classes from it."""
+def rest(c: type, new: type, bases: tuple, again: bool) -> None:
+    """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
-    if any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    if not again or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
     if POOL not in c.__dict__:
         type.__setattr__(c, POOL, [])

@@ -75,7 +75,7 @@ BASES = (
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def plain_base(kind: type) -> Base:
     """The base of a container that is not of a class of the user's."""
     return next(b for b in BASES if issubclass(kind, b.kind))
