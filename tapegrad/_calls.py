@@ -206,7 +206,7 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
     shadow = Shadow(f, args)
     with shadow as (g, args):
         try:
-            read((g if lift is None else lift(g))(*args, **kwargs))
+            read(shadow.settle((g if lift is None else lift(g))(*args, **kwargs)))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(

@@ -29,8 +29,8 @@ from .builtin import Module
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
-from .kinds import ATOMS, HELD, is_user_class
-from .restore import restore
+from .kinds import ATOMS, HELD, is_user_class, state_of
+from .restore import restore, users_own
 
 
 class Shadow(Arrays, Functions, Containers, Classes):
@@ -51,6 +51,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "classes",
         "members",
         "bare",
+        "generics",
         "memories",
         "strangers",
         "left",
@@ -78,6 +79,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.classes: dict = {}  # shadow class -> class
         self.members: list = []  # (class, shadow class, its bases, its members as they were made)
         self.bare: list = []  # (function, shadow), of functions without attributes
+        self.generics: list = []  # functions made by singledispatch
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
@@ -105,6 +107,23 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if self.on:
             self.on = False
             restore(self)
+
+    def settle(self, y: Any) -> Any:
+        """The output of f, whose containers are of the user's classes again; Variables stay."""
+        kind = type(y)
+        if kind is Variable or kind is View or kind in ATOMS or not self.on:
+            return y
+        if kind in self.classes:
+            users_own(y, self.classes[kind])
+            for v in state_of(y).values():
+                self.settle(v)
+        if isinstance(y, (tuple, list)):
+            for v in y:
+                self.settle(v)
+        elif isinstance(y, dict):
+            for v in y.values():
+                self.settle(v)
+        return y
 
     def release(self, records: list) -> None:
         """Give records that outlive the call copies of their own of captured memory."""

@@ -34,7 +34,7 @@ def restore(shadow: Any) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, bases, before in shadow.members:
+    for c, new, _, before in shadow.members:
         for name in [n for n in new.__dict__ if n not in SPECIAL]:
             now = new.__dict__[name]
             if now is not before.get(name):
@@ -44,13 +44,17 @@ def restore(shadow: Any) -> None:
     for f, g in shadow.bare:
         if g.__dict__:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+    for g in shadow.generics:  # `register` refers to itself
+        for cell in g.register.__closure__:
+            if cell.cell_contents is g.register:
+                cell.cell_contents = None
     for c, new, bases, _ in shadow.members:
         rest(c, new, bases, new not in back.kept)
     for space in spaces:
         space.shadow = None
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
     if lost is not None:
         raise DroppedDerivativeError(
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
@@ -139,8 +143,9 @@ class Back:
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
-        if id(v) in self.original and not (isinstance(v, Variable) and type(v._trace) is Ended):
-            return self.original[id(v)]
+        old = self.original.get(id(v), EMPTY)
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and type(v._trace) is Ended):
+            return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]
         new = self.plain(v)
