@@ -8,7 +8,7 @@ from typing import Any
 from ._array import is_array, is_differentiable
 from ._calls import full_like, name_of, number, value_out
 from ._primitive import OPEN, Primitive, bind, is_tracked, live, plain, view
-from ._shadow import EMPTY, MAKERS, Globals, Shadow
+from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
@@ -174,14 +174,6 @@ def refuse(call: str, now: Any) -> None:
             f"{call}: the function binds a name or attribute outside of itself to a new value; a checkpoint can follow what is "
             "returned and what is written into arrays: write name[...] = value, or return it"
         )
-
-
-def names_in(code: Any) -> set:
-    names = set(code.co_names)
-    for c in code.co_consts:
-        if isinstance(c, type(code)):
-            names |= names_in(c)
-    return names
 
 
 class checkpoint:

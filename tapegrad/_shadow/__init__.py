@@ -3,5 +3,7 @@
 from .core import MAKERS, Shadow
 from .functions import Globals
 from .kinds import EMPTY, is_foreign
+from .routes import names_in
+from .threads import Sweep
 
-__all__ = ["EMPTY", "MAKERS", "Globals", "Shadow", "is_foreign"]
+__all__ = ["EMPTY", "MAKERS", "Globals", "Shadow", "Sweep", "is_foreign", "names_in"]

@@ -8,6 +8,8 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._primitive import view
 from .._variable import Variable, variable
+from . import threads
+from .routes import captured
 
 
 class Arrays:
@@ -34,8 +36,14 @@ class Arrays:
         v = variable(x)
         v._saved = True
         v._version = 0
-        if not self.borrowed:
-            self.arrays.append((x, v))
+        if self.borrowed:
+            self.given = (*self.given, (x, v))
+            return v
+        if not self.arrays:
+            threads.enter(self)
+        self.arrays.append((x, v))
+        if self.reached or self.wrote:
+            captured(self, x)
         return v
 
     def window(self, x: Any, root: Any) -> Any:

@@ -22,12 +22,15 @@ from .._array import is_array
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View
+from ..errors import RouteError
+from . import threads
 from .arrays import Arrays, memory_of
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
 from .kinds import ATOMS, is_foreign
 from .restore import restore
+from .routes import finding, first_write, leave
 
 
 class Shadow(Arrays, Functions, Containers, Classes):
@@ -47,14 +50,22 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "objects",
         "classes",
         "left",
+        "reached",
+        "sums",
+        "given",
+        "wrote",
+        "mine",
+        "turned",
+        "stashes",
         "borrowed",
         "__weakref__",
     )
 
-    def __init__(self, f: Any, args: list, on: bool = True):
+    def __init__(self, f: Any, args: list, on: bool = True, given: tuple = ()):
+        """`given`: pairs (array, handle) of the arguments that are Variables already."""
         if isinstance(f, Const):
             f, on = f.value, False
-        self.f, self.args, self.on = f, args, on
+        self.f, self.args, self.on, self.given = f, args, on, given
 
     def __enter__(self):
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
@@ -70,35 +81,84 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.objects: list = []  # (object, new object)
         self.classes: dict = {}  # shadow class -> class
         self.left: list = []  # objects that were left alone
+        self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
+        self.mine = None
         self.borrowed = False
         try:
             g = self(self.f)
-            self.borrowed = True  # arguments are values: nothing is written back to them
-            args = [self(a) for a in self.args]
-            self.borrowed = False
+            args = self.borrow()
             OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
             return g, args
         except BaseException as error:
-            self.__exit__(type(error))
+            self.__exit__(type(error), error)
             raise
+
+    def borrow(self) -> list:
+        """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
+        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
+        if all([type(a) is Variable or type(a) in ATOMS for a in self.args]):
+            return self.args
+        captured = {id(a): v for a, v in self.arrays}
+        for key in captured:
+            del self.seen[key]
+        before = len(self.given)
+        self.borrowed = True
+        args = [self(a) for a in self.args]
+        self.borrowed = False
+        for a, _ in self.given[before:]:
+            del self.seen[id(a)]
+        self.seen.update(captured)
+        return args
+
+    def pass_plain(self, constants: list, kwargs: dict) -> None:
+        """f gets these as they are."""
+        if self.on and (constants or kwargs):
+            for x in (*constants, *kwargs.values()):
+                if type(x) not in ATOMS:
+                    self.leave(x)
+
+    def first_write(self, x: Variable) -> None:
+        """(`_primitive.own`) A handle is about to be moved to memory of its own and written, for the first time."""
+        if len(threads.THREADS) < 2:
+            first_write(self, x)
+        else:
+            with threads.LOCK:
+                first_write(self, x)
 
     def __exit__(self, *error):
         OPEN.depth -= 1
         OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
         if error and error[0] is not None:
-            self.finish()
+            self.finish(error[1])
 
-    def finish(self) -> None:
+    def finish(self, error: BaseException | None = None) -> None:
         """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
-        after `release`."""
-        if self.on:
-            self.on = False
+        after `release`.  A route that was not followed is an error, or a note on that of the function."""
+        if not self.on:
+            return
+        self.on = False
+        found = finding(self)
+        try:
+            if found is not None:
+                self.arrays = []
             restore(self)
+        except RouteError as late:
+            found = late
+        finally:
+            threads.leave(self)
+        if found is not None:
+            if error is None:
+                raise found
+            error.add_note(f"{type(found).__name__}: {found}")
 
     def release(self, records: list) -> None:
         """Give records that outlive the call copies of their own of captured memory."""
         if not self.on or not self.arrays:
             return
+        with threads.Sweep(records):
+            self.own_copies(records)
+
+    def own_copies(self, records: list) -> None:
         captured = {memory_of(array) for array, _ in self.arrays}
 
         def own(v):
@@ -128,11 +188,13 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if new is not x:
             self.seen[id(x)] = new
             self.hold.append(x)
+        elif kind not in ENTERED:
+            leave(self, x)
         return new
 
     def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
-        self.left.append(x)
+        leave(self, x)
         return x
 
     def maker(self, x: Any, kind: type) -> Any:
@@ -158,6 +220,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         return None
 
 
+ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
 MAKERS = {
     np.ndarray: Shadow.array,
     Variable: Shadow.handle,

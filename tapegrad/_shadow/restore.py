@@ -5,16 +5,19 @@ from typing import Any
 from .._array import is_array
 from .._primitive import live
 from .._variable import Variable, bottom
-from ..errors import DroppedDerivativeError
+from ..errors import DroppedDerivativeError, RouteError
+from . import threads
 from .classes import POOL, SPECIAL
 from .functions import Globals
 from .kinds import ATOMS, EMPTY, attribute_names
+from .routes import is_written
 
 
-def restore(shadow: Any) -> None:
+def write_back(shadow: Any) -> Any:
+    """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not getattr(v, "_version", 0):
+        if not is_written(shadow, v):
             continue
         v = live(v)
         now = bottom(v)
@@ -22,6 +25,16 @@ def restore(shadow: Any) -> None:
             lost = array
         elif now is not array:
             array[...] = now
+    return lost
+
+
+def restore(shadow: Any) -> None:
+    """Raises RouteError, and has written no array, where that would break another thread's sweep."""
+    late = None
+    try:
+        lost = threads.alone(shadow, lambda: write_back(shadow))
+    except RouteError as error:
+        lost, late = None, error
     back = Back(shadow)
     for space, name, value, _ in shadow.names:
         if name in space and space[name] is not shadow.seen.get(id(value), value):
@@ -50,6 +63,9 @@ def restore(shadow: Any) -> None:
         space.clear()
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.attributes = None
     shadow.lists = shadow.objects = shadow.classes = shadow.hold = shadow.left = None
+    shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
+    if late is not None:
+        raise late
     if lost is not None:
         raise DroppedDerivativeError(
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
