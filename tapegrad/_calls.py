@@ -13,7 +13,7 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._primitive import OPEN, Trace, handle, live, plain
-from ._shadow import Shadow, Sweep
+from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError
@@ -66,6 +66,7 @@ class Inputs:
         self.nums = [n % len(args) for n in wanted]
         self.watched: dict = {}  # (position, leaf number) -> value of the active leaf
         self.given: tuple = ()  # (the caller's array, the handle that stands for it)
+        self.constants = [a.value for a in args if type(a) is Const]
         self.outer = getattr(OPEN, "aliased", {})
         for n in self.nums:
             self._check(n)
@@ -211,7 +212,8 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     shadow = Shadow(f, args, given=inputs.given)
     with shadow as (g, args):
         try:
-            shadow.pass_plain([a.value for a in inputs.args if type(a) is Const], kwargs)
+            if kwargs or inputs.constants:
+                shadow.pass_plain((*inputs.constants, *kwargs.values()))
             read((g if lift is None else lift(g))(*args, **kwargs))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
@@ -261,17 +263,20 @@ class Recorded:
             self.low = [lowered(v, tape) for v in leaves(y)]
 
         entered = self.inputs.enter(watch)
-        tape.trusted = frozenset([id(a.value) for a in args if isinstance(a, Const)])
+        tape.trusted = frozenset(map(id, self.inputs.constants))
         try:
             self.shadow = run_once(f, tape, self.inputs, entered, kwargs, read, lift)
         except BaseException:
             reverse.release(tape)
             raise
 
-    def finish(self) -> None:
+    def __enter__(self) -> "Recorded":
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """No sweep follows."""
         reverse.release(self.tape)
-        self.shadow.finish()
+        self.shadow.finish(error)
 
     def value(self) -> Any:
         members = iter(self.low)
@@ -282,8 +287,12 @@ class Recorded:
         seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
         if not seeds:
             return lambda key: None
-        with Sweep(self.tape.records):
+        if not THREADS:  # nobody has captured anything
             G = reverse.pull(self.tape, seeds, last)
+        else:
+            with mine():
+                protect(self.tape.records)
+                G = reverse.pull(self.tape, seeds, last)
         return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
 
 

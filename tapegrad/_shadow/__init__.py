@@ -4,6 +4,6 @@ from .core import MAKERS, Shadow
 from .functions import Globals
 from .kinds import EMPTY, is_foreign
 from .routes import names_in
-from .threads import Sweep
+from .threads import THREADS, mine, protect
 
-__all__ = ["EMPTY", "MAKERS", "Globals", "Shadow", "Sweep", "is_foreign", "names_in"]
+__all__ = ["EMPTY", "MAKERS", "THREADS", "Globals", "Shadow", "is_foreign", "mine", "names_in", "protect"]

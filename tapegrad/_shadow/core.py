@@ -110,12 +110,12 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.seen.update(captured)
         return args
 
-    def pass_plain(self, constants: list, kwargs: dict) -> None:
-        """f gets these as they are."""
-        if self.on and (constants or kwargs):
-            for x in (*constants, *kwargs.values()):
+    def pass_plain(self, values: tuple) -> None:
+        """f gets these as they are: constants, and arguments by keyword."""
+        if self.on:
+            for x in values:
                 if type(x) not in ATOMS:
-                    self.leave(x)
+                    leave(self, x)
 
     def first_write(self, x: Variable) -> None:
         """(`_primitive.own`) A handle is about to be moved to memory of its own and written, for the first time."""
@@ -137,7 +137,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if not self.on:
             return
         self.on = False
-        found = finding(self)
+        found = finding(self) if self.left or self.sums or self.reached else None
         try:
             if found is not None:
                 self.arrays = []
@@ -145,7 +145,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         except RouteError as late:
             found = late
         finally:
-            threads.leave(self)
+            if self.mine is not None:
+                threads.leave(self)
         if found is not None:
             if error is None:
                 raise found
@@ -155,7 +156,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         """Give records that outlive the call copies of their own of captured memory."""
         if not self.on or not self.arrays:
             return
-        with threads.Sweep(records):
+        with self.mine:
+            threads.protect(records)
             self.own_copies(records)
 
     def own_copies(self, records: list) -> None:

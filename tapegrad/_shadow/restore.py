@@ -30,11 +30,14 @@ def write_back(shadow: Any) -> Any:
 
 def restore(shadow: Any) -> None:
     """Raises RouteError, and has written no array, where that would break another thread's sweep."""
-    late = None
-    try:
-        lost = threads.alone(shadow, lambda: write_back(shadow))
-    except RouteError as error:
-        lost, late = None, error
+    lost = late = None
+    if len(threads.THREADS) < 2:
+        lost = write_back(shadow)
+    else:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late = error
     back = Back(shadow)
     for space, name, value, _ in shadow.names:
         if name in space and space[name] is not shadow.seen.get(id(value), value):

@@ -24,31 +24,45 @@ THREADS: set = set()  # the `Mine` of each thread with an open shadow that has c
 
 
 class Mine:
-    """One thread: its open shadows, how many sweeps it is in, and whether it waits for those of others."""
+    """One thread: its open shadows, how many sweeps it is in, whether it waits for those of others, and whether it was given a
+    stash.  `with mine:` is a sweep."""
 
-    __slots__ = ("shadows", "sweeps", "waits")
+    __slots__ = ("shadows", "sweeps", "waits", "stashed")
 
     def __init__(self):
-        self.shadows, self.sweeps, self.waits = set(), 0, False
+        self.shadows, self.sweeps, self.waits, self.stashed = set(), 0, False, False
+
+    def __enter__(self):
+        self.sweeps += 1
+
+    def __exit__(self, *error):
+        self.sweeps -= 1
+        if len(THREADS) > 1:
+            with LOCK:
+                LOCK.notify_all()
+
+
+def mine() -> Mine:
+    try:
+        return OPEN.mine
+    except AttributeError:
+        OPEN.mine = Mine()
+        return OPEN.mine
 
 
 def enter(shadow: Any) -> None:
     """The shadow captures its first array."""
-    try:
-        mine = OPEN.mine
-    except AttributeError:
-        mine = OPEN.mine = Mine()
-    shadow.mine = mine
-    mine.shadows.add(shadow)
-    THREADS.add(mine)
+    shadow.mine = own = mine()
+    own.shadows.add(shadow)
+    THREADS.add(own)
 
 
 def leave(shadow: Any) -> None:
-    mine = shadow.mine
-    if mine is not None:
-        mine.shadows.discard(shadow)
-        if not mine.shadows:
-            THREADS.discard(mine)
+    own = shadow.mine
+    own.shadows.discard(shadow)
+    if not own.shadows:
+        own.stashed = False
+        THREADS.discard(own)
 
 
 class Stash:
@@ -77,6 +91,17 @@ class Stash:
         return xp_of(x).ndarray(x.shape, x.dtype, self.memory.data + (x.data.ptr - self.low), x.strides)
 
 
+def protect(records: list) -> None:
+    """At the start of a sweep, which says so first: who begins to write from now on sees it, and who writes already holds the
+    lock.  What was written since the recording is replaced by what the records have seen."""
+    if len(THREADS) > 1:
+        with LOCK:
+            pass
+    own = mine()
+    if own.stashed:
+        turn(records, tuple([stash for s in own.shadows for stash in s.stashes]))
+
+
 def turn(records: list, stashes: tuple) -> None:
     """Let records hold the stashes instead of the memory that was written since."""
 
@@ -94,46 +119,15 @@ def turn(records: list, stashes: tuple) -> None:
             records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
 
 
-class Sweep:
-    """`with Sweep(records):` the memory that the records hold stays as it was."""
-
-    __slots__ = ("mine", "records")
-
-    def __init__(self, records: list):
-        self.records = records
-
-    def __enter__(self):
-        self.mine = mine = getattr(OPEN, "mine", None)
-        if mine is None or not mine.shadows:
-            self.mine = None
-            return
-        mine.sweeps += 1  # first: who begins to write from now on sees it, and who writes already holds the lock
-        if len(THREADS) > 1:
-            with LOCK:
-                pass
-        stashes = tuple([stash for s in tuple(mine.shadows) for stash in s.stashes])
-        if stashes:
-            turn(self.records, stashes)
-
-    def __exit__(self, *error):
-        if self.mine is not None:
-            self.mine.sweeps -= 1
-            if len(THREADS) > 1:
-                with LOCK:
-                    LOCK.notify_all()
-
-
 def alone(shadow: Any, write: Callable) -> Any:
-    """`write()`, which writes captured arrays back, while no other thread sweeps over them."""
-    if len(THREADS) < 2:
-        return write()
+    """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
     with LOCK:
         arrays = [a for a, v in shadow.arrays if is_written(shadow, v)]
         wait(shadow, arrays)
         met = others(shadow, arrays)
         for s, a, v in met:
             set_aside(s, a, v)
-        result = write()
+        result = write(shadow)
         for s, a, _ in met:
             if s.sums and id(a) in s.sums:
                 s.sums[id(a)] = [a, checksum(a)]
@@ -144,9 +138,9 @@ def others(shadow: Any, arrays: list) -> list:
     """(shadow, array, handle) of other threads that captured the same memory."""
     return [
         (s, a, v)
-        for mine in tuple(THREADS)
-        if mine is not shadow.mine
-        for s in tuple(mine.shadows)
+        for other in tuple(THREADS)
+        if other is not shadow.mine
+        for s in tuple(other.shadows)
         for a, v in tuple(s.arrays or ())
         if any([overlap(a, b) for b in arrays])
     ]
@@ -154,18 +148,18 @@ def others(shadow: Any, arrays: list) -> list:
 
 def wait(shadow: Any, arrays: list) -> None:
     """Until no other thread sweeps over the arrays."""
-    mine = shadow.mine
+    own = shadow.mine
     while sweeping := [s.mine for s, _, _ in others(shadow, arrays) if s.mine.sweeps]:
-        if mine.sweeps and any([m.waits for m in sweeping]):
+        if own.sweeps and any([m.waits for m in sweeping]):
             raise RouteError(
                 f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward sweep that reads it, and "
                 f"would write it. {KEPT} Give each thread a copy of its own"
             )
-        mine.waits = True
+        own.waits = True
         try:
             LOCK.wait()
         finally:
-            mine.waits = False
+            own.waits = False
 
 
 def set_aside(s: Any, a: Any, v: Any) -> None:
@@ -174,7 +168,7 @@ def set_aside(s: Any, a: Any, v: Any) -> None:
     if not a.size or any([stash.array is a for stash in s.stashes]):
         return
     stash = Stash(a)
-    s.stashes = (*s.stashes, stash)
+    s.stashes, s.mine.stashed = (*s.stashes, stash), True
     value, turned = stash.of(a), {*s.turned, id(v)}
     if not v._version and v._value is a:
         v._value, v._version, s.turned = value, 1, turned
