@@ -156,10 +156,10 @@ class Rebind(Shadow):
             if now is not first and first is not EMPTY:
                 refuse(call, now)
         for x, new, first in self.lists:
-            if first is not None and (len(first) != len(new) or any(a is not b for a, b in zip(first, new, strict=False))):
+            if first is not None and self.differs(new, first):
                 refuse(call, x)
         for space, name, _, first in self.names:
-            if space.get(name, first) is not first:
+            if dict.get(space, name, first) is not first:
                 refuse(call, space[name])
         for _, new, before in self.objects:
             for name, first in before.items():

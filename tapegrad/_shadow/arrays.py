@@ -1,15 +1,37 @@
-"""Captured arrays as Variables over the same memory."""
+"""Captured arrays as Variables over the same memory.
+
+Two arrays are aliases by address, whatever objects lie between: both become views of one Variable over all of the memory.  That
+memory is the array at the end of the chain of bases, or what owns it (a bytearray, a memory map, an array of bytes).  Where the
+two cannot be views of one Variable (other widths, an unknown owner) both may be read, and writing either raises AliasError."""
 
 import sys
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from .._array import is_array, xp_of
-from .._primitive import view
+from .._primitive import OPEN, view
 from .._variable import Variable, variable
-from . import threads
-from .routes import captured
+from ..errors import AliasError
+from . import routes, threads
+
+# What `as_strided` puts between a view and its array.
+Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
+# What a subclass of ndarray may define and still act as one.
+OWN_NAMES = frozenset((
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__", "__weakref__",
+    "__array_priority__", "__slots__", "__static_attributes__", "__firstlineno__",
+))  # fmt: skip
+MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
+
+
+def acts_as_array(kind: type) -> bool:
+    """Is this subclass of ndarray one for its memory or its name only?  (Not np.matrix, nor masked arrays.)"""
+    for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
+        if not OWN_NAMES.issuperset(set(c.__dict__) - (MEMMAP_NAMES if c is np.memmap else set())):
+            return False
+    return True
 
 
 class Arrays:
@@ -25,15 +47,32 @@ class Arrays:
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
-        if x.dtype.kind not in "fc":
-            return x
-        root = x
-        while is_array(root.base):
-            root = root.base
+        kind = x.dtype.kind
+        if kind not in "fc":
+            return self.objects_of(x) if kind == "O" else x if x.base is None else self.leave(x)
+        root, owner = x, x.base
+        while owner is not None:
+            if is_array(owner):
+                root = owner
+            elif type(owner) is Holder and is_array(owner.base):
+                root = owner.base
+            elif type(owner) is memoryview and is_array(owner.obj):
+                root = owner.obj
+            else:
+                break
+            owner = root.base
         # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
         if root is not x and sys.getrefcount(root) > 3:
             return self.window(x, root)
-        v = variable(x)
+        if owner is not None and root is x:
+            return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
+        v = self.captured(x)
+        if self.strangers:
+            self.meet(x, v, self.strangers)
+        return v
+
+    def captured(self, x: Any) -> Variable:
+        v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
         v._saved = True
         v._version = 0
         if self.borrowed:
@@ -43,19 +82,84 @@ class Arrays:
             threads.enter(self)
         self.arrays.append((x, v))
         if self.reached or self.wrote:
-            captured(self, x)
+            routes.captured(self, x)
         return v
 
     def window(self, x: Any, root: Any) -> Any:
         """One of several views of one memory, as a view of the Variable that stands for all of it."""
+        if root.dtype.kind not in "fc":
+            return self.part_of(x, root)
         address = (lambda a: a.__array_interface__["data"][0]) if xp_of(x) is np else (lambda a: a.data.ptr)
         offset, whole = address(x) - address(root), self(root)
+        if not isinstance(whole, Variable):  # a subclass that is left alone
+            return self.leave(x)
         if root.dtype == x.dtype and root.flags.forc:
             return view(whole, ("window", (x.shape, offset, x.strides)))
         part, size = offset % root.itemsize, x.itemsize
         if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
             return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
-        return x
+        v = self.captured(x)
+        self.clash(v, whole)
+        return v
+
+    def part_of(self, x: Any, owner: Any) -> Any:
+        """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
+        raw = bytes_of(owner) if xp_of(x) is np else None
+        size = x.itemsize
+        if raw is None or any(s % size for s in x.strides):
+            v = self.captured(x)
+            self.meet(x, v, self.arrays)
+            self.strangers.append((x, v))
+            return v
+        offset = byte_bounds(x)[0] - byte_bounds(raw)[0] if x.size else 0
+        start = offset % size
+        key = (id(owner), x.dtype.str, start)
+        whole = self.memories.get(key)
+        if whole is None:
+            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype)
+            whole = self.captured(root)
+            for other, v in self.memories.items():
+                if other[0] == id(owner):
+                    self.clash(v, whole)
+            self.memories[key] = whole
+            self.hold.append(owner)
+            if self.strangers:
+                self.meet(root, whole, self.strangers)
+        first = x.__array_interface__["data"][0] - raw.__array_interface__["data"][0] - start
+        if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
+            return whole
+        return view(whole, ("window", (x.shape, first, x.strides)))
+
+    def meet(self, x: Any, v: Variable, others: list) -> None:
+        """Mark v and those of the others that share memory with it."""
+        if xp_of(x) is not np or not x.size:
+            return
+        low, high = byte_bounds(x)
+        for other, w in others:
+            if w is not v and type(other) is np.ndarray and other.size:
+                a, b = byte_bounds(other)
+                if a < high and low < b:
+                    self.clash(v, w)
+
+    def clash(self, *both: Variable) -> None:
+        """Two captured arrays over one memory that cannot be views of one Variable."""
+        both = tuple([getattr(v, "_base", v) for v in both])
+        if any(getattr(v, "_version", 0) for v in both):
+            raise AliasError(
+                "a captured array was written whose memory another captured array shares, with another dtype or by a way that cannot "
+                "be followed: make the one from the other inside the function, a.view(dtype) for example"
+            )
+        OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+
+
+def bytes_of(owner: Any) -> Any:
+    """All memory of its owner as an array of bytes; None if it does not give it."""
+    if isinstance(owner, np.ndarray):
+        return owner.view(np.ndarray).reshape(-1).view(np.uint8) if owner.flags.c_contiguous and owner.dtype.kind != "O" else None
+    try:
+        return np.frombuffer(owner, np.uint8)
+    except (TypeError, ValueError, BufferError):
+        return None
 
 
 def memory_of(x: Any) -> int:

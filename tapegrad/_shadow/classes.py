@@ -1,20 +1,26 @@
-"""Classes with shadows of their members, and instances with shadows of their attributes."""
+"""Classes with shadows of their members, and instances with shadows of their attributes.
 
-import functools
+The shadow of a class C(B) has the bases (C, shadow of B): each class stands behind its own shadow in the order of resolution
+(C', C, B', B), so that whatever overrides what in the user's classes does so here, members without a shadow included.  Code that
+asks for what comes after C must start from C itself: see `super_` in builtin.py.
+
+A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of sight: making it has no
+effect that the user could see.  Its bases never change afterwards.  A class is a cycle, so one made for each call would be left
+to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
+
+import abc
 from typing import Any
 
 from .. import _twins
-from .kinds import attribute_names, is_foreign
+from .kinds import HEAP, REAL, is_user_class, put_state, state_of
 
-# Shadow classes at rest.  A class is a cycle, so one made for each call would be left to the cyclic collector; those of
-# earlier calls, emptied, serve again.
-POOL: dict = {}
+POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
+KEPT = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__dataclass_fields__", "__dataclass_params__",
+    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__", REAL, POOL,
 ))  # fmt: skip
-HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 
 class Classes:
@@ -22,73 +28,113 @@ class Classes:
 
     __slots__ = ()
 
-    def shadowable(self, c: type) -> bool:
-        """Can a class be rebuilt?  Plain Python classes, all the way up, whose making has no side effects."""
-        if type(c).__name__ not in ("type", "ABCMeta") or c is object:
-            return False
-        ours = [b for b in c.__mro__ if b is not object and b.__name__ not in ("ABC", "Generic", "Protocol")]
-        return all(b.__flags__ & HEAP and not is_foreign(b.__module__) and "__init_subclass__" not in b.__dict__ for b in ours)
-
     def klass(self, c: type) -> Any:
-        if is_foreign(c.__module__):
+        if not is_user_class(c):
             return _twins.function(c) or c
-        if not self.shadowable(c) or issubclass(c, BaseException) or c in self.classes:
+        if issubclass(c, BaseException) or c in self.classes:
             return c
-        shadows = [self(b) for b in c.__bases__ if b is not object]
-        bases = tuple([b for b in shadows if b not in c.__bases__]) + (c,)
-        free = POOL.setdefault(c, [])
-        if free:
-            new = free.pop()
-            if new.__bases__ != bases:
-                new.__bases__ = bases
-        else:
-            space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__}
-            new = type(c)(c.__name__, bases, space)
+        real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
+        bases = (c, *[s for b in c.__bases__ if b is not real and (s := self(b)) is not b])
+        new = self.pooled(c, bases)
+        if new is None:
+            try:
+                new = made(c, self(type(c)), bases)
+            except TypeError:  # of an extension module, or final
+                return self.leave(c)
         self.seen[id(c)] = new
         self.hold.append(c)
         self.classes[new] = c
+        before = {}
         for name, value in list(c.__dict__.items()):
             if name in SPECIAL:
                 continue
-            made = self.member(value)
-            if made is not value:
-                setattr(new, name, made)
-                self.attributes.append((c, None, name, value, made))
+            shadow = self.member(value)
+            if shadow is not value:
+                type.__setattr__(new, name, shadow)
+                before[name] = shadow
+        self.members.append((c, new, bases, before))
+        for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
+            type.__setattr__(new, name, self(value))
+            before[name] = new.__dict__[name]
         return new
+
+    def pooled(self, c: type, bases: tuple) -> Any:
+        free = c.__dict__.get(POOL, ())
+        for k in range(len(free) - 1, -1, -1):
+            try:
+                entry = free.pop(k)
+            except IndexError:  # another thread took it
+                continue
+            if entry[1] == bases:
+                return entry[0]
+            free.insert(k, entry)
+        return None
 
     def member(self, m: Any) -> Any:
         kind = type(m)
         if kind is staticmethod or kind is classmethod:
-            return kind(self(m.__func__))
-        if kind is property:
-            return property(*[g and self(g) for g in (m.fget, m.fset, m.fdel)])
-        if kind is functools.cached_property:
-            new = functools.cached_property(self(m.func))
-            new.attrname = m.attrname
-            return new
+            f = self(m.__func__)
+            return m if f is m.__func__ else kind(f)
+        if isinstance(m, property):
+            return self.property(m)
         return self(m)
+
+    def property(self, m: Any) -> Any:
+        parts = [m.fget, m.fset, m.fdel]
+        shadows = [g and self(g) for g in parts]
+        kind = self(type(m))
+        if kind is type(m) and all(a is b for a, b in zip(parts, shadows, strict=True)):
+            return m
+        new = kind.__new__(kind)
+        property.__init__(new, *shadows)
+        put_state(new, {k: self(v) for k, v in state_of(m).items()})
+        return new
 
     def instance(self, x: Any) -> Any:
         kind = type(x)
         if kind in self.classes:
             return x
-        c = self(kind)
-        if c is kind:
-            return x
+        c = self(kind) if is_user_class(kind) else kind
+        if c is kind and is_user_class(kind):
+            return self.leave(x)
         try:
-            new = object.__new__(c)
+            new = object.__new__(c) if c.__flags__ & HEAP else c.__new__(c)
         except TypeError:
-            return x
+            return self.leave(x)
         self.seen[id(x)] = new
         self.hold.append(x)
-        before = {}
-        for name in attribute_names(x):
-            try:
-                value = object.__getattribute__(x, name)
-            except AttributeError:
-                continue
-            shadow = self(value)
-            before[name] = shadow
-            object.__setattr__(new, name, shadow)
-        self.objects.append((x, new, before))
+        self.attributes_of(x, new)
         return new
+
+    def attributes_of(self, x: Any, new: Any) -> None:
+        before = {name: self(value) for name, value in state_of(x).items()}
+        put_state(new, before)
+        self.objects.append((x, new, before))
+
+
+def made(c: type, meta: type, bases: tuple) -> type:
+    """A new, empty shadow class."""
+    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c}
+    quiet = None
+    if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
+        quiet = type("quiet", (), {"__slots__": (), "__init_subclass__": lambda **options: None})
+        bases = (quiet, *bases)
+    new = type.__new__(meta, c.__name__, bases, space)
+    if quiet is not None:
+        del quiet.__init_subclass__
+    if issubclass(meta, abc.ABCMeta):
+        abc._abc_init(new)
+    return new
+
+
+def rest(c: type, new: type, bases: tuple) -> None:
+    """Empty a shadow class and put it by, unless the user has made classes from it."""
+    for name in [n for n in new.__dict__ if n not in SPECIAL]:
+        type.__delattr__(new, name)
+    if any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+        return
+    if POOL not in c.__dict__:
+        type.__setattr__(c, POOL, [])
+    free = c.__dict__[POOL]
+    free.append((new, bases))
+    del free[:-KEPT]

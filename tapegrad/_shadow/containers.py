@@ -1,8 +1,88 @@
-"""Containers with shadows of what they hold."""
+"""Containers with shadows of what they hold.
 
-from typing import Any
+What can hold objects is told by its base type, of which `BASES` says how contents are read and put back; so subclasses, the user's
+included, need no more than their name.  Keys are shadowed like values: what f looks up is a shadow too."""
 
-from .kinds import ATOMS
+import collections
+import functools
+import gc
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .kinds import ATOMS, is_user_class, state_of
+
+
+class Base(NamedTuple):
+    """A type that holds objects: `read` gives them as a flat list, `put` fills an emptied one."""
+
+    kind: type
+    read: Callable
+    put: Callable
+    pairs: bool = False
+
+
+def put_pairs(kind: type) -> Callable:
+    def put(x: Any, flat: list) -> None:
+        kind.clear(x)
+        store = kind.__setitem__
+        for k in range(0, len(flat), 2):
+            store(x, flat[k], flat[k + 1])
+
+    return put
+
+
+def pairs_of(kind: type) -> Callable:
+    return lambda x: [v for pair in kind.items(x) for v in pair]
+
+
+def put_all(kind: type, add: Callable) -> Callable:
+    def put(x: Any, flat: list) -> None:
+        kind.clear(x)
+        add(x, flat)
+
+    return put
+
+
+def put_objects(x: Any, flat: list) -> None:
+    for at, v in zip(np.ndindex(x.shape), flat, strict=True):
+        x[at] = v
+
+
+def mapping(kind: type) -> Base:
+    return Base(kind, pairs_of(kind), put_pairs(kind), True)
+
+
+def drain(kind: type) -> Callable:
+    return lambda x: list(kind.__iter__(x))
+
+
+BASES = (
+    mapping(collections.OrderedDict),
+    mapping(collections.defaultdict),
+    mapping(dict),
+    Base(list, drain(list), put_all(list, list.extend)),
+    Base(collections.deque, drain(collections.deque), put_all(collections.deque, collections.deque.extend)),
+    Base(set, drain(set), put_all(set, set.update)),
+    Base(np.ndarray, lambda x: [x[at] for at in np.ndindex(x.shape)], put_objects),
+    mapping(weakref.WeakValueDictionary),
+    mapping(weakref.WeakKeyDictionary),
+    Base(weakref.WeakSet, drain(weakref.WeakSet), put_all(weakref.WeakSet, weakref.WeakSet.update)),
+)
+FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
+
+
+@functools.cache
+def plain_base(kind: type) -> Base:
+    """The base of a container that is not of a class of the user's."""
+    return next(b for b in BASES if issubclass(kind, b.kind))
+
+
+def base_of(x: Any) -> Base:
+    return plain_base(type(x)) if not is_user_class(type(x)) else next(b for b in BASES if isinstance(x, b.kind))
 
 
 class Containers:
@@ -21,21 +101,102 @@ class Containers:
         self.lists.append((x, new, list(new)))
         return new
 
-    def tuple_(self, x: tuple) -> Any:
-        new = tuple([self(v) for v in x])
-        return x if all(a is b for a, b in zip(x, new, strict=True)) else new
-
-    def named_tuple(self, x: Any) -> Any:
-        new = [self(v) for v in x]
-        return x if all(a is b for a, b in zip(x, new, strict=True)) else type(x)(*new)
-
     def dict_(self, x: dict) -> Any:
-        if ATOMS.issuperset(map(type, x.values())):
+        if ATOMS.issuperset(map(type, x.values())) and ATOMS.issuperset(map(type, x)):
             self.lists.append((x, x, None))
             return x
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.update({k: self(v) for k, v in x.items()})
-        self.lists.append((x, new, dict(new)))
+        new.update({self(k): self(v) for k, v in x.items()})
+        self.lists.append((x, new, [v for pair in new.items() for v in pair]))
         return new
+
+    def container(self, x: Any) -> Any:
+        """Any other that can be altered."""
+        base = base_of(x)
+        flat = base.read(x)
+        kind = type(x)
+        c = self(kind) if is_user_class(kind) else kind
+        if c is kind and kind is base.kind and ATOMS.issuperset(map(type, flat)) and not getattr(x, "default_factory", None):
+            self.lists.append((x, x, None))
+            return x
+        new = base.kind.__new__(c)
+        self.hold.append(x)
+        self.seen[id(x)] = new
+        if base.kind is collections.deque:
+            collections.deque.__init__(new, (), x.maxlen)
+        elif isinstance(x, collections.defaultdict):
+            collections.defaultdict.__init__(new, self(x.default_factory))
+        self.attributes_of(x, new)
+        base.put(new, [self(v) for v in flat])
+        self.lists.append((x, new, base.read(new)))
+        return new
+
+    def weak(self, x: Any) -> Any:
+        """A Variable cannot be referred to weakly: seen from f, such a table is an ordinary one."""
+        base = base_of(x)
+        new: Any = {} if base.pairs else set()
+        self.hold.append(x)
+        self.seen[id(x)] = new
+        base_of(new).put(new, [self(v) for v in base.read(x)])
+        self.lists.append((x, new, base_of(new).read(new)))
+        return new
+
+    def objects_of(self, x: np.ndarray) -> Any:
+        """An object array."""
+        if not x.ndim or x.base is not None:
+            return self.leave(x)
+        new = np.empty(x.shape, object, order="F" if x.flags.fnc else "C")
+        self.seen[id(x)] = new
+        self.hold.append(x)
+        base = base_of(x)
+        base.put(new, [self(v) for v in base.read(x)])
+        self.lists.append((x, new, base.read(new)))
+        return new
+
+    def tuple_(self, x: tuple) -> Any:
+        new = tuple([self(v) for v in x])
+        return x if all(a is b for a, b in zip(x, new, strict=True)) else new
+
+    def frozenset_(self, x: frozenset) -> Any:
+        new = [self(v) for v in x]
+        return x if all(a is b for a, b in zip(x, new, strict=True)) else frozenset(new)
+
+    def fixed(self, x: Any) -> Any:
+        """An object of a subclass of tuple, str, int ..."""
+        kind = type(x)
+        base = next(b for b in FIXED if isinstance(x, b))
+        c = self(kind) if is_user_class(kind) else kind
+        flat = list(base.__iter__(x)) if base in (tuple, frozenset) else None
+        new = flat and [self(v) for v in flat]
+        if c is kind and (not flat or all(a is b for a, b in zip(flat, new, strict=True))):
+            return x
+        new = base.__new__(c, x if new is None else new)
+        self.seen[id(x)] = new
+        self.hold.append(x)
+        if kind is not c:
+            self.attributes_of(x, new)
+        return new
+
+    def proxy(self, x: types.MappingProxyType) -> Any:
+        under = gc.get_referents(x)[0]
+        new = self(under)
+        return x if new is under else types.MappingProxyType(new)
+
+    def reference(self, x: Any) -> Any:
+        """A weak reference; a Variable cannot be referred to weakly, so its stand-in only answers like one."""
+        target = x()
+        if target is None:
+            return x
+        new = self(target)
+        return x if new is target else lambda: new
+
+    @staticmethod
+    def differs(new: Any, first: Any) -> bool:
+        """Does a container, or an object, hold another thing than at first?"""
+        if type(first) is dict:
+            now, first = [v for pair in state_of(new).items() for v in pair], [v for pair in first.items() for v in pair]
+        else:
+            now = base_of(new).read(new)
+        return len(now) != len(first) or any(a is not b for a, b in zip(now, first, strict=True))

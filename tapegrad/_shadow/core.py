@@ -12,8 +12,10 @@ that the function rebound (globals, nonlocals, attributes, members of lists and 
 Reading order: `Shadow.__call__` here (what becomes what); arrays.py, functions.py, containers.py and classes.py for the kinds of
 objects; restore.py for what happens afterwards."""
 
+import collections
 import functools
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,12 @@ from .._tree import Const
 from .._variable import Variable, View
 from ..errors import RouteError
 from . import threads
-from .arrays import Arrays, memory_of
+from .arrays import Arrays, acts_as_array, memory_of
+from .builtin import Module
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
-from .kinds import ATOMS, is_foreign
+from .kinds import ATOMS, HELD, is_user_class
 from .restore import restore
 from .routes import finding, first_write, leave
 
@@ -49,6 +52,10 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "lists",
         "objects",
         "classes",
+        "members",
+        "bare",
+        "memories",
+        "strangers",
         "left",
         "reached",
         "sums",
@@ -77,9 +84,13 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.names: list = []  # (Globals, name, value, shadow)
         self.cells: list = []  # (cell, new cell, value, shadow)
         self.attributes: list = []  # (object, new namespace, name, value, shadow)
-        self.lists: list = []  # (container, new container)
-        self.objects: list = []  # (object, new object)
+        self.lists: list = []  # (container, new container, its contents as they were made)
+        self.objects: list = []  # (object, new object, its attributes as they were made)
         self.classes: dict = {}  # shadow class -> class
+        self.members: list = []  # (class, shadow class, its bases, its members as they were made)
+        self.bare: list = []  # (function, shadow), of functions without attributes
+        self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
+        self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
@@ -98,16 +109,17 @@ class Shadow(Arrays, Functions, Containers, Classes):
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
         if all([type(a) is Variable or type(a) in ATOMS for a in self.args]):
             return self.args
-        captured = {id(a): v for a, v in self.arrays}
-        for key in captured:
-            del self.seen[key]
+        captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
+        apart = self.memories, self.strangers
+        self.memories, self.strangers = {}, []
         before = len(self.given)
         self.borrowed = True
         args = [self(a) for a in self.args]
         self.borrowed = False
         for a, _ in self.given[before:]:
-            del self.seen[id(a)]
+            self.seen.pop(id(a), None)
         self.seen.update(captured)
+        self.memories, self.strangers = apart
         return args
 
     def pass_plain(self, values: tuple) -> None:
@@ -201,42 +213,63 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
+        if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
+            return None
+        if isinstance(x, np.generic):
+            return Shadow.itself
         if isinstance(x, np.ndarray):
-            return None  # a subclass: left alone
+            return Shadow.array if acts_as_array(kind) else None
         if is_array(x):
             return Shadow.array
         if isinstance(x, type):
             return Shadow.klass
-        if hasattr(kind, "py_func"):
-            return Shadow.compiled
-        if kind.__module__.startswith("numba") and hasattr(x, "py_func"):
+        if hasattr(kind, "py_func") or (kind.__module__.startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
             return Shadow.library
-        if isinstance(x, (tuple, list, dict)) and not is_foreign(kind.__module__):
-            return Shadow.named_tuple if hasattr(kind, "_fields") else None
-        if not is_foreign(kind.__module__) and self.shadowable(kind):
+        for base, make in BY_BASE:
+            if isinstance(x, base):
+                return make
+        if is_user_class(kind) or kind in HELD:
             return Shadow.instance
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
             return Shadow.library
         return None
 
+    def itself(self, x: Any) -> Any:
+        return x
+
 
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
+
+
+BY_BASE = (
+    ((dict, list, set, collections.deque), Shadow.container),
+    ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
+    ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
+    (weakref.ref, Shadow.reference),
+)
 MAKERS = {
     np.ndarray: Shadow.array,
     Variable: Shadow.handle,
     View: Shadow.handle,
     types.FunctionType: lambda shadow, f: shadow.function(f),
-    types.BuiltinFunctionType: Shadow.library,
+    types.BuiltinFunctionType: Shadow.builtin,
+    types.MethodWrapperType: Shadow.builtin,
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,
+    Module: Shadow.scope,
     np.ufunc: Shadow.library,
     functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
     list: Shadow.list_,
     tuple: Shadow.tuple_,
     dict: Shadow.dict_,
+    frozenset: Shadow.frozenset_,
+    staticmethod: Shadow.member,
+    classmethod: Shadow.member,
+    property: Shadow.member,
+    types.MappingProxyType: Shadow.proxy,
     Const: Shadow.const,
     type: Shadow.klass,
 }

@@ -1,4 +1,4 @@
-"""Functions rebuilt with other surroundings: their globals, cells, defaults, and the modules that they name."""
+"""Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that they name."""
 
 import functools
 import types
@@ -6,43 +6,12 @@ from typing import Any
 
 from .. import _twins
 from .._primitive import is_tracked, plain
-from .kinds import EMPTY, is_foreign
+from .builtin import FUNCTIONS, LIBRARY, Globals, Module
+from .cached import Cached
+from .kinds import EMPTY, NUMERIC, is_foreign
 
-
-class Globals(dict):
-    """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use."""
-
-    __slots__ = ("real", "shadow")
-
-    def __init__(self, real, shadow):
-        super().__init__()
-        self.real, self.shadow = real, shadow
-
-    def __missing__(self, name):
-        value = self.real[name]
-        if self.shadow is None:  # the call has ended; this function leaked out of it
-            return value
-        new = self.shadow(value)
-        dict.__setitem__(self, name, new)
-        self.shadow.names.append((self, name, value, new))
-        return new
-
-
-class Module:
-    """A user's module seen from a rebuilt function."""
-
-    def __init__(self, real, shadow):
-        self.__dict__.update(_tg_real=real, _tg_shadow=shadow)
-
-    def __getattr__(self, name):
-        value = getattr(self._tg_real, name)
-        shadow = self._tg_shadow
-        if shadow.seen is None:
-            return value
-        new = shadow(value)
-        self.__dict__[name] = new
-        shadow.attributes.append((self._tg_real, self.__dict__, name, value, new))
-        return new
+# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
+GENERIC = functools.singledispatch(len).__code__
 
 
 class Functions:
@@ -60,8 +29,13 @@ class Functions:
         if twin is not None:
             return twin
         if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
-            return self.library(f)
-        mine = self.globals_of(space)
+            if not closure or space["__name__"].partition(".")[0] in NUMERIC:
+                return FUNCTIONS.get(f) or self.library(f)
+            if f.__code__ is GENERIC:
+                return self.generic(f)
+            mine = space  # contextmanager and others that wrap a function of the user's
+        else:
+            mine = self.globals_of(space)
         if mine is space and not closure:
             return f
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
@@ -75,7 +49,21 @@ class Functions:
             g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
         g.__qualname__, g.__module__ = f.__qualname__, f.__module__
         if f.__dict__:
-            g.__dict__.update({k: v for k, v in f.__dict__.items() if k != "__wrapped__"})
+            before = {k: self(v) for k, v in f.__dict__.items()}
+            g.__dict__.update(before)
+            self.objects.append((f, g, before))
+        else:
+            self.bare.append((f, g))
+        return g
+
+    def generic(self, f: Any) -> Any:
+        """A function made by singledispatch."""
+        g = functools.singledispatch(self(f.registry[object]))
+        self.seen[id(f)] = g
+        self.hold.append(f)
+        for kind, implementation in f.registry.items():
+            if kind is not object:
+                g.register(self(kind), self(implementation))
         return g
 
     def globals_of(self, space: dict) -> dict:
@@ -114,12 +102,20 @@ class Functions:
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
 
+    def builtin(self, f: Any) -> Any:
+        """A function of C; a method of one that is bound to an object (`reset = buf.fill`) is that of its shadow."""
+        owner = getattr(f, "__self__", None)
+        if owner is not None and type(owner) is not types.ModuleType:
+            new = self(owner)
+            if new is not owner:
+                return getattr(new, f.__name__)
+        return self.library(f)
+
     def partial(self, p: Any) -> Any:
         return functools.partial(self(p.func), *[self(a) for a in p.args], **{k: self(v) for k, v in p.keywords.items()})
 
     def cached(self, c: Any) -> Any:
-        """lru_cache would keep Variables from one call to the next."""
-        return self(c.__wrapped__)
+        return Cached(c, self)
 
     def compiled(self, d: Any) -> Any:
         """An @njit function: on tracked values it runs as its Python function."""
@@ -138,7 +134,15 @@ class Functions:
         twin = _twins.module(m)
         if twin is not None:
             return twin
-        return m if is_foreign(m.__name__) else Module(m, self)
+        if is_foreign(m.__name__):
+            return LIBRARY.get(m, m)
+        return Module(self.globals_of(vars(m)))
+
+    def scope(self, m: Any) -> Any:
+        """A module that an outer transform replaced already."""
+        space = m.__dict__
+        mine = self.globals_of(space)
+        return m if mine is space else Module(mine)
 
     def library(self, f: Any) -> Any:
         return _twins.function(f) or f

@@ -1,27 +1,98 @@
 """Which kinds of objects a shadow never enters, and whose code it leaves alone."""
 
+import argparse
+import collections
+import functools
 import sys
+import threading
+import types
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, np.float64, np.int64))
-FOREIGN = frozenset(sys.stdlib_module_names) | {
-    "numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad", "torch", "jax", "jaxlib", "tensorflow",
-    "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
+NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
+FOREIGN = NUMERIC | sys.stdlib_module_names | {
+    "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
 }  # fmt: skip
+# Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
+HELD = frozenset((
+    types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
+    functools.partialmethod, functools.cached_property, functools.singledispatchmethod,
+))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__"))
 EMPTY = object()  # what an empty cell holds
+HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
+REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
+NOTHING: Any = MappingProxyType({})
 
 
-def is_foreign(module: str | None) -> bool:
+def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
-    return module is not None and module not in OWN and module.partition(".")[0] in FOREIGN
+    return isinstance(module, str) and module not in OWN and module.partition(".")[0] in FOREIGN
 
 
-def attribute_names(x: Any) -> list:
-    names = list(getattr(x, "__dict__", ()))
-    for c in type(x).__mro__:
+def is_user_class(c: type) -> bool:
+    return bool(c.__flags__ & HEAP) and not is_foreign(c.__module__)
+
+
+def original(c: type) -> type:
+    """The class that the user wrote, under all shadows."""
+    while (real := c.__dict__.get(REAL)) is not None:
+        c = real
+    return c
+
+
+# --- the attributes of an object, past properties and `__getattr__` ---
+
+
+def slots_of(kind: type) -> list:
+    """The names of a class's slots, as they are stored."""
+    names = []
+    for c in kind.__mro__:
         slots = c.__dict__.get("__slots__", ())
-        names += [s for s in ((slots,) if isinstance(slots, str) else slots) if s not in ("__dict__", "__weakref__")]
+        for s in (slots,) if isinstance(slots, str) else slots:
+            if s.startswith("__") and not s.endswith("__"):
+                s = f"_{c.__name__.lstrip('_')}{s}"
+            elif s in ("__dict__", "__weakref__"):
+                continue
+            names.append(s)
     return names
+
+
+def dict_of(x: Any) -> Any:
+    """The namespace of an object; an empty mapping if it has none."""
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return NOTHING
+
+
+def state_of(x: Any) -> dict:
+    """Name -> value of all attributes that x itself holds."""
+    state = dict(dict_of(x))
+    for name in slots_of(type(x)):
+        try:
+            state[name] = object.__getattribute__(x, name)
+        except AttributeError:
+            pass
+    return state
+
+
+def put_state(x: Any, changes: dict) -> None:
+    slots = slots_of(type(x))
+    if slots:
+        for name in slots:
+            if name in changes:
+                object.__setattr__(x, name, changes[name])
+        changes = {k: v for k, v in changes.items() if k not in slots}
+    if changes:
+        dict_of(x).update(changes)
+
+
+def drop_state(x: Any, name: str) -> None:
+    if name in slots_of(type(x)):
+        object.__delattr__(x, name)
+    else:
+        dict_of(x).pop(name, None)

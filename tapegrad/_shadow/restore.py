@@ -1,15 +1,19 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
+import collections
 from typing import Any
+
+import numpy as np
 
 from .._array import is_array
 from .._primitive import live
 from .._variable import Variable, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from . import threads
-from .classes import POOL, SPECIAL
-from .functions import Globals
-from .kinds import ATOMS, EMPTY, attribute_names
+from .builtin import BUILTINS, Globals
+from .classes import SPECIAL, rest
+from .containers import base_of
+from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, is_user_class, put_state, state_of
 from .routes import is_written
 
 
@@ -39,33 +43,29 @@ def restore(shadow: Any) -> None:
         except RouteError as error:
             late = error
     back = Back(shadow)
-    for space, name, value, _ in shadow.names:
-        if name in space and space[name] is not shadow.seen.get(id(value), value):
-            space.real[name] = back(space[name])
-    known = {(id(s), n) for s, n, _, _ in shadow.names}
-    for space in [s for s in shadow.seen.values() if type(s) is Globals]:
-        for name, value in list(dict.items(space)):
-            if (id(space), name) not in known and name != "__builtins__":
-                space.real[name] = back(value)  # a global made by the function
+    spaces = [s for s in shadow.seen.values() if type(s) is Globals]
+    restore_names(shadow, spaces, back)
     for cell, new, value, first in shadow.cells:
         restore_cell(cell, new, value, first, back)
-    for owner, space, name, _value, first in shadow.attributes:
-        now = space.get(name, first) if space is not None else first
-        if now is not first:
-            setattr(owner, name, back(now))
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
+    for c, new, bases, before in shadow.members:
+        for name in [n for n in new.__dict__ if n not in SPECIAL]:
+            now = new.__dict__[name]
+            if now is not before.get(name):
+                setattr(c, name, back(now))
+        rest(c, new, bases)
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
-    for new, c in shadow.classes.items():
-        for name in [n for n in new.__dict__ if n in c.__dict__ and n not in SPECIAL]:
-            delattr(new, name)
-        POOL[c].append(new)
-    for space in [s for s in shadow.seen.values() if type(s) is Globals]:
+    for f, g in shadow.bare:
+        if g.__dict__:
+            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+    for space in spaces:
         space.shadow = None
-        space.clear()
-    shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.attributes = None
-    shadow.lists = shadow.objects = shadow.classes = shadow.hold = shadow.left = None
+        dict.clear(space)
+    for name in ("seen", "arrays", "names", "cells", "lists", "objects", "classes", "members", "bare", "memories", "strangers"):
+        setattr(shadow, name, None)
+    shadow.hold = shadow.left = None
     shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
@@ -74,6 +74,21 @@ def restore(shadow: Any) -> None:
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
             "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
         )
+
+
+def restore_names(shadow, spaces, back):
+    known = set()
+    for space, name, _, first in shadow.names:
+        known.add((id(space), name))
+        if dict.__contains__(space, name) and dict.__getitem__(space, name) is not first:
+            space.real[name] = back(dict.__getitem__(space, name))
+    for space in spaces:
+        for name in space.dropped:
+            if not dict.__contains__(space, name):
+                space.real.pop(name, None)
+        for name, value in list(dict.items(space)):
+            if (id(space), name) not in known and value is not BUILTINS:
+                space.real[name] = back(value)  # a global made by the function
 
 
 def restore_cell(cell, new, value, first, back):
@@ -90,38 +105,35 @@ def restore_cell(cell, new, value, first, back):
 
 
 def restore_container(x, new, first, back):
+    """A shadow that leaked holds afterwards what the container holds."""
+    base = base_of(x)
+    now = base.read(new) if new is not x and type(new) not in (dict, set) else base_of(new).read(new)
     if first is None:  # it held only numbers and strings, and was not replaced
-        if isinstance(x, list):
-            if not ATOMS.issuperset(map(type, x)):
-                x[:] = [back(v) for v in x]
-        elif not ATOMS.issuperset(map(type, x.values())):
-            x.update({k: back(v) for k, v in x.items()})
+        if not ATOMS.issuperset(map(type, now)):
+            base.put(x, [back(v) for v in now])
         return
-    if isinstance(x, list):
-        if len(first) != len(new) or any(a is not b for a, b in zip(first, new, strict=True)):
-            x[:] = [back(v) for v in new]
-        new.clear()
-    else:
-        if first.keys() != new.keys() or any(first[k] is not new[k] for k in new):
-            changed = {k: back(v) for k, v in new.items()}
-            x.clear()
-            x.update(changed)
-        new.clear()
+    if len(first) != len(now) or any(a is not b for a, b in zip(first, now, strict=True)):
+        base.put(x, [back(v) for v in now])
+    base_of(new).put(new, base.read(x))
 
 
 def restore_object(x, new, before, back):
-    for name in attribute_names(new):
-        try:
-            now = object.__getattribute__(new, name)
-        except AttributeError:
-            continue
-        if name not in before or now is not before[name]:
-            object.__setattr__(x, name, back(now))
+    """A shadow that leaked becomes afterwards one of the user's class, and holds what the object holds."""
+    now = state_of(new)
+    changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
+    if changes:
+        put_state(x, changes)
     for name in before:
-        if not hasattr(new, name) and hasattr(x, name):
-            object.__delattr__(x, name)
-    if hasattr(new, "__dict__"):
-        new.__dict__.clear()
+        if name not in now:
+            drop_state(x, name)
+    if before or now:
+        dict_of(new) and dict_of(new).clear()
+        put_state(new, state_of(x))
+    if type(new) is not type(x):
+        object.__setattr__(new, "__class__", type(x))
+
+
+HOLDING = (dict, list, set, collections.deque, np.ndarray)
 
 
 class Back:
@@ -150,17 +162,22 @@ class Back:
                 return v  # a value of an outer transform stays what it is
             b = bottom(v)
             return b.copy() if is_array(b) else b
-        if type(v) is list:
-            v[:] = [self(e) for e in v]
-        elif type(v) is tuple:
+        kind = type(v)
+        if kind is tuple:
             new = tuple([self(e) for e in v])
             return v if all(a is b for a, b in zip(v, new, strict=True)) else new
-        elif type(v) is dict:
-            v.update({k: self(e) for k, e in v.items()})
-        elif type(v) in self.shadow.classes:
-            v.__class__ = self.shadow.classes[type(v)]
-            self.memo[id(v)] = v, v
-            for name in attribute_names(v):
-                if hasattr(v, name):
-                    object.__setattr__(v, name, self(object.__getattribute__(v, name)))
+        if kind in self.shadow.classes:
+            object.__setattr__(v, "__class__", self.shadow.classes[kind])
+        self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
+        if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
+            base = base_of(v)
+            now = base.read(v)
+            new = [self(e) for e in now]
+            if any(a is not b for a, b in zip(now, new, strict=True)):
+                base.put(v, new)
+        if is_user_class(kind) or kind in HELD:
+            now = state_of(v)
+            changes = {name: new for name, e in now.items() if (new := self(e)) is not e}
+            if changes:
+                put_state(v, changes)
         return v

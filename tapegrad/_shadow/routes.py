@@ -34,7 +34,7 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._variable import Variable, View
 from ..errors import AliasError, RouteError
-from .functions import Globals
+from .builtin import Globals, names_in
 from .kinds import ATOMS, is_foreign
 
 GLANCE = 64
@@ -92,14 +92,6 @@ def behind(proxy: Any) -> list:
         return [proxy.__reduce_ex__.__self__]
     except (ReferenceError, AttributeError):
         return []
-
-
-def names_in(code: types.CodeType) -> set:
-    names = set(code.co_names)
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            names |= names_in(c)
-    return names
 
 
 def of_function(f: Any) -> list:
@@ -200,6 +192,8 @@ def watch(shadow: Any, a: Any) -> None:
 def leave(shadow: Any, x: Any) -> None:
     """x is left alone."""
     kind = type(x)
+    if shadow.left and shadow.left[-1] is x:
+        return
     if kind in LEAVES or issubclass(kind, types.ModuleType) or kind is types.BuiltinFunctionType and type(x.__self__) is types.ModuleType:
         return
     if issubclass(kind, type) and is_foreign(x.__module__):
@@ -227,21 +221,21 @@ def captured(shadow: Any, a: Any) -> None:
 
 def first_write(shadow: Any, x: Variable) -> None:
     """A handle is about to be written for the first time."""
-    a = x._value
-    if not is_array(a):
-        return
-    if shadow.seen.get(id(a)) is x:
-        for given, _ in shadow.given:
-            if overlap(given, a):
-                raise alias_error(shadow, a)
-        watch(shadow, a)
-        return
     for given, v in shadow.given:
         if v is x:
             for other, _ in shadow.arrays:
                 if overlap(given, other):
                     raise alias_error(shadow, other)
             shadow.wrote += (given,)
+            return
+    if getattr(x, "_version", None) != 0:
+        return  # made inside
+    a = next((a for a, v in shadow.arrays if v is x), None)
+    if a is not None:
+        for given, _ in shadow.given:
+            if overlap(given, a):
+                raise alias_error(shadow, a)
+        watch(shadow, a)
 
 
 # --- what is found at the end ---

@@ -169,6 +169,6 @@ def set_aside(s: Any, a: Any, v: Any) -> None:
         return
     stash = Stash(a)
     s.stashes, s.mine.stashed = (*s.stashes, stash), True
-    value, turned = stash.of(a), {*s.turned, id(v)}
-    if not v._version and v._value is a:
+    value, turned = stash.of(v._value), {*s.turned, id(v)}
+    if not v._version and v._trace is None:
         v._value, v._version, s.turned = value, 1, turned

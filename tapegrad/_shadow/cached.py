@@ -1,0 +1,116 @@
+"""`functools.lru_cache` seen from a rebuilt function: the user's own cache answers, so the same object comes each time."""
+
+import types
+from typing import Any
+
+from .._variable import Variable
+from .builtin import Globals, names_in
+from .kinds import ATOMS, is_foreign, state_of
+
+PLAIN = (types.ModuleType, types.BuiltinFunctionType)
+
+
+class Cached:
+    """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed like anything else
+    captured.  A call with a Variable, or of a function that may read what has been written in this call, runs rebuilt, and is
+    forgotten: a cache keeps no Variable."""
+
+    def __init__(self, cache: Any, shadow: Any):
+        self.cache, self.shadow, self.again = cache, shadow, {}
+        self.__name__ = getattr(cache, "__name__", "cached")
+        self.__doc__, self.__module__ = cache.__doc__, cache.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        shadow = self.shadow
+        if shadow.seen is None:
+            return self.cache(*args, **kwargs)
+        try:
+            key = (args, tuple(sorted(kwargs.items())))
+            if key in self.again:
+                return self.again[key]
+        except TypeError:
+            key = None
+        back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
+        given = [*args, *kwargs.values()]
+        real = [a if type(a) in ATOMS else back.get(id(a)) for a in given]
+        known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
+        if known and not Reach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
+            n = len(args)
+            return shadow(self.cache(*real[:n], **dict(zip(kwargs, real[n:], strict=True))))
+        made = shadow(self.cache.__wrapped__)(*args, **kwargs)
+        if key is not None and known:
+            self.again[key] = made
+        return made
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else types.MethodType(self, owner)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self.shadow(self.cache.__wrapped__)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cache, name)
+
+
+class Reach:
+    """Does a function, by the names in its code, lead to anything that this call has written?"""
+
+    def __init__(self, shadow: Any, f: Any):
+        self.shadow, self.met = shadow, set()
+        self.written = {id(a) for a, v in shadow.arrays if getattr(v, "_version", 0)}
+        self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is Globals}
+
+    def finds_written(self, todo: list) -> bool:
+        while todo:
+            x = todo.pop()
+            if type(x) in ATOMS or id(x) in self.met or isinstance(x, (*PLAIN, type)):
+                continue
+            self.met.add(id(x))
+            if id(x) in self.written or self.changed(x):
+                return True
+            todo += self.inside(x)
+        return False
+
+    def changed(self, x: Any) -> bool:
+        """Is the shadow of x, or the memory under it, another one than at first?"""
+        new = self.shadow.seen.get(id(x))
+        if isinstance(new, Variable):
+            base = getattr(new, "_base", new)
+            return bool(getattr(base, "_version", 0)) or base._trace is not None
+        for held in (self.shadow.lists, self.shadow.objects):
+            for old, now, first in held:
+                if old is x and first is not None and self.shadow.differs(now, first):
+                    return True
+        return False
+
+    def inside(self, x: Any) -> list:
+        if isinstance(x, types.MethodType):
+            return [x.__func__, x.__self__]
+        if isinstance(x, types.FunctionType):
+            if is_foreign(x.__globals__.get("__name__")):
+                return []
+            found = [c.cell_contents for c in x.__closure__ or () if self.filled(c)]
+            found += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+            space, mine = x.__globals__, self.spaces.get(id(x.__globals__), {})
+            names = [n for n in names_in(x.__code__) if n in space]
+            if any(dict.__contains__(mine, n) and mine[n] is not self.shadow.seen.get(id(space[n]), space[n]) for n in names):
+                self.written.add(id(x.__code__))  # a global was bound anew
+                return [x.__code__]
+            return found + [space[n] for n in names]
+        if isinstance(x, dict):
+            return [*x.keys(), *x.values()]
+        if isinstance(x, (list, tuple, set, frozenset)):
+            return list(x)
+        if is_foreign(type(x).__module__):
+            return []
+        methods = [m for c in type(x).__mro__ for m in c.__dict__.values() if isinstance(m, types.FunctionType)]
+        return [*state_of(x).values(), *methods]
+
+    @staticmethod
+    def filled(c: Any) -> bool:
+        try:
+            c.cell_contents  # noqa: B018
+        except ValueError:
+            return False
+        return True
