@@ -37,7 +37,11 @@ class DataError(TapegradError, ValueError):
 
 
 class AliasError(TapegradError, RuntimeError):
-    """Two arguments share memory and one of them is written."""
+    """Two arguments, or an argument and a captured array, share memory and one of them is written."""
+
+
+class RouteError(TapegradError, RuntimeError):
+    """A captured array was written, and the function can reach it by a way that is not followed, or it was changed by one."""
 
 
 class GuardError(TapegradError, RuntimeError):

@@ -14,6 +14,7 @@ from .._array import is_array, xp_of
 from .._primitive import OPEN, view
 from .._variable import Variable, variable
 from ..errors import AliasError
+from . import routes, threads
 
 # What `as_strided` puts between a view and its array.
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
@@ -75,8 +76,14 @@ class Arrays:
         v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
         v._saved = True
         v._version = 0
-        if not self.borrowed:
-            self.arrays.append((x, v))
+        if self.borrowed:
+            self.given = (*self.given, (x, v))
+            return v
+        if not self.arrays:
+            threads.enter(self)
+        self.arrays.append((x, v))
+        if self.reached or self.wrote:
+            routes.captured(self, x)
         return v
 
     def window(self, x: Any, root: Any) -> Any:

@@ -8,18 +8,21 @@ import numpy as np
 from .._array import is_array
 from .._primitive import Ended, is_tracked, live
 from .._variable import Variable, View, bottom
-from ..errors import DroppedDerivativeError
+from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
+from . import threads
 from .builtin import BUILTINS, Globals
 from .classes import SPECIAL, rest
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, is_user_class, put_state, state_of
+from .routes import is_written
 
 
-def restore(shadow: Any) -> None:
+def write_back(shadow: Any) -> Any:
+    """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not getattr(v, "_version", 0):
+        if not is_written(shadow, v):
             continue
         v = live(v)
         now = bottom(v)
@@ -27,6 +30,19 @@ def restore(shadow: Any) -> None:
             lost = array
         elif now is not array:
             array[...] = now
+    return lost
+
+
+def restore(shadow: Any) -> None:
+    """Raises RouteError, and has written no array, where that would break another thread's sweep."""
+    lost = late = None
+    if len(threads.THREADS) < 2:
+        lost = write_back(shadow)
+    else:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late = error
     back = Back(shadow)
     spaces = [s for s in shadow.seen.values() if type(s) is Globals]
     restore_names(shadow, spaces, back)
@@ -55,6 +71,9 @@ def restore(shadow: Any) -> None:
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
+    if late is not None:
+        raise late
     if lost is not None:
         raise DroppedDerivativeError(
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
