@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from .. import _twins
+from .builtin import shadowed
 from .kinds import REAL, is_user_class, put_state, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
@@ -21,7 +22,8 @@ KEPT = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__", REAL, POOL,
+    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__",
+    "__subclasses__", REAL, POOL,
 ))  # fmt: skip
 
 
@@ -119,6 +121,10 @@ BARE = (types.SimpleNamespace, threading.local, object)  # where the making of a
 
 def made(c: type, meta: type, bases: tuple) -> type:
     """A new, empty shadow class."""
+    if POOL not in c.__dict__:
+        type.__setattr__(c, POOL, [])
+        if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
+            type.__setattr__(c, "__subclasses__", classmethod(subclasses))
     space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c}
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
@@ -139,8 +145,15 @@ def rest(c: type, new: type, bases: tuple, again: bool) -> None:
         type.__delattr__(new, name)
     if not again or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
-    if POOL not in c.__dict__:
-        type.__setattr__(c, POOL, [])
     free = c.__dict__[POOL]
     free.append((new, bases))
     del free[:-KEPT]
+
+
+def subclasses(kind: type) -> list:
+    """What `type.__subclasses__` would give if no class had shadows."""
+    found, c = [], kind
+    while c is not None:
+        found += [s for s in type.__subclasses__(c) if REAL not in s.__dict__]
+        c = c.__dict__.get(REAL)
+    return found if REAL not in kind.__dict__ else [shadowed(s) for s in found]

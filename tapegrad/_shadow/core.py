@@ -236,7 +236,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if isinstance(x, np.generic):
             return Shadow.itself
         if isinstance(x, np.ndarray):
-            return Shadow.array if acts_as_array(kind) else None
+            return Shadow.array if acts_as_array(x, kind) else None
         if is_array(x):
             return Shadow.array
         if isinstance(x, type):
