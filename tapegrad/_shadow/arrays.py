@@ -20,8 +20,9 @@ from . import routes, threads
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
-    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__", "__weakref__",
-    "__array_priority__", "__slots__", "__static_attributes__", "__firstlineno__",
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
+    "__weakref__", "__array_priority__", "__slots__",
+    "__static_attributes__", "__firstlineno__",
 ))  # fmt: skip
 MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
 
