@@ -214,7 +214,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
         try:
             if kwargs or inputs.constants:
                 shadow.pass_plain((*inputs.constants, *kwargs.values()))
-            read((g if lift is None else lift(g))(*args, **kwargs))
+            read(shadow.settle((g if lift is None else lift(g))(*args, **kwargs)))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(

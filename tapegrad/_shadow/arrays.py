@@ -27,8 +27,10 @@ OWN_NAMES = frozenset((
 MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
 
 
-def acts_as_array(kind: type) -> bool:
-    """Is this subclass of ndarray one for its memory or its name only?  (Not np.matrix, nor masked arrays.)"""
+def acts_as_array(x: np.ndarray, kind: type) -> bool:
+    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays, arrays with attributes.)"""
+    if kind is not np.memmap and getattr(x, "__dict__", None):
+        return False
     for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
         if not OWN_NAMES.issuperset(set(c.__dict__) - (MEMMAP_NAMES if c is np.memmap else set())):
             return False
@@ -65,7 +67,7 @@ class Arrays:
         # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
         if root is not x and sys.getrefcount(root) > 3:
             return self.window(x, root)
-        if owner is not None and root is x:
+        if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
         v = self.captured(x)
         if self.strangers:
@@ -94,8 +96,8 @@ class Arrays:
         offset, whole = address(x) - address(root), self(root)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
-        if root.dtype == x.dtype and root.flags.forc:
-            return view(whole, ("window", (x.shape, offset, x.strides)))
+        if root.dtype == x.dtype and root.flags.forc and not offset % x.itemsize:
+            return view(whole, (kind_of_window(x), (x.shape, offset, x.strides)))
         part, size = offset % root.itemsize, x.itemsize
         if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
             return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
@@ -107,29 +109,37 @@ class Arrays:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
         raw = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
-        if raw is None or any(s % size for s in x.strides):
-            v = self.captured(x)
-            self.meet(x, v, self.arrays)
-            self.strangers.append((x, v))
-            return v
-        offset = byte_bounds(x)[0] - byte_bounds(raw)[0] if x.size else 0
-        start = offset % size
-        key = (id(owner), x.dtype.str, start)
-        whole = self.memories.get(key)
+        start = (byte_bounds(x)[0] - byte_bounds(raw)[0]) % size if raw is not None and raw.size else 0
+        whole = self.memories.get((id(owner), x.dtype.str, start))
         if whole is None:
-            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype)
+            known = self.within(x)
+            if known is not None:
+                return known
+            steps = raw is not None and not any(s % size for s in x.strides)
+            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype) if steps else x
             whole = self.captured(root)
-            for other, v in self.memories.items():
-                if other[0] == id(owner):
-                    self.clash(v, whole)
-            self.memories[key] = whole
+            self.meet(root, whole, self.arrays)
+            self.strangers.append((root, whole))
+            if not steps:
+                return whole
+            self.memories[id(owner), x.dtype.str, start] = whole
             self.hold.append(owner)
-            if self.strangers:
-                self.meet(root, whole, self.strangers)
         first = x.__array_interface__["data"][0] - raw.__array_interface__["data"][0] - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
-        return view(whole, ("window", (x.shape, first, x.strides)))
+        return view(whole, (kind_of_window(x), (x.shape, first, x.strides)))
+
+    def within(self, x: Any) -> Any:
+        """x as a view of an array that was captured before and holds all of it, found by address."""
+        if xp_of(x) is not np or not x.size:
+            return None
+        low, high = byte_bounds(x)
+        for other, w in self.arrays:
+            if type(other) is np.ndarray and other.dtype == x.dtype and other.size and other.flags.forc:
+                a, b = byte_bounds(other)
+                if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
+                    return view(w, (kind_of_window(x), (x.shape, x.__array_interface__["data"][0] - a, x.strides)))
+        return None
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
         """Mark v and those of the others that share memory with it."""
@@ -151,6 +161,16 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+
+
+def kind_of_window(x: Any) -> str:
+    """Do elements of x share memory with each other?  (Strides that do not nest count as such.)"""
+    reach = x.itemsize
+    for stride, n in sorted([(abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]):
+        if stride < reach:
+            return "sliding"
+        reach += stride * (n - 1)
+    return "window"
 
 
 def bytes_of(owner: Any) -> Any:

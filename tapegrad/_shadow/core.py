@@ -31,8 +31,8 @@ from .builtin import Module
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
-from .kinds import ATOMS, HELD, is_user_class
-from .restore import restore
+from .kinds import ATOMS, HELD, is_user_class, state_of
+from .restore import restore, users_own
 from .routes import finding, first_write, leave
 
 
@@ -54,6 +54,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "classes",
         "members",
         "bare",
+        "generics",
         "memories",
         "strangers",
         "left",
@@ -89,6 +90,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.classes: dict = {}  # shadow class -> class
         self.members: list = []  # (class, shadow class, its bases, its members as they were made)
         self.bare: list = []  # (function, shadow), of functions without attributes
+        self.generics: list = []  # functions made by singledispatch
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
@@ -165,6 +167,22 @@ class Shadow(Arrays, Functions, Containers, Classes):
                 raise found
             error.add_note(f"{type(found).__name__}: {found}")
 
+    def settle(self, y: Any) -> Any:
+        """The output of f, whose containers are of the user's classes again; Variables stay."""
+        todo, met = [y], set()
+        while todo and self.on:
+            v = todo.pop()
+            kind = type(v)
+            if kind is Variable or kind is View or kind in ATOMS or id(v) in met:
+                continue
+            met.add(id(v))
+            if kind in self.classes:
+                users_own(v, self.classes[kind])
+                todo += state_of(v).values()
+            if isinstance(v, (tuple, list, dict)):
+                todo += v.values() if isinstance(v, dict) else v
+        return y
+
     def release(self, records: list) -> None:
         """Give records that outlive the call copies of their own of captured memory."""
         if not self.on or not self.arrays:
@@ -219,7 +237,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if isinstance(x, np.generic):
             return Shadow.itself
         if isinstance(x, np.ndarray):
-            return Shadow.array if acts_as_array(kind) else None
+            return Shadow.array if acts_as_array(x, kind) else None
         if is_array(x):
             return Shadow.array
         if isinstance(x, type):

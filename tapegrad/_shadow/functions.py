@@ -64,6 +64,7 @@ class Functions:
         for kind, implementation in f.registry.items():
             if kind is not object:
                 g.register(self(kind), self(implementation))
+        self.generics.append(g)
         return g
 
     def globals_of(self, space: dict) -> dict:

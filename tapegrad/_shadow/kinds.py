@@ -63,6 +63,8 @@ def slots_of(kind: type) -> list:
 
 def dict_of(x: Any) -> Any:
     """The namespace of an object; an empty mapping if it has none."""
+    if isinstance(x, threading.local):  # this thread's
+        return x.__dict__
     try:
         return object.__getattribute__(x, "__dict__")
     except AttributeError:

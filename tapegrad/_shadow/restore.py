@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array
-from .._primitive import live
-from .._variable import Variable, bottom
+from .._primitive import Ended, is_tracked, live
+from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
+from ..ops.indexing import region
 from . import threads
 from .builtin import BUILTINS, Globals
 from .classes import SPECIAL, rest
@@ -49,23 +50,27 @@ def restore(shadow: Any) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, bases, before in shadow.members:
+    for c, new, _, before in shadow.members:
         for name in [n for n in new.__dict__ if n not in SPECIAL]:
             now = new.__dict__[name]
             if now is not before.get(name):
                 setattr(c, name, back(now))
-        rest(c, new, bases)
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
     for f, g in shadow.bare:
         if g.__dict__:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+    for g in shadow.generics:  # `register` refers to itself
+        for cell in g.register.__closure__:
+            if cell.cell_contents is g.register:
+                cell.cell_contents = None
+    for c, new, bases, _ in shadow.members:
+        rest(c, new, bases, new not in back.kept)
     for space in spaces:
         space.shadow = None
         dict.clear(space)
-    for name in ("seen", "arrays", "names", "cells", "lists", "objects", "classes", "members", "bare", "memories", "strangers"):
-        setattr(shadow, name, None)
-    shadow.hold = shadow.left = None
+    shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
     shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
@@ -130,7 +135,16 @@ def restore_object(x, new, before, back):
         dict_of(new) and dict_of(new).clear()
         put_state(new, state_of(x))
     if type(new) is not type(x):
-        object.__setattr__(new, "__class__", type(x))
+        users_own(new, type(x))
+
+
+def users_own(v: Any, kind: type) -> bool:
+    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
+    try:
+        object.__setattr__(v, "__class__", kind)
+    except TypeError:
+        return False
+    return True
 
 
 HOLDING = (dict, list, set, collections.deque, np.ndarray)
@@ -143,12 +157,14 @@ class Back:
         self.shadow = shadow
         self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
         self.memo: dict = {}
+        self.kept: set = set()  # shadow classes that have instances outside
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
-        if id(v) in self.original:
-            return self.original[id(v)]
+        old = self.original.get(id(v), EMPTY)
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and type(v._trace) is Ended):
+            return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]
         new = self.plain(v)
@@ -156,6 +172,8 @@ class Back:
         return new
 
     def plain(self, v: Any) -> Any:
+        if type(v) is View and not is_tracked(v) and is_array(base := self(v._base)):
+            return region(base, v._path)  # an alias, as in a plain call
         if isinstance(v, Variable):
             v = live(v)
             if v._trace is not None:
@@ -166,8 +184,8 @@ class Back:
         if kind is tuple:
             new = tuple([self(e) for e in v])
             return v if all(a is b for a, b in zip(v, new, strict=True)) else new
-        if kind in self.shadow.classes:
-            object.__setattr__(v, "__class__", self.shadow.classes[kind])
+        if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
+            self.kept.add(kind)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
         if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
             base = base_of(v)
