@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from .. import _twins
-from .builtin import shadowed
+from .._primitive import OPEN
 from .kinds import REAL, is_user_class, put_state, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
@@ -152,8 +152,11 @@ def rest(c: type, new: type, bases: tuple, again: bool) -> None:
 
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
-    found, c = [], kind
-    while c is not None:
-        found += [s for s in type.__subclasses__(c) if REAL not in s.__dict__]
-        c = c.__dict__.get(REAL)
-    return found if REAL not in kind.__dict__ else [shadowed(s) for s in found]
+    layers = [kind]
+    while (real := layers[-1].__dict__.get(REAL)) is not None:
+        layers.append(real)
+    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
+    for shadow in getattr(OPEN, "shadows", ()):
+        if any(c in shadow.classes for c in layers):
+            found = [shadow(s) for s in found]
+    return found

@@ -28,6 +28,7 @@ from ..errors import RouteError
 from . import threads
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
+from .cached import Cached
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
@@ -281,6 +282,7 @@ MAKERS = {
     np.ufunc: Shadow.library,
     functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
+    Cached: Shadow.cached,
     list: Shadow.list_,
     tuple: Shadow.tuple_,
     dict: Shadow.dict_,
