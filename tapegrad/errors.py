@@ -45,7 +45,7 @@ class RouteError(TapegradError, RuntimeError):
 
 
 class GuardError(TapegradError, RuntimeError):
-    """A recorded computation met a branch or shape other than the recorded one."""
+    """A recorded computation met a branch or shape other than the recorded one, a recomputation other values."""
 
 
 class KernelError(TapegradError, RuntimeError):

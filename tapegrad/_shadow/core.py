@@ -152,8 +152,9 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if not self.on:
             return
         self.on = False
-        found = finding(self) if self.left or self.sums or self.reached else None
+        found = None
         try:
+            found = finding(self) if self.left or self.sums or self.reached else None
             if found is not None:
                 self.arrays = []
             restore(self)
@@ -242,7 +243,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
             return Shadow.array
         if isinstance(x, type):
             return Shadow.klass
-        if hasattr(kind, "py_func") or (kind.__module__.startswith("numba") and hasattr(x, "py_func")):
+        if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
             return Shadow.library

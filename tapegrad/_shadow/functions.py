@@ -129,7 +129,7 @@ class Functions:
         return call
 
     def const(self, c: Any) -> Any:
-        return c.value
+        return self.leave(c.value)
 
     def module(self, m: Any) -> Any:
         twin = _twins.module(m)

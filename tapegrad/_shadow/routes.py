@@ -201,9 +201,10 @@ def leave(shadow: Any, x: Any) -> None:
     shadow.left.append(x)
     if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
         return
-    for found in itertools.islice(walk([x], {}), GLANCE):
+    parents: dict = {}
+    for found in itertools.islice(walk([x], parents), GLANCE):
         if bounds(found) is not None:
-            shadow.reached += ((found, x),)
+            shadow.reached += ((found, chain(found, parents)),)
             for a, v in shadow.arrays:
                 if not v._version and overlap(a, found):
                     watch(shadow, a)
@@ -255,12 +256,11 @@ def finding(shadow: Any) -> RouteError | None:
     arrays = written(shadow) if shadow.left or shadow.reached else []
     if arrays:
         parents: dict = {}
-        behind_left = [(x, None) for x in walk(shadow.left, parents)]
-        for x, holder in itertools.chain(behind_left, shadow.reached):
+        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if bounds(x) is not None:
                 for a in arrays:
                     if overlap(a, x):
-                        return reachable(shadow, a, chain(x, parents) if holder is None else chain_between([holder], x))
+                        return reachable(shadow, a, way or chain(x, parents))
     for a, before in shadow.sums.values() if shadow.sums else ():
         if before is not None and checksum(a) != before:
             return RouteError(
