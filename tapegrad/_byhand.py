@@ -2,7 +2,7 @@
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from ._calls import (
     name_of,
 )
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, Trace, bind, plain
+from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, plain
+from ._shadow import Globals, names_in
+from ._shadow.routes import of_function
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
 from ._variable import Variable
@@ -144,6 +146,12 @@ class Rule(Remade):
         return transposed_vjp(self.vjp, self.__name__, t, out, args, params)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
+        for how, v in captured_by(self.f):
+            if is_tracked(v):
+                raise ArgumentError(
+                    f"rule({self.__name__}): the function captured {how}, which an open transform watches; its derivative would be "
+                    "lost: pass it as an argument, or take tg.value of it"
+                )
         for n, a in enumerate(args):
             if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
@@ -156,6 +164,28 @@ class Rule(Remade):
 
     def _made(self) -> tuple:
         return Rule, (self.f, self.vjp, self.jvp)
+
+
+def captured_by(f: Any) -> Iterator:
+    """(name, value) of what f captured by itself: in cells, globals named in its code, defaults, and attributes of what it is
+    bound to; members of lists, tuples and dicts included."""
+    if isinstance(f, functools.partial):
+        yield from captured_by(f.func)
+        found = [(f"argument {n} of a partial", v) for n, v in enumerate(f.args)] + [(f"`{k}`", v) for k, v in f.keywords.items()]
+    elif isinstance(f, types.MethodType):
+        yield from captured_by(f.__func__)
+        found = [(f"`{k}` of its object", v) for k, v in getattr(f.__self__, "__dict__", {}).items()]
+    elif isinstance(f, types.FunctionType):
+        found = of_function(f)
+        if type(f.__globals__) is Globals:
+            found += [(f"`{n}`", dict.get(f.__globals__, n)) for n in names_in(f.__code__)]
+    else:
+        found = [(f"`{k}`", v) for k, v in getattr(f, "__dict__", {}).items()]
+    for how, v in found:
+        if isinstance(v, types.FunctionType) and v.__closure__ and v is not f:
+            yield from [(h, w) for h, w in of_function(v) if isinstance(w, Variable)]
+        if not (isinstance(v, (list, dict, tuple)) and len(v) > 100):  # (a long list of numbers is not searched at each call)
+            yield from [(how, w) for w in leaves(v)]
 
 
 # --- small things ---

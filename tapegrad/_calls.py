@@ -13,7 +13,7 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._primitive import OPEN, Trace, handle, live, plain
-from ._shadow import Shadow
+from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
@@ -65,6 +65,9 @@ class Inputs:
         self.call, self.single, self.args = call, single, args
         self.nums = [n % len(args) for n in wanted]
         self.watched: dict = {}  # (position, leaf number) -> value of the active leaf
+        self.given: tuple = ()  # (the caller's array, the handle that stands for it)
+        self.constants = [a.value for a in args if type(a) is Const]
+        self.outer = getattr(OPEN, "aliased", {})
         for n in self.nums:
             self._check(n)
 
@@ -93,6 +96,8 @@ class Inputs:
                 if is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc"):
                     value = self.watched[key] = entered(x)
                     v = watch(key, value)
+                    if is_array(x):
+                        self.given += ((x, v),)
                     if id(x) in shared:
                         aliased[id(v)] = v
                     return v
@@ -104,7 +109,8 @@ class Inputs:
                 if id(a) in shared and n not in self.nums:
                     out[n] = v = variable(a)
                     v._saved, aliased[id(v)] = True, v
-            OPEN.aliased = {**getattr(OPEN, "aliased", {}), **aliased}
+                    self.given += ((a, v),)
+            OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out]
 
     def results(self, of: Callable) -> Any:
@@ -199,15 +205,17 @@ def lowered(y: Any, trace: Trace) -> tuple:
     return y, None
 
 
-def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
+def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
     trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
     `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
-    shadow = Shadow(f, args)
+    shadow = Shadow(f, args, given=inputs.given)
     with shadow as (g, args):
         try:
             with Swallowed():
-                read((g if lift is None else lift(g))(*args, **kwargs))
+                if kwargs or inputs.constants:
+                    shadow.pass_plain((*inputs.constants, *kwargs.values()))
+                read(shadow.settle((g if lift is None else lift(g))(*args, **kwargs)))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(
@@ -216,7 +224,7 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
             raise
         finally:
             trace.close()
-            OPEN.aliased = {}
+            OPEN.aliased = inputs.outer
     return shadow
 
 
@@ -256,17 +264,20 @@ class Recorded:
             self.low = [lowered(v, tape) for v in leaves(y)]
 
         entered = self.inputs.enter(watch)
-        tape.trusted = frozenset([id(a.value) for a in args if isinstance(a, Const)])
+        tape.trusted = frozenset(map(id, self.inputs.constants))
         try:
-            self.shadow = run_once(f, tape, entered, kwargs, read, lift)
+            self.shadow = run_once(f, tape, self.inputs, entered, kwargs, read, lift)
         except BaseException:
             reverse.release(tape)
             raise
 
-    def finish(self) -> None:
+    def __enter__(self) -> "Recorded":
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """No sweep follows."""
         reverse.release(self.tape)
-        self.shadow.finish()
+        self.shadow.finish(error)
 
     def value(self) -> Any:
         members = iter(self.low)
@@ -277,7 +288,12 @@ class Recorded:
         seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
         if not seeds:
             return lambda key: None
-        G = reverse.pull(self.tape, seeds, last)
+        if not THREADS:  # nobody has captured anything
+            G = reverse.pull(self.tape, seeds, last)
+        else:
+            with mine():
+                protect(self.tape.records)
+                G = reverse.pull(self.tape, seeds, last)
         return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
 
 
@@ -371,7 +387,7 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
 
     entered = inputs.enter(watch)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        run_once(f, dual, entered, {}, read, lift).finish()
+        run_once(f, dual, inputs, entered, {}, read, lift).finish()
     return tuple(found)
 
 

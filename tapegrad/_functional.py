@@ -2,10 +2,14 @@
 
 Each is a small callable object, which a shadow (see `_shadow`) enters to replace what it captured."""
 
+import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
-from ._array import is_array, is_differentiable
+import numpy as np
+
+from ._array import is_array, is_differentiable, xp_of
 from ._calls import full_like, name_of, number, value_out
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, live, plain, view
@@ -13,7 +17,7 @@ from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, GuardError, ShapeError
 from .ops._define import dtype, shape
 from .ops.shaping import copy
 
@@ -106,16 +110,23 @@ class stateful(Remade):
 class Rebind(Shadow):
     """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
 
-    __slots__ = ("handles", "values")
+    __slots__ = ("handles", "values", "state", "generators")
 
     def __init__(self, f: Any, args: list, values: list | None = None):
         super().__init__(f, args)
         self.handles: list = []  # (captured Variable, its stand-in)
         self.values = values
+        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: list = []  # of random numbers
 
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
-            return super().__call__(x)
+            new = super().__call__(x)
+            if new is x and (type(x) in (list, dict) or is_array(x)):
+                self.state.append((x, held(x)))
+            elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
+                self.generators.append(x)
+            return new
         found = self.seen.get(id(x))
         if found is not None:
             return found
@@ -146,7 +157,10 @@ class Rebind(Shadow):
     def function(self, f: Any) -> Any:
         g = super().function(f)
         if g is not f and type(g.__globals__) is Globals:
-            for name in names_in(f.__code__):  # at once: the captured arrays are to be known before the call
+            names = names_in(f.__code__)
+            if "random" in names:
+                self.generators += [np.random.mtrand._rand, random._inst]
+            for name in names:  # at once: the captured arrays are to be known before the call
                 try:
                     g.__globals__[name]
                 except KeyError:
@@ -183,10 +197,70 @@ def refuse(call: str, now: Any) -> None:
         )
 
 
+# --- is what is recomputed what was computed? ---
+
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+def held(x: Any) -> Any:
+    """What a container of numbers, or an integer array, holds."""
+    if is_array(x):
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+    return list(x.items()) if type(x) is dict else list(x)
+
+
+def moved(x: Any, before: Any) -> bool:
+    """(Not asked of a device, where it would wait.)"""
+    now = held(x)
+    if is_array(x):
+        return xp_of(x) is np and not np.array_equal(now, before)
+    return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+
+
+def state_of(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+def mark(v: Any) -> tuple:
+    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
+    run to the next, with the place of the data in memory; on a device the sums stay there."""
+    a = bottom(v)
+    xp = xp_of(a)
+    a = xp.asarray(a)
+    flat = a.ravel().view(a.real.dtype)
+    finite = xp.isfinite(flat)
+    flat = xp.where(finite, flat, 0).astype(np.float64)
+    return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
+
+
+def alike(first: tuple, now: tuple) -> Any:
+    """Are two marks of one output?  On a device the answer stays there."""
+    (shape_, kind, a), (shape_now, _, b) = first, now
+    if shape_ != shape_now:
+        return False
+    tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)  # well above rounding, far below a changed number
+    same = (abs(a - b)[:2] <= tolerance * a[1]).all() & (a[2] == b[2])
+    return bool(same) if xp_of(a) is np else same
+
+
 class checkpoint(Remade):
     """f, recomputed in the backward sweep instead of keeping its records.
 
-    Arrays that f captured and writes are followed as usual.  Nest it to differentiate a loop of T steps in memory O(sqrt T).
+    Arrays that f captured and writes are followed as usual; random generators that it captured draw the same numbers again.  What
+    f reads must be as it was: GuardError where a captured number or integer array has changed, or the recomputation gives other
+    values (on a device, where comparing would wait, the derivative is nan).  Nest it to differentiate a loop of T steps in memory
+    O(sqrt T).
 
     >>> import numpy as np, tapegrad as tg
     >>> def steps(x):
@@ -235,6 +309,10 @@ class Step:
     def __init__(self, first: Rebind, f: Callable, args: list, kwargs: dict, name: str):
         self.first, self.f, self.args, self.kwargs, self.name = first, f, args, kwargs, name
         self.count, self.tree, self.written = 0, None, ()
+        self.marks: list | None = None  # of the outputs of the first run
+        self.before: list = []  # of captured state and generators
+        self.draws: list = []
+        self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self):
         self.first.finish()  # it knows the function that knows it: ends the cycle
@@ -242,16 +320,61 @@ class Step:
     def __call__(self, *inputs: Any) -> tuple:
         shadow = Rebind(self.f, [*self.args, self.kwargs], list(inputs))
         with shadow as (g, (*args, kwargs)):
-            y = g(*args, **kwargs)
+            again = self.marks is not None
+            later = [(r, state_of(r)) for r in shadow.generators]
+            if again:
+                self.check_state()
+                for r, state in self.draws:
+                    set_state(r, state)
+            else:
+                self.draws = later
+            try:
+                y = g(*args, **kwargs)
+            finally:
+                if again:
+                    for r, state in later:
+                        set_state(r, state)
             ys = [v for v in leaves(y) if is_differentiable(plain(v))]
             self.tree = tree_map(lambda v: OUTPUT if is_differentiable(plain(v)) else v, y)
             self.count = len(ys)
             self.written = [getattr(h, "_version", 0) > 0 for _, h in shadow.handles]
             shadow.check(self.name)
             outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
+            marks = [mark(plain(v)) for v in ys] + [mark(plain(h)) for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
+            if again:
+                self.check_values(marks)
+            else:  # what f itself has altered is compared by its effect on the values alone
+                self.marks, self.before = marks, [(x, b) for x, b in shadow.state if not moved(x, b)]
         shadow.arrays = []  # nothing is written back: what was written is an output
         shadow.finish()
         return tuple(outs)
+
+    def check_state(self) -> None:
+        for x, before in self.before:
+            if moved(x, before):
+                raise GuardError(
+                    f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
+                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
+                    "its own copy"
+                )
+
+    def check_values(self, marks: list) -> None:
+        same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
+        if any([s is False for s in same]):
+            raise GuardError(
+                f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
+                "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
+            )
+        for s in same:
+            if s is not True:
+                nan = xp_of(s).where(s, 0.0, np.nan)
+                self.poison = nan if self.poison is None else self.poison + nan
+
+    def spoiled(self, terms: tuple) -> tuple:
+        """Derivatives, nan where they belong to other values."""
+        if self.poison is None:
+            return terms
+        return tuple([c if c is None else c + self.poison.astype(dtype(c)) for c in terms])
 
     def primitive(self) -> Primitive:
         prim = Primitive(self.name, self)
@@ -262,11 +385,11 @@ class Step:
             y, pullback = vjp(self, *inputs)
             seeds = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
             terms = pullback(seeds)
-            return terms if len(inputs) > 1 else (terms,)
+            return self.spoiled(terms if len(inputs) > 1 else (terms,))
 
         def forward_rule(t, out, *inputs):
             tangents = tuple([full_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
-            return jvp(self, inputs, tangents)[1]
+            return self.spoiled(jvp(self, inputs, tangents)[1])
 
         prim.vjp, prim.jvp = (reverse_rule,), forward_rule
         return prim

@@ -273,6 +273,9 @@ def own(x: Variable) -> None:
         if is_array(b) and b.base is None and b.flags.c_contiguous | b.flags.f_contiguous:
             x._version = getattr(x, "_version", 0) + 1
             return
+    if not getattr(x, "_version", 0):
+        for shadow in getattr(OPEN, "shadows", ()):
+            shadow.first_write(x)
     x._become(copied(x))
 
 

@@ -91,14 +91,11 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
 def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
     argnums, has_aux = settings
     call = f"grad({name_of(f)})"
-    r = Recorded(call, f, argnums, args, kwargs, has_aux)
-    try:
+    with Recorded(call, f, argnums, args, kwargs, has_aux) as r:
         check_scalar(call, f, r.tree)
         value = r.value()
         of = r.pull([full_like(r.low[0][0], 1)], last=True)
         gradient = r.inputs.results(lambda key, x: derivative_out(of(key), x))
-    finally:
-        r.finish()
     return ((value, plain_tree(r.aux)) if has_aux else value), gradient
 
 
@@ -131,9 +128,11 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
     r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
-    value = r.value()
-    r.shadow.release(r.tape.records)
-    r.shadow.finish()
+    try:
+        value = r.value()
+        r.shadow.release(r.tape.records)
+    finally:
+        r.shadow.finish()
 
     def pullback(w):
         ws = leaves_like("pullback", "cotangent", w, r.tree)
@@ -192,9 +191,8 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
     """
     call = f"hmp({name_of(f)})"
     again = _again(f)
-    r = Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args))
     results = []
-    try:
+    with Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
@@ -203,8 +201,6 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
             seeds = [None if v is None else cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
             of = r.pull(seeds)
             results.append({key: derivative_out(of(key), x) for key, x in r.inputs.watched.items()})
-    finally:
-        r.finish()
     return r.inputs.results(lambda key, x: shaping.stack([m[key] for m in results]) if results else empty_rows(x))
 
 
@@ -242,11 +238,8 @@ def _jacobian_of(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any
 
 
 def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
-    r = Recorded(call, f, argnums, args, kwargs, lift=lift)
-    try:
+    with Recorded(call, f, argnums, args, kwargs, lift=lift) as r:
         blocks = _blocks(call, f, r, mode, holomorphic)
-    finally:
-        r.finish()
     numbers = iter(range(len(r.low)))
 
     def block(y):

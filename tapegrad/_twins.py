@@ -33,6 +33,8 @@ def module(m: ModuleType) -> Any:
 def function(f: Any) -> Any:
     """The face that stands for a NumPy, CuPy or SciPy function, or None."""
     name = getattr(f, "__name__", None)
+    if name is None and type(f).__module__.startswith("scipy.stats"):  # a distribution
+        name = getattr(f, "name", None)
     if name is None:
         return None
     module_name = getattr(f, "__module__", None) or "numpy"

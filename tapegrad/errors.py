@@ -57,11 +57,15 @@ class DataError(TapegradError, ValueError):
 
 
 class AliasError(TapegradError, RuntimeError):
-    """Two arguments share memory and one of them is written."""
+    """Two arguments, or an argument and a captured array, share memory and one of them is written."""
+
+
+class RouteError(TapegradError, RuntimeError):
+    """A captured array was written, and the function can reach it by a way that is not followed, or it was changed by one."""
 
 
 class GuardError(TapegradError, RuntimeError):
-    """A recorded computation met a branch or shape other than the recorded one."""
+    """A recorded computation met a branch or shape other than the recorded one, a recomputation other values."""
 
 
 class KernelError(TapegradError, RuntimeError):

@@ -193,9 +193,9 @@ BUGS = [
     Bug(
         "the shadow of a captured array outlives the call",
         "_shadow/arrays.py",
-        "        v = variable(x)\n        v._saved = True\n        v._version = 0\n",
-        "        v = variable(x) if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), (variable(x), x))[0]\n"
-        "        v._saved, v._version = True, getattr(v, '_version', 0)\n",
+        "        v._saved = True\n        v._version = 0\n        if not",
+        "        v = v if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), (variable(x), x))[0]\n"
+        "        v._saved, v._version = True, getattr(v, '_version', 0)\n        if not",
     ),
     Bug("captured arrays not written back", "_shadow/restore.py", "            array[...] = now", "            pass"),
     Bug(
@@ -213,8 +213,8 @@ BUGS = [
     Bug(
         "attributes not handed back",
         "_shadow/restore.py",
-        "            object.__setattr__(x, name, back(now))",
-        "            pass",
+        "        put_state(x, changes)",
+        "        pass",
     ),
     Bug("nonlocals not handed back", "_shadow/restore.py", "        cell.cell_contents = value\n", "        pass\n"),
     Bug(

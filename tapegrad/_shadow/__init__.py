@@ -3,5 +3,6 @@
 from .builtin import BUILTINS, Globals, names_in
 from .core import MAKERS, Shadow
 from .kinds import EMPTY, is_foreign
+from .threads import THREADS, mine, protect
 
-__all__ = ["BUILTINS", "EMPTY", "MAKERS", "Globals", "Shadow", "is_foreign", "names_in"]
+__all__ = ["BUILTINS", "EMPTY", "MAKERS", "THREADS", "Globals", "Shadow", "is_foreign", "mine", "names_in", "protect"]

@@ -8,25 +8,28 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from .._array import is_array, xp_of
 from .._primitive import OPEN, view
 from .._variable import Variable, variable
 from ..errors import AliasError
+from . import routes, threads
 
 # What `as_strided` puts between a view and its array.
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
-    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__", "__weakref__",
-    "__array_priority__", "__slots__", "__static_attributes__", "__firstlineno__",
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
+    "__weakref__", "__array_priority__", "__slots__",
+    "__static_attributes__", "__firstlineno__",
 ))  # fmt: skip
 MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
 
 
-def acts_as_array(kind: type) -> bool:
-    """Is this subclass of ndarray one for its memory or its name only?  (Not np.matrix, nor masked arrays.)"""
+def acts_as_array(x: np.ndarray, kind: type) -> bool:
+    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays, arrays with attributes.)"""
+    if kind is not np.memmap and getattr(x, "__dict__", None):
+        return False
     for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
         if not OWN_NAMES.issuperset(set(c.__dict__) - (MEMMAP_NAMES if c is np.memmap else set())):
             return False
@@ -63,31 +66,50 @@ class Arrays:
         # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
         if root is not x and sys.getrefcount(root) > 3:
             return self.window(x, root)
-        if owner is not None and root is x:
+        if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
+        if not isinstance(x, np.ndarray):
+            return self.on_device(x)
         v = self.captured(x)
         if self.strangers:
             self.meet(x, v, self.strangers)
         return v
 
+    def on_device(self, x: Any) -> Any:
+        """A CuPy array that is no view by its base; one made with strides of its own has none, and is found by its block of memory."""
+        block = id(x.data.mem)
+        first = self.memories.get(block)
+        known = None if first is None else self.within(x)
+        if known is None:
+            known = self.captured(x)
+            self.memories[block] = known
+            if first is not None:
+                self.clash(first, known)
+        return known
+
     def captured(self, x: Any) -> Variable:
         v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
         v._saved = True
         v._version = 0
-        if not self.borrowed:
-            self.arrays.append((x, v))
+        if self.borrowed:
+            self.given = (*self.given, (x, v))
+            return v
+        if not self.arrays:
+            threads.enter(self)
+        self.arrays.append((x, v))
+        if self.reached or self.wrote:
+            routes.captured(self, x)
         return v
 
     def window(self, x: Any, root: Any) -> Any:
         """One of several views of one memory, as a view of the Variable that stands for all of it."""
         if root.dtype.kind not in "fc":
             return self.part_of(x, root)
-        address = (lambda a: a.__array_interface__["data"][0]) if xp_of(x) is np else (lambda a: a.data.ptr)
         offset, whole = address(x) - address(root), self(root)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
-        if root.dtype == x.dtype and root.flags.forc:
-            return view(whole, ("window", (x.shape, offset, x.strides)))
+        if root.dtype == x.dtype and root.flags.forc and not offset % x.itemsize:
+            return view(whole, (kind_of_window(x), (x.shape, offset, x.strides)))
         part, size = offset % root.itemsize, x.itemsize
         if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
             return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
@@ -99,38 +121,46 @@ class Arrays:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
         raw = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
-        if raw is None or any(s % size for s in x.strides):
-            v = self.captured(x)
-            self.meet(x, v, self.arrays)
-            self.strangers.append((x, v))
-            return v
-        offset = byte_bounds(x)[0] - byte_bounds(raw)[0] if x.size else 0
-        start = offset % size
-        key = (id(owner), x.dtype.str, start)
-        whole = self.memories.get(key)
+        start = (bounds(x)[0] - bounds(raw)[0]) % size if raw is not None and raw.size else 0
+        whole = self.memories.get((id(owner), x.dtype.str, start))
         if whole is None:
-            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype)
+            known = self.within(x)
+            if known is not None:
+                return known
+            steps = raw is not None and not any(s % size for s in x.strides)
+            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype) if steps else x
             whole = self.captured(root)
-            for other, v in self.memories.items():
-                if other[0] == id(owner):
-                    self.clash(v, whole)
-            self.memories[key] = whole
+            self.meet(root, whole, self.arrays)
+            self.strangers.append((root, whole))
+            if not steps:
+                return whole
+            self.memories[id(owner), x.dtype.str, start] = whole
             self.hold.append(owner)
-            if self.strangers:
-                self.meet(root, whole, self.strangers)
-        first = x.__array_interface__["data"][0] - raw.__array_interface__["data"][0] - start
+        first = address(x) - address(raw) - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
-        return view(whole, ("window", (x.shape, first, x.strides)))
+        return view(whole, (kind_of_window(x), (x.shape, first, x.strides)))
+
+    def within(self, x: Any) -> Any:
+        """x as a view of an array that was captured before and holds all of it, found by address."""
+        if not x.size:
+            return None
+        low, high = bounds(x)
+        for other, w in self.arrays:
+            if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
+                a, b = bounds(other)
+                if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
+                    return view(w, (kind_of_window(x), (x.shape, address(x) - a, x.strides)))
+        return None
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
         """Mark v and those of the others that share memory with it."""
         if xp_of(x) is not np or not x.size:
             return
-        low, high = byte_bounds(x)
+        low, high = bounds(x)
         for other, w in others:
             if w is not v and type(other) is np.ndarray and other.size:
-                a, b = byte_bounds(other)
+                a, b = bounds(other)
                 if a < high and low < b:
                     self.clash(v, w)
 
@@ -143,6 +173,31 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+
+
+def address(x: Any) -> int:
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+
+
+def bounds(x: Any) -> tuple:
+    """The first address of an array, and the one behind its last."""
+    low = high = address(x)
+    for n, stride in zip(x.shape, x.strides, strict=True):
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, high + x.itemsize
+
+
+def kind_of_window(x: Any) -> str:
+    """Do elements of x share memory with each other?  (Strides that do not nest count as such.)"""
+    reach = x.itemsize
+    for stride, n in sorted([(abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]):
+        if stride < reach:
+            return "sliding"
+        reach += stride * (n - 1)
+    return "window"
 
 
 def bytes_of(owner: Any) -> Any:

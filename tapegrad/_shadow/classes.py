@@ -9,17 +9,21 @@ effect that the user could see.  Its bases never change afterwards.  A class is 
 to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
 
 import abc
+import threading
+import types
 from typing import Any
 
 from .. import _twins
-from .kinds import HEAP, REAL, is_user_class, put_state, state_of
+from .._primitive import OPEN
+from .kinds import REAL, SLOTS, is_user_class, put_state, slots_of, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__", REAL, POOL,
+    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__",
+    "__subclasses__", REAL, SLOTS, POOL,
 ))  # fmt: skip
 
 
@@ -98,7 +102,7 @@ class Classes:
         if c is kind and is_user_class(kind):
             return self.leave(x)
         try:
-            new = object.__new__(c) if c.__flags__ & HEAP else c.__new__(c)
+            new = next(b for b in BARE if issubclass(c, b)).__new__(c)
         except TypeError:
             return self.leave(x)
         self.seen[id(x)] = new
@@ -107,17 +111,25 @@ class Classes:
         return new
 
     def attributes_of(self, x: Any, new: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x).items()}
+        before = {name: self(value) for name, value in state_of(x, type(new)).items()}
         put_state(new, before)
         self.objects.append((x, new, before))
 
 
+BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
+
+
 def made(c: type, meta: type, bases: tuple) -> type:
     """A new, empty shadow class."""
-    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c}
+    if POOL not in c.__dict__:
+        type.__setattr__(c, POOL, [])
+        if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
+            type.__setattr__(c, "__subclasses__", classmethod(subclasses))
+    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots_of(c)}
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
-        quiet = type("quiet", (), {"__slots__": (), "__init_subclass__": lambda **options: None})
+        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
+        quiet = type("quiet", (), {"__slots__": slots, "__init_subclass__": lambda kind, **options: None})
         bases = (quiet, *bases)
     new = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
@@ -127,14 +139,24 @@ def made(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
-def rest(c: type, new: type, bases: tuple) -> None:
-    """Empty a shadow class and put it by, unless the user has made classes from it."""
+def rest(c: type, new: type, bases: tuple, again: bool) -> None:
+    """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
-    if any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    if not again or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
-    if POOL not in c.__dict__:
-        type.__setattr__(c, POOL, [])
     free = c.__dict__[POOL]
     free.append((new, bases))
     del free[:-KEPT]
+
+
+def subclasses(kind: type) -> list:
+    """What `type.__subclasses__` would give if no class had shadows."""
+    layers = [kind]
+    while (real := layers[-1].__dict__.get(REAL)) is not None:
+        layers.append(real)
+    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
+    for shadow in getattr(OPEN, "shadows", ()):
+        if any(c in shadow.classes for c in layers):
+            found = [shadow(s) for s in found]
+    return found

@@ -24,13 +24,17 @@ from .._array import is_array
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View
+from ..errors import RouteError
+from . import threads
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
+from .cached import Cached
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
-from .kinds import ATOMS, HELD, is_user_class
-from .restore import restore
+from .kinds import ATOMS, HELD, is_user_class, state_of
+from .restore import restore, users_own
+from .routes import finding, first_write, leave
 
 
 class Shadow(Arrays, Functions, Containers, Classes):
@@ -51,17 +55,26 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "classes",
         "members",
         "bare",
+        "generics",
         "memories",
         "strangers",
         "left",
+        "reached",
+        "sums",
+        "given",
+        "wrote",
+        "mine",
+        "turned",
+        "stashes",
         "borrowed",
         "__weakref__",
     )
 
-    def __init__(self, f: Any, args: list, on: bool = True):
+    def __init__(self, f: Any, args: list, on: bool = True, given: tuple = ()):
+        """`given`: pairs (array, handle) of the arguments that are Variables already."""
         if isinstance(f, Const):
             f, on = f.value, False
-        self.f, self.args, self.on = f, args, on
+        self.f, self.args, self.on, self.given = f, args, on, given
 
     def __enter__(self):
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
@@ -78,38 +91,108 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.classes: dict = {}  # shadow class -> class
         self.members: list = []  # (class, shadow class, its bases, its members as they were made)
         self.bare: list = []  # (function, shadow), of functions without attributes
+        self.generics: list = []  # functions made by singledispatch
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
+        self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
+        self.mine = None
         self.borrowed = False
         try:
             g = self(self.f)
-            self.borrowed = True  # arguments are values: nothing is written back to them
-            args = [self(a) for a in self.args]
-            self.borrowed = False
+            args = self.borrow()
             OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
             return g, args
         except BaseException as error:
-            self.__exit__(type(error))
+            self.__exit__(type(error), error)
             raise
+
+    def borrow(self) -> list:
+        """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
+        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
+        if all([type(a) is Variable or type(a) in ATOMS for a in self.args]):
+            return self.args
+        captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
+        apart = self.memories, self.strangers
+        self.memories, self.strangers = {}, []
+        before = len(self.given)
+        self.borrowed = True
+        args = [self(a) for a in self.args]
+        self.borrowed = False
+        for a, _ in self.given[before:]:
+            self.seen.pop(id(a), None)
+        self.seen.update(captured)
+        self.memories, self.strangers = apart
+        return args
+
+    def pass_plain(self, values: tuple) -> None:
+        """f gets these as they are: constants, and arguments by keyword."""
+        if self.on:
+            for x in values:
+                if type(x) not in ATOMS:
+                    leave(self, x)
+
+    def first_write(self, x: Variable) -> None:
+        """(`_primitive.own`) A handle is about to be moved to memory of its own and written, for the first time."""
+        if len(threads.THREADS) < 2:
+            first_write(self, x)
+        else:
+            with threads.LOCK:
+                first_write(self, x)
 
     def __exit__(self, *error):
         OPEN.depth -= 1
         OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
         if error and error[0] is not None:
-            self.finish()
+            self.finish(error[1])
 
-    def finish(self) -> None:
+    def finish(self, error: BaseException | None = None) -> None:
         """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
-        after `release`."""
-        if self.on:
-            self.on = False
+        after `release`.  A route that was not followed is an error, or a note on that of the function."""
+        if not self.on:
+            return
+        self.on = False
+        found = None
+        try:
+            found = finding(self) if self.left or self.sums or self.reached else None
+            if found is not None:
+                self.arrays = []
             restore(self)
+        except RouteError as late:
+            found = late
+        finally:
+            if self.mine is not None:
+                threads.leave(self)
+        if found is not None:
+            if error is None:
+                raise found
+            error.add_note(f"{type(found).__name__}: {found}")
+
+    def settle(self, y: Any) -> Any:
+        """The output of f, whose containers are of the user's classes again; Variables stay."""
+        todo, met = [y], set()
+        while todo and self.on:
+            v = todo.pop()
+            kind = type(v)
+            if kind is Variable or kind is View or kind in ATOMS or id(v) in met:
+                continue
+            met.add(id(v))
+            if kind in self.classes:
+                users_own(v, self.classes[kind])
+                todo += state_of(v).values()
+            if isinstance(v, (tuple, list, dict)):
+                todo += v.values() if isinstance(v, dict) else v
+        return y
 
     def release(self, records: list) -> None:
         """Give records that outlive the call copies of their own of captured memory."""
         if not self.on or not self.arrays:
             return
+        with self.mine:
+            threads.protect(records)
+            self.own_copies(records)
+
+    def own_copies(self, records: list) -> None:
         captured = {memory_of(array) for array, _ in self.arrays}
 
         def own(v):
@@ -139,24 +222,28 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if new is not x:
             self.seen[id(x)] = new
             self.hold.append(x)
+        elif kind not in ENTERED:
+            leave(self, x)
         return new
 
     def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
-        self.left.append(x)
+        leave(self, x)
         return x
 
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
+        if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
+            return None
         if isinstance(x, np.generic):
             return Shadow.itself
         if isinstance(x, np.ndarray):
-            return Shadow.array if acts_as_array(kind) else None
+            return Shadow.array if acts_as_array(x, kind) else None
         if is_array(x):
             return Shadow.array
         if isinstance(x, type):
             return Shadow.klass
-        if hasattr(kind, "py_func") or (kind.__module__.startswith("numba") and hasattr(x, "py_func")):
+        if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
             return Shadow.library
@@ -171,6 +258,9 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def itself(self, x: Any) -> Any:
         return x
+
+
+ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
 
 
 BY_BASE = (
@@ -192,6 +282,7 @@ MAKERS = {
     np.ufunc: Shadow.library,
     functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
+    Cached: Shadow.cached,
     list: Shadow.list_,
     tuple: Shadow.tuple_,
     dict: Shadow.dict_,

@@ -64,6 +64,7 @@ class Functions:
         for kind, implementation in f.registry.items():
             if kind is not object:
                 g.register(self(kind), self(implementation))
+        self.generics.append(g)
         return g
 
     def globals_of(self, space: dict) -> dict:
@@ -128,7 +129,7 @@ class Functions:
         return call
 
     def const(self, c: Any) -> Any:
-        return c.value
+        return self.leave(c.value)
 
     def module(self, m: Any) -> Any:
         twin = _twins.module(m)

@@ -1,24 +1,29 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
 import collections
+from operator import is_not
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array
-from .._primitive import live
-from .._variable import Variable, bottom
-from ..errors import DroppedDerivativeError
+from .._primitive import Ended, is_tracked, live
+from .._variable import Variable, View, bottom
+from ..errors import DroppedDerivativeError, RouteError
+from ..ops.indexing import region
+from . import threads
 from .builtin import BUILTINS, Globals
 from .classes import SPECIAL, rest
 from .containers import base_of
-from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, is_user_class, put_state, state_of
+from .kinds import ATOMS, EMPTY, HELD, drop_state, empty, is_user_class, put_state, state_of
+from .routes import is_written
 
 
-def restore(shadow: Any) -> None:
+def write_back(shadow: Any) -> Any:
+    """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not getattr(v, "_version", 0):
+        if not is_written(shadow, v):
             continue
         v = live(v)
         now = bottom(v)
@@ -26,6 +31,19 @@ def restore(shadow: Any) -> None:
             lost = array
         elif now is not array:
             array[...] = now
+    return lost
+
+
+def restore(shadow: Any) -> None:
+    """Raises RouteError, and has written no array, where that would break another thread's sweep."""
+    lost = late = None
+    if len(threads.THREADS) < 2:
+        lost = write_back(shadow)
+    else:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late = error
     back = Back(shadow)
     spaces = [s for s in shadow.seen.values() if type(s) is Globals]
     restore_names(shadow, spaces, back)
@@ -33,23 +51,30 @@ def restore(shadow: Any) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, bases, before in shadow.members:
+    for c, new, _, before in shadow.members:
         for name in [n for n in new.__dict__ if n not in SPECIAL]:
             now = new.__dict__[name]
             if now is not before.get(name):
                 setattr(c, name, back(now))
-        rest(c, new, bases)
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
     for f, g in shadow.bare:
         if g.__dict__:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+    for g in shadow.generics:  # `register` refers to itself
+        for cell in g.register.__closure__:
+            if cell.cell_contents is g.register:
+                cell.cell_contents = None
+    for c, new, bases, _ in shadow.members:
+        rest(c, new, bases, new not in back.kept)
     for space in spaces:
         space.shadow = None
         dict.clear(space)
-    for name in ("seen", "arrays", "names", "cells", "lists", "objects", "classes", "members", "bare", "memories", "strangers"):
-        setattr(shadow, name, None)
-    shadow.hold = shadow.left = None
+    shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
+    if late is not None:
+        raise late
     if lost is not None:
         raise DroppedDerivativeError(
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
@@ -87,31 +112,45 @@ def restore_cell(cell, new, value, first, back):
 
 def restore_container(x, new, first, back):
     """A shadow that leaked holds afterwards what the container holds."""
+    kind = type(x)
+    if first is None and (kind is list or kind is dict) and (ATOMS.issuperset(map(type, x.values() if kind is dict else x))):
+        return  # it holds only numbers and strings still
     base = base_of(x)
-    now = base.read(new) if new is not x and type(new) not in (dict, set) else base_of(new).read(new)
-    if first is None:  # it held only numbers and strings, and was not replaced
+    there = base if type(new) is kind else base_of(new)
+    now = there.read(new)
+    if first is None:
         if not ATOMS.issuperset(map(type, now)):
             base.put(x, [back(v) for v in now])
         return
-    if len(first) != len(now) or any(a is not b for a, b in zip(first, now, strict=True)):
+    if len(first) != len(now) or any(map(is_not, first, now)):
         base.put(x, [back(v) for v in now])
-    base_of(new).put(new, base.read(x))
+    there.put(new, base.read(x))
 
 
 def restore_object(x, new, before, back):
     """A shadow that leaked becomes afterwards one of the user's class, and holds what the object holds."""
+    kind = type(new)
     now = state_of(new)
-    changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
-    if changes:
-        put_state(x, changes)
-    for name in before:
-        if name not in now:
-            drop_state(x, name)
-    if before or now:
-        dict_of(new) and dict_of(new).clear()
-        put_state(new, state_of(x))
-    if type(new) is not type(x):
-        object.__setattr__(new, "__class__", type(x))
+    if now or before:
+        changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
+        if changes:
+            put_state(x, changes, kind)
+        for name in before:
+            if name not in now:
+                drop_state(x, name)
+        empty(new)
+        put_state(new, state_of(x, kind), kind)
+    if kind is not type(x):
+        users_own(new, type(x))
+
+
+def users_own(v: Any, kind: type) -> bool:
+    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
+    try:
+        object.__setattr__(v, "__class__", kind)
+    except TypeError:
+        return False
+    return True
 
 
 HOLDING = (dict, list, set, collections.deque, np.ndarray)
@@ -124,12 +163,14 @@ class Back:
         self.shadow = shadow
         self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
         self.memo: dict = {}
+        self.kept: set = set()  # shadow classes that have instances outside
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
-        if id(v) in self.original:
-            return self.original[id(v)]
+        old = self.original.get(id(v), EMPTY)
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and type(v._trace) is Ended):
+            return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]
         new = self.plain(v)
@@ -137,6 +178,8 @@ class Back:
         return new
 
     def plain(self, v: Any) -> Any:
+        if type(v) is View and not is_tracked(v) and is_array(base := self(v._base)):
+            return region(base, v._path)  # an alias, as in a plain call
         if isinstance(v, Variable):
             v = live(v)
             if v._trace is not None:
@@ -147,8 +190,8 @@ class Back:
         if kind is tuple:
             new = tuple([self(e) for e in v])
             return v if all(a is b for a, b in zip(v, new, strict=True)) else new
-        if kind in self.shadow.classes:
-            object.__setattr__(v, "__class__", self.shadow.classes[kind])
+        if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
+            self.kept.add(kind)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
         if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
             base = base_of(v)

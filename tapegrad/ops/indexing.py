@@ -27,6 +27,7 @@ STEPS = {
     "real": lambda b, _: b.real,
     "imag": lambda b, _: b.imag,
     "window": lambda b, w: window(b, *w),
+    "sliding": lambda b, w: window(b, *w),  # whose elements share memory with each other
 }
 
 
@@ -88,9 +89,20 @@ def _target(x, path, at):
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
     if r.size and any(kind == "reshape" for kind, _ in path) and not shares_memory(r, x):
-        numbers = xp_of(x).arange(x.size).reshape(x.shape)
-        return x, xp_of(x).unravel_index(region(numbers, path)[at], x.shape)
+        return x, _places(x, path, at)
     return r, at
+
+
+def _places(x, path, at):
+    """The coordinates in x of the elements of a region."""
+    numbers = xp_of(x).empty_like(x, dtype=np.int64)
+    numbers[...] = xp_of(x).arange(x.size).reshape(x.shape)
+    size = x.itemsize
+    scaled = [
+        (kind, (step[0], step[1] * 8 // size, tuple([k * 8 // size for k in step[2]]))) if kind in ("window", "sliding") else (kind, step)
+        for kind, step in path
+    ]
+    return xp_of(x).unravel_index(region(numbers, scaled)[at], x.shape)
 
 
 @primitive(writes=True, prim=ASSIGN)
@@ -116,6 +128,8 @@ def add_at(x, y, *, path, at):
             part = region(x, path[:k])
             z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
             return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
+        if kind == "sliding":
+            return add_at.prim.run(x, y, path=(), at=_places(x, path, at))
     r, at = _target(x, path, at)
     if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy shows read-only
         r.flags.writeable = True

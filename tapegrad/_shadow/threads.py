@@ -1,0 +1,174 @@
+"""Several threads over one captured array: each transform keeps the numbers that it has seen, the last to finish leaves its own.
+
+Records hold captured memory as it lies.  So before a shadow writes an array back, every other thread's shadow that captured the
+same memory gets a copy of it as it was, a `Stash`: its handle turns to the copy at once (its version rises, so that views are
+read anew), and its records do so before they are swept.  Where that thread is sweeping just now, the writing waits for the end
+of the sweep; two threads that write back from within their sweeps, each waiting for the other, are told so.
+
+All this is asked only while more than one thread has captured something: a transform alone pays two entries in sets."""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._primitive import OPEN
+from ..errors import RouteError
+from .routes import KEPT, bounds, checksum, is_written, overlap
+
+LOCK = threading.Condition()
+THREADS: set = set()  # the `Mine` of each thread with an open shadow that has captured arrays
+
+
+class Mine:
+    """One thread: its open shadows, how many sweeps it is in, whether it waits for those of others, and whether it was given a
+    stash.  `with mine:` is a sweep."""
+
+    __slots__ = ("shadows", "sweeps", "waits", "stashed")
+
+    def __init__(self):
+        self.shadows, self.sweeps, self.waits, self.stashed = set(), 0, False, False
+
+    def __enter__(self):
+        self.sweeps += 1
+
+    def __exit__(self, *error):
+        self.sweeps -= 1
+        if len(THREADS) > 1:
+            with LOCK:
+                LOCK.notify_all()
+
+
+def mine() -> Mine:
+    try:
+        return OPEN.mine
+    except AttributeError:
+        OPEN.mine = Mine()
+        return OPEN.mine
+
+
+def enter(shadow: Any) -> None:
+    """The shadow captures its first array."""
+    shadow.mine = own = mine()
+    own.shadows.add(shadow)
+    THREADS.add(own)
+
+
+def leave(shadow: Any) -> None:
+    own = shadow.mine
+    own.shadows.discard(shadow)
+    if not own.shadows:
+        own.stashed = False
+        THREADS.discard(own)
+
+
+class Stash:
+    """The memory of a captured array as it was, and views of that."""
+
+    def __init__(self, a: Any):
+        self.array = a
+        self.low, self.high = bounds(a)
+        size = self.high - self.low
+        if xp_of(a) is np:
+            self.memory = np.frombuffer((ctypes.c_char * size).from_address(self.low), np.uint8).copy()
+        else:
+            xp = xp_of(a)
+            start = xp.cuda.MemoryPointer(a.data.mem, self.low - a.data.mem.ptr)
+            self.memory = xp.ndarray((size,), np.uint8, start).copy()
+
+    def of(self, x: Any) -> Any:
+        """x, or what lies at its place here, if x lies within the array."""
+        if not is_array(x) or not x.size:
+            return x
+        low, high = bounds(x)
+        if low < self.low or high > self.high:
+            return x
+        if xp_of(x) is np:
+            return np.ndarray(x.shape, x.dtype, self.memory, x.__array_interface__["data"][0] - self.low, x.strides)
+        return xp_of(x).ndarray(x.shape, x.dtype, self.memory.data + (x.data.ptr - self.low), x.strides)
+
+
+def protect(records: list) -> None:
+    """At the start of a sweep, which says so first: who begins to write from now on sees it, and who writes already holds the
+    lock.  What was written since the recording is replaced by what the records have seen."""
+    if len(THREADS) > 1:
+        with LOCK:
+            pass
+    own = mine()
+    if own.stashed:
+        turn(records, tuple([stash for s in own.shadows for stash in s.stashes]))
+
+
+def turn(records: list, stashes: tuple) -> None:
+    """Let records hold the stashes instead of the memory that was written since."""
+
+    def aside(v):
+        for stash in stashes:
+            v = stash.of(v)
+        return v
+
+    for k, r in enumerate(records):
+        if r is None:
+            continue
+        if type(r[5]) is list:
+            r[5][:] = [aside(v) for v in r[5]]
+        if any([is_array(v) for v in r[4:]]):
+            records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
+
+
+def alone(shadow: Any, write: Callable) -> Any:
+    """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
+    with LOCK:
+        arrays = [a for a, v in shadow.arrays if is_written(shadow, v)]
+        wait(shadow, arrays)
+        met = others(shadow, arrays)
+        for s, a, v in met:
+            set_aside(s, a, v)
+        result = write(shadow)
+        for s, a, _ in met:
+            if s.sums and id(a) in s.sums:
+                s.sums[id(a)] = [a, checksum(a)]
+        return result
+
+
+def others(shadow: Any, arrays: list) -> list:
+    """(shadow, array, handle) of other threads that captured the same memory."""
+    return [
+        (s, a, v)
+        for other in tuple(THREADS)
+        if other is not shadow.mine
+        for s in tuple(other.shadows)
+        for a, v in tuple(s.arrays or ())
+        if any([overlap(a, b) for b in arrays])
+    ]
+
+
+def wait(shadow: Any, arrays: list) -> None:
+    """Until no other thread sweeps over the arrays."""
+    own = shadow.mine
+    while sweeping := [s.mine for s, _, _ in others(shadow, arrays) if s.mine.sweeps]:
+        if own.sweeps and any([m.waits for m in sweeping]):
+            raise RouteError(
+                f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward sweep that reads it, and "
+                f"would write it. {KEPT} Give each thread a copy of its own"
+            )
+        own.waits = True
+        try:
+            LOCK.wait()
+        finally:
+            own.waits = False
+
+
+def set_aside(s: Any, a: Any, v: Any) -> None:
+    """The shadow s of another thread keeps the array as it is now.  (Between the question whether f has written its handle and
+    the turning of it no other thread runs: no call lies between.)"""
+    if not a.size or any([stash.array is a for stash in s.stashes]):
+        return
+    stash = Stash(a)
+    s.stashes, s.mine.stashed = (*s.stashes, stash), True
+    value, turned = stash.of(v._value), {*s.turned, id(v)}
+    if not v._version and v._trace is None:
+        v._value, v._version, s.turned = value, 1, turned

@@ -1,0 +1,315 @@
+"""Arrays reached through what wraps functions, caches, imports and text that is run."""
+
+import contextlib
+import functools
+import importlib
+import sys
+
+import numpy as np
+import pytest
+from followed import W, X, check, check_half_way, module
+from scipy.stats import norm
+
+import tapegrad as tg
+
+CASES = []
+
+
+def case(make):
+    CASES.append(make)
+    return make
+
+
+@case
+def func_attr():
+    def g(x):
+        return (g.buf * x).sum()
+
+    g.buf = np.zeros(3)
+    g.calls = 0
+
+    def f(x):
+        g.buf[:] = x**2
+        g.calls += 1
+        return g(x)
+
+    return f
+
+
+@case
+def ctxman():
+    b = np.zeros(3)
+
+    @contextlib.contextmanager
+    def scope(x):
+        b[:] = x**2
+        yield b
+        b[:] = 0
+
+    def f(x):
+        with scope(x) as c:
+            return (b * c * W).sum()
+
+    return f
+
+
+@case
+def single():
+    b = np.zeros(3)
+
+    class K:
+        pass
+
+    @functools.singledispatch
+    def h(o, x):
+        return 0 * x.sum()
+
+    @h.register
+    def _(o: K, x):
+        return (b * x).sum()
+
+    h(K(), X)
+    k = K()
+
+    def f(x):
+        b[:] = x**2
+        return h(k, x)
+
+    return f
+
+
+@case
+def wraps():
+    b = np.zeros(3)
+
+    def deco(fn):
+        @functools.wraps(fn)
+        def inner(*a):
+            return fn(*a) * 2
+
+        return inner
+
+    @deco
+    def h(x):
+        return (b * x).sum()
+
+    def f(x):
+        b[:] = x**2
+        return h(x) + h.__wrapped__(x)
+
+    return f
+
+
+@case
+def imports():
+    def f(x):
+        import numpy as q
+        import numpy.linalg as la
+        import scipy.special as sp
+        from numpy import zeros
+        from scipy import special
+
+        m = importlib.import_module("numpy")
+        z = zeros(3)
+        z[:] = q.sin(x)
+        return z.sum() + m.exp(x).sum() + la.norm(x) + sp.erf(x).sum() + special.gammaln(x**2).sum()
+
+    return f
+
+
+@case
+def import_user():
+    module("followed_module", "def r(x): return (buf*x).sum()")
+
+    def f(x):
+        import followed_module
+        from followed_module import r
+
+        followed_module.buf[:] = x**2
+        assert sys.modules["followed_module"] is followed_module
+        return r(x) + (vars(followed_module)["buf"] * W).sum() + getattr(followed_module, "missing", 1.0)
+
+    return f
+
+
+@case
+def evals():
+    m = module(
+        "followed_module",
+        """
+def f(x):
+    buf[:]=x**2
+    ns={'x':x,'np':np}
+    exec('import numpy as q\\ny=q.sin(x)',ns)
+    loc={}
+    exec('z=buf*W',None,loc) if 0 else exec('z=buf*W',globals(),loc)
+    return eval('(buf*W*np.cos(x)).sum()')+ns['y'].sum()+loc['z'].sum()
+""",
+    )
+    return m.f
+
+
+@case
+def lru_method():
+    class A:
+        @functools.lru_cache  # noqa: B019
+        def work(s, n):
+            return np.zeros(n)
+
+    a = A()
+
+    def f(x):
+        a.work(3)[:] = x**2
+        return (a.work(3) * W).sum()
+
+    return f
+
+
+@case
+def lru_state():
+    b = np.zeros(3)
+
+    @functools.cache
+    def s(k):
+        return (b * W).sum() * k
+
+    def f(x):
+        b[:] = x**2
+        s.cache_clear()
+        return s(2.0)
+
+    return f
+
+
+@case
+def lru_tracked():
+    @functools.lru_cache
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    def f(x):
+        return x[0] ** fib(5)
+
+    return f
+
+
+@case
+def lru_two():
+    @functools.lru_cache(maxsize=4)
+    def table(n):
+        return {"w": np.zeros(n), "k": n}
+
+    table(3)["w"][:] = 5.0
+
+    def f(x):
+        t = table(3)
+        s = (t["w"] * x).sum()
+        t["w"][:] = x**2
+        return s * 0 + (table(3)["w"] * x).sum()
+
+    return f
+
+
+@case
+def lru_in_class_static():
+    class Q:
+        @staticmethod
+        @functools.cache
+        def t():
+            return np.zeros(3)
+
+    def f(x):
+        Q.t()[:] = x**2
+        return (Q().t() * W).sum()
+
+    return f
+
+
+@case
+def exitstack():
+    b = np.zeros(3)
+
+    @contextlib.contextmanager
+    def s(v):
+        b[:] = v
+        yield
+
+    class CM(contextlib.ContextDecorator):
+        def __enter__(s):
+            b[:] = 0
+            return s
+
+        def __exit__(s, *a):
+            return False
+
+    @CM()
+    def h(x):
+        return (b * x).sum()
+
+    def f(x):
+        with contextlib.ExitStack() as st:
+            st.enter_context(s(x**2))
+            r = (b * x).sum()
+        return r + h(x)
+
+    return f
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda c: c.__name__)
+def test_right_and_plain_afterwards(make):
+    check(make)
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda c: c.__name__)
+def test_half_way(make):
+    check_half_way(make)
+
+
+def test_a_cache_answers_as_in_a_plain_call():
+    calls = []
+
+    @functools.lru_cache
+    def table(n):
+        calls.append(n)
+        return {"w": np.zeros(n)}
+
+    w = table(3)["w"]
+
+    def f(x):
+        assert table(3) is table(3)
+        table(3)["w"][:] = x**2
+        return (table(3)["w"] * x).sum() + table(2)["w"].sum()
+
+    np.testing.assert_allclose(tg.grad(f)(X), 3 * X**2)
+    assert calls == [3, 2] and table(3)["w"] is w
+    np.testing.assert_allclose(w, X**2)
+    tg.grad(f)(2 * X)
+    assert calls == [3, 2] and type(table(3)["w"]) is np.ndarray
+
+
+def test_scipy_stats_by_name():
+    def f(x):
+        return norm.logpdf(x, 0.5, 2.0).sum()
+
+    np.testing.assert_allclose(tg.grad(f)(X), -(X - 0.5) / 4)
+
+
+def test_globals_answers_as_the_dict_of_the_module():
+    m = module(
+        "followed_module",
+        """
+first, second = 1.0, 2.0
+def f(x):
+    g = globals()
+    assert "first" in g and "nobody" not in g and g.get("nobody", 5) == 5 and g["second"] == 2.0
+    assert {"first", "second", "f"} <= set(g) and len(g) == len(g.keys()) and ("first", 1.0) in g.items()
+    g["made"] = x[0] * 2
+    g.setdefault("third", 3.0)
+    assert g.pop("first") == 1.0 and "first" not in g
+    buf[:] = x ** 2
+    return (g["buf"] * g["W"]).sum() + made * third
+""",
+    )
+    np.testing.assert_allclose(tg.grad(m.f)(X), 2 * X * W + [6, 0, 0])
+    assert not hasattr(m, "first") and m.made == 2 * X[0] and type(m.made) is np.float64 and m.third == 3.0
+    np.testing.assert_allclose(m.buf, X**2)
