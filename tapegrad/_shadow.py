@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _twins
+from . import _random, _twins
 from ._array import is_array, xp_of
-from ._primitive import OPEN, is_tracked, live, plain, view
+from ._loans import lend
+from ._primitive import OPEN, is_tracked, live, view
 from ._tree import Const
 from ._variable import Variable, View, bottom, variable
 from .errors import DroppedDerivativeError
@@ -289,6 +290,8 @@ class Shadow:
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
+        if type(m.__self__) in _random.KINDS:
+            return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
 
@@ -305,7 +308,7 @@ class Shadow:
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
                 return self(d.py_func)(*args, **kwargs)
-            return d(*[plain(a) for a in args], **{k: plain(a) for k, a in kwargs.items()})
+            return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
 
         return call
 
@@ -450,6 +453,8 @@ MAKERS = {
     tuple: Shadow.tuple_,
     dict: Shadow.dict_,
     Const: Shadow.const,
+    np.random.Generator: lambda shadow, x: _random.ours_of(x),
+    np.random.RandomState: lambda shadow, x: _random.ours_of(x),
     type: Shadow.klass,
 }
 
