@@ -111,7 +111,7 @@ V.__contains__ = lambda x, y: bool((plain(x) == plain(y)).any())
 def _iter(x):
     if not shape(x):
         raise TypeError("iteration over a 0-d array")
-    return iter([x[i] for i in range(shape(x)[0])])
+    return (x[i] for i in range(shape(x)[0]))  # read one by one: the loop may write x
 
 
 def _setitem(x, at, y):
@@ -152,7 +152,7 @@ class Flat:
         write_value(self.x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
     def __iter__(self):
-        return iter(views.ravel(self.x))
+        return (self.x[at] for at in np.ndindex(self.x.shape))
 
     def __len__(self):
         return self.x.size
@@ -275,7 +275,7 @@ V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
 V.get = _dropping("x.get()", lambda a, *i, **k: a.get(*i, **k))
-V.__reduce_ex__ = _dropping("pickling", lambda a, protocol: a.copy().__reduce_ex__(protocol))
+V.__reduce_ex__ = _dropping("pickling", lambda x, protocol: lend(x).__reduce_ex__(protocol), lent=True)
 V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
 V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
 V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
