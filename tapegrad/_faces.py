@@ -121,7 +121,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                 return adapter.ours(*args)
             return call(f, args, kwargs, key)
         if makes:
-            return made(f(*args, **kwargs))
+            return made(f(*args, **kwargs), (*args, *kwargs.values()))
         return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
 
     return on_variables
@@ -147,7 +147,7 @@ class ArrayClass(type):
         return issubclass(c, (cls.real, Variable))
 
     def __call__(cls, *args, **kwargs):
-        return made(cls.real(*args, **kwargs))
+        return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))
 
     def __getattr__(cls, name):
         return getattr(cls.real, name)

@@ -68,6 +68,7 @@ class Trace:
     __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look")
     levels = itertools.count(1)
     short = None  # a tape's method
+    lent = False  # is it a loan (_loans.py)?
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
@@ -142,7 +143,9 @@ def lower(a: Any, trace: Trace) -> tuple:
         return a, None
     if a._trace is trace:
         return a._value, a._slot
-    return (a._value, None) if a._trace is None else (a, None)
+    if a._trace is None:
+        return a._value, None
+    return (a._trace.now(), None) if a._trace.lent else (a, None)
 
 
 def handle(x: Any) -> Any:
@@ -246,7 +249,7 @@ def refresh(y: View) -> None:
     if not hot:
         base._saved = True
     value, trace = base._value, base._trace
-    if type(value) is np.ndarray and type(trace) is not Ended:  # one level at most: the short way
+    if type(value) is np.ndarray and not isinstance(trace, Ended):  # one level at most: the short way
         y._value = READ.run(value, path=y._path, at=None, copy=hot)
         y._trace, y._slot = trace, None if trace is None else trace.read(base._slot, value, y._path, None, hot)
         y._seen = base._version
@@ -294,6 +297,8 @@ def is_itself(source: tuple, path: tuple, at: Any) -> bool:
 def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level above."""
     base, path = (x._base, x._path) if type(x) is View else (x, ())
+    if base._trace is not None and base._trace.lent:
+        return base._trace.write(prim, base, path, y, at)
     if type(base._trace) is Ended:
         base._become(frozen(live(base)))
         base._saved = True

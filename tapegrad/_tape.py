@@ -68,7 +68,7 @@ def keep(trace: "Tape", a: Any) -> Any:
     owner = a
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    if not owner.flags.writeable and owner.base is None:
+    if type(owner.base) is bytes:
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)

@@ -114,6 +114,8 @@ def has_tangent(x: Any) -> bool:
 def copied(x: Any) -> Any:
     """The same value, slots and all, over memory of its own.  A tangent is memory too."""
     if isinstance(x, Variable):
+        if x._trace is not None and x._trace.lent:
+            return variable(x._trace.now())
         slot = x._slot
         if slot is not None and type(slot) is not int:
             slot = like_layout(copied(slot), x)
@@ -147,7 +149,7 @@ def frozen(x: Variable) -> Variable:
     """The value of the handle x as it is now, which later writes through x do not alter."""
     y = new(Variable)
     y._value = x._value
-    y._trace = x._trace
+    y._trace = trace = x._trace
     y._slot = x._slot
     y._saved = x._saved = True
-    return y
+    return y if trace is None or not trace.lent else variable(trace.now())

@@ -9,6 +9,7 @@ from ._faces import Joined as _Joined
 from ._faces import array_class as _array_class
 from ._faces import fill as _fill
 from ._faces import twin as _twin
+from ._random import random as random
 from .ops.gathering import column_stack as _column_stack
 from .ops.gathering import hstack as _hstack
 

@@ -71,7 +71,7 @@ def test_operations_that_share_memory_say_so(watched, xp):
         for case in all_cases():
             if xp is not np and case.numpy_only:
                 continue
-            for n, layout in enumerate(layouts):
+            for n, layout in enumerate(layouts if xp is np else layouts[:1]):
                 x = [layout(a) if isinstance(a, np.ndarray) else a for a in case.inputs]
                 try:
                     derivatives(case, on(xp, x))
@@ -127,12 +127,16 @@ CALLS = [
     *[(np.require, (EYE,), {"requirements": r}) for r in ("C", "F", ["C", "O"], ["W"], "E")],
     *[(np.astype, (EYE, d), {"copy": c}) for c in (True, False) for d in (float, np.float32, complex)],
     *[(np.nan_to_num, (EYE,), {"copy": c}) for c in (True, False)],
-    *[(np.meshgrid, (LINE, LINE + 1), {"copy": c, "sparse": s, "indexing": i}) for c in (True, False) for s in (True, False) for i in ("xy", "ij")],
+    *[
+        (np.meshgrid, (LINE, LINE + 1), {"copy": c, "sparse": s, "indexing": i})
+        for c, s, i in itertools.product((True, False), (True, False), ("xy", "ij"))
+    ],
     *[(np.meshgrid, (LINE,), {"copy": c}) for c in (True, False)],
     (np.broadcast_arrays, (EYE, EYE), {}),
     (np.broadcast_arrays, (EYE,), {}),
     (np.broadcast_to, (EYE, (3, 3)), {}),
-    *[(f, (EYE,), {}) for f in (np.real, np.imag, np.conj, np.real_if_close, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.copy, np.squeeze)],
+    *[(f, (EYE,), {}) for f in (np.real, np.imag, np.conj, np.real_if_close, np.copy, np.squeeze)],
+    *[(f, (EYE,), {}) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d)],
     *[(f, (COMPLEX,), {}) for f in (np.real, np.imag, np.conj, np.real_if_close)],
     *[(f, (LINE, EYE), {}) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d)],
     *[(np.ravel, (a, o), {}) for a in (EYE, EYE.T, EYE[::2]) for o in "CFAK"],
@@ -251,7 +255,9 @@ def compare(f, args, kwargs, tally, ours=None):
         allowed, *wanted = effect(lambda a, k: f(*a, **k), *fresh(args, kwargs), into, n)
         with tg.Tape() as tape:
             try:
-                did, *got = effect(ours or (lambda a, k: call(f, a, k)), *fresh(args, kwargs, tape.watch if watching else Variable), into, n)
+                did, *got = effect(
+                    ours or (lambda a, k: call(f, a, k)), *fresh(args, kwargs, tape.watch if watching else Variable), into, n
+                )
             except (tg.errors.TapegradError, TypeError, ValueError, IndexError):
                 tally["refused"] += 1
                 continue
@@ -269,16 +275,26 @@ def alike(a, b):
     return len(a) == len(b) and all(np.array_equal(u, v) for u, v in zip(a, b, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_functions_share_memory_where_numpys_do():
+def run_calls(seen):
     tally, wrong = Counter(), []
     with np.errstate(all="ignore"):
-        for f, args, kwargs in [*calls(), *CALLS]:
+        for f, args, kwargs in seen:
             for layout in LAYOUTS.values():
                 for a, k in optional(f, mapped(args, layout), kwargs):
                     wrong += compare(f, a, k, tally)
-    print(dict(tally), len({f for f, _, _ in [*calls(), *CALLS]}), "functions")
+    print(dict(tally), len({f for f, _, _ in seen}), "functions")
     assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_share_memory_where_numpys_do():
+    run_calls([*calls()[::6], *CALLS])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.long
+def test_all_functions_share_memory_where_numpys_do():
+    run_calls([*calls(), *CALLS])
 
 
 # --- methods and attributes ---
@@ -302,7 +318,8 @@ METHODS = [
     ("clip(None, None)", lambda a: a.clip(None, None)),
     ("repeat(1, 0)", lambda a: a.repeat(1, 0)),
     ("deepcopy", lambda a: copy.deepcopy(a)),
-    *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("0", "...", "...,0", ":", "::2", "::-1", "None", "0,...", "(0,)", "[0]", "a*0==0", "0:1,[0]")],
+    *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("0", "...", "...,0", ":", "::2", "::-1", "None", "0,...")],
+    *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("(0,)", "[0]", "a*0==0", "0:1,[0]")],
     ("[np.array(0)]", lambda a: a[np.array(0)]),
     ("[True]", lambda a: a[True]),
     ("iter", lambda a: list(a)),

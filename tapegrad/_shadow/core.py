@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _random
 from .._array import is_array
 from .._primitive import OPEN
 from .._tree import Const
@@ -292,5 +293,7 @@ MAKERS = {
     property: Shadow.member,
     types.MappingProxyType: Shadow.proxy,
     Const: Shadow.const,
+    np.random.Generator: lambda shadow, x: _random.ours_of(x),
+    np.random.RandomState: lambda shadow, x: _random.ours_of(x),
     type: Shadow.klass,
 }

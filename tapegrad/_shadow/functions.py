@@ -4,8 +4,9 @@ import functools
 import types
 from typing import Any
 
-from .. import _twins
-from .._primitive import is_tracked, plain
+from .. import _random, _twins
+from .._loans import lend
+from .._primitive import is_tracked
 from .builtin import FUNCTIONS, LIBRARY, Globals, Module
 from .cached import Cached
 from .kinds import EMPTY, NUMERIC, is_foreign
@@ -100,6 +101,8 @@ class Functions:
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
+        if type(m.__self__) in _random.KINDS:
+            return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
 
@@ -124,7 +127,7 @@ class Functions:
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
                 return self(d.py_func)(*args, **kwargs)
-            return d(*[plain(a) for a in args], **{k: plain(a) for k, a in kwargs.items()})
+            return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
 
         return call
 

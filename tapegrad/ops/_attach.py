@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import NUMBERS, is_array, shares_memory, xp_of
+from .._loans import lend
 from .._primitive import is_tracked, plain
 from .._variable import Variable, View, late
 from ..errors import DroppedDerivativeError, NoRuleError
@@ -27,7 +28,7 @@ from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
 from .views import index, shown
-from .writing import hand_out, write_value
+from .writing import write_value
 
 V = Variable
 
@@ -43,7 +44,7 @@ def _entry(f: Any) -> Callable:
     def missing(*args):
         if _protocols.any_tracked(args):
             raise no_rule(f)
-        return f(*_protocols.untracked(args))
+        return f(*lend(args))
 
     return missing
 
@@ -181,7 +182,7 @@ class Flat:
         write_value(self.x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
     def __iter__(self):
-        return iter(views.ravel(self.x))
+        return (self.x[at] for at in np.ndindex(self.x.shape))
 
     def __len__(self):
         return self.x.size
@@ -283,14 +284,16 @@ V.sort, V.partition = _in_place(np.sort), _in_place(np.partition)
 # --- conversions ---
 
 
-def _dropping(name: str, run: Callable) -> Callable:
+def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
+    """`run` gets the array, or (`lent`) the handle."""
+
     def method(x, *args, **kwargs):
         if is_tracked(x):
             raise DroppedDerivativeError(
                 f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
                 f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"
             )
-        return run(plain(x), *args, **kwargs)
+        return run(x if lent else plain(x), *args, **kwargs)
 
     return method
 
@@ -304,10 +307,10 @@ V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
 V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
 V.get = _dropping("x.get()", lambda a, *i, **k: a.get(*i, **k))
-V.__reduce_ex__ = _dropping("pickling", lambda a, protocol: a.__reduce_ex__(protocol))
-V.data = property(_dropping("x.data", lambda a: a.data))
-V.ctypes = property(_dropping("x.ctypes", lambda a: a.ctypes))
-V.__dlpack__ = _dropping("DLPack", lambda a, *i, **k: a.__dlpack__(*i, **k))
+V.__reduce_ex__ = _dropping("pickling", lambda x, protocol: lend(x).__reduce_ex__(protocol), lent=True)
+V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
+V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
+V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
 V.__dlpack_device__ = lambda x: plain(x).__dlpack_device__()
 # No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: CuPy and NumPy ask for them first, to take the memory.
 
@@ -321,11 +324,7 @@ def _array(x, dtype=None, copy=None):
     a = plain(x)
     if xp_of(a) is not np:
         raise TypeError("implicit conversion of a CuPy array to NumPy; use tapegrad.value(x).get()")
-    out = np.array(a, dtype=dtype, copy=copy) if copy is not None else np.asarray(a, dtype=dtype)
-    if is_array(a) and (out is a or shares_memory(out, a)):
-        base = plain(x._base) if type(x) is View else a
-        hand_out(base)
-    return out
+    return np.array(lend(x), dtype=dtype, copy=copy) if not copy else np.array(a, dtype=dtype)
 
 
 V.__array__ = _array
@@ -348,7 +347,7 @@ def _without_rule(name: str) -> Callable:
                 f"x.{name}() of a tracked Variable is not supported by tapegrad; compose it of other operations, or cut the "
                 f"derivative with tapegrad.value(x).{name}()"
             )
-        return getattr(plain(x), name)(*_protocols.untracked(args), **kwargs)
+        return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
 
     method.__name__ = name
     return method

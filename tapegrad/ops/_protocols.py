@@ -11,6 +11,7 @@ import numpy as np
 import scipy.special
 
 from .._array import NUMBERS, xp_of
+from .._loans import lend
 from .._primitive import ADD_AT, is_tracked, plain, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
@@ -31,15 +32,6 @@ def any_tracked(xs: Any) -> bool:
     return any(
         is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values())) for x in xs
     )
-
-
-def untracked(x: Any) -> Any:
-    """x with Variables that no transform watches replaced by their arrays."""
-    if isinstance(x, Variable):
-        return plain(x)
-    if type(x) is dict:
-        return {k: untracked(v) for k, v in x.items()}
-    return type(x)([untracked(v) for v in x]) if type(x) in (list, tuple) else x
 
 
 def function_for(f: Any) -> Callable | None:
@@ -146,7 +138,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs.values()):
             raise no_rule(f)
-        return f(*untracked(args), **{k: untracked(v) for k, v in kwargs.items()})
+        return f(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
     adapter = ADAPTERS.get(key)
     if adapter is None or adapter.ours is not ours:
         adapter = ADAPTERS[key] = Adapter(key, ours)
@@ -244,7 +236,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     if not isinstance(x, Variable):
         if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
             raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
-        return ufunc.at(x, untracked(at), *(() if y is None else (untracked(y),)))
+        return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
     if isinstance(y, (list, tuple)):
         y = s.stacked(y)
     at = views.index(at)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import is_array, shares_memory, xp_of
 from .._primitive import OPEN, handle, plain
 from .._variable import Variable, View
 from ..errors import ArgumentError
@@ -25,14 +25,24 @@ CREATORS = {
 }  # fmt: skip
 
 
-def made(x: Any) -> Any:
-    """A fresh array as a Variable of level 0, if a transform is open in this thread."""
+def made(x: Any, given: Any = ()) -> Any:
+    """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
+    anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_tape.keep`) makes right."""
     if getattr(OPEN, "depth", 0):
         if is_array(x):
-            return handle(x)
+            return handle(x) if is_fresh(x, given) else x
         if type(x) is tuple or type(x) is list:
-            return type(x)([handle(e) if is_array(e) else e for e in x])
+            return type(x)([handle(e) if is_array(e) and is_fresh(e, given) else e for e in x])
     return x
+
+
+def is_fresh(x: Any, given: Any) -> bool:
+    owner = x
+    while is_array(owner):
+        if any([owner is a for a in given]):
+            return False
+        owner = owner.base
+    return owner is None and (x.base is None or not any([shares_memory(x, a) for a in given]))
 
 
 def plain_of(x: Any) -> Any:

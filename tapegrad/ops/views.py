@@ -64,7 +64,7 @@ def getitem(x: Any, at: Any) -> Any:
             element, trace = value[at], x._trace  # the short way to a number
             if trace is None:
                 return element
-            if type(trace) is not Ended:
+            if not isinstance(trace, Ended):
                 return variable(element, trace, trace.read(x._slot, value, (), at, False))
     if kind is int or kind is slice:
         rank = len(x.shape)

@@ -1,6 +1,5 @@
 """Writes into a Variable: `x[at] = y`, and NumPy's functions that alter their first argument."""
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,8 @@ import numpy as np
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._primitive import ASSIGN, is_tracked, plain, write
 from .._tape import REGION, Tape
-from .._variable import Variable, View, bottom
-from ..errors import AliasError, DroppedDerivativeError, ShapeError
+from .._variable import Variable, View
+from ..errors import DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
@@ -17,13 +16,6 @@ from .gathering import constant, host, known_mode
 from .views import array_like, shown
 
 NUMBER = ((), F8)  # shape and dtype of a number
-HANDED_OUT: dict = {}  # id of a plain array that somebody was given as it is -> weak reference
-
-
-def hand_out(a: np.ndarray) -> None:
-    """The memory of an untracked Variable goes to code that knows nothing of tapegrad."""
-    key = id(a)
-    HANDED_OUT[key] = weakref.ref(a, lambda _: HANDED_OUT.pop(key, None))
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
@@ -57,24 +49,13 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         )
     if kind == "f" and given is not y and given.dtype.kind == "c" and is_tracked(y):
         raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
-    if HANDED_OUT:
-        base = x._base if type(x) is View else x
-        if id(bottom(base)) in HANDED_OUT:
-            if is_tracked(y):
-                raise AliasError(
-                    "x[...] = y: x was handed out as a plain array before (to numpy.asarray or a compiled function), and whoever "
-                    "has it would not see the derivative of y; hand out tapegrad.value(x).copy()"
-                )
-            write(ASSIGN, x, y, at)
-            hand_out(bottom(base))
-            return
     write(ASSIGN, x, y, at)
 
 
 def written_short(x: Variable, y: Any, at: Any) -> bool:
     """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one tape open at most."""
     value, trace = x._value, x._trace
-    if type(value) is not np.ndarray or value.dtype is not F8 or HANDED_OUT:
+    if type(value) is not np.ndarray or value.dtype is not F8:
         return False
     if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape):
         return False
