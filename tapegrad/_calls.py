@@ -12,6 +12,8 @@ import numpy as np
 from . import _tape as reverse
 from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
+from ._float_errors import Watched
+from ._foreign import OBJECTS, numbers_of
 from ._primitive import OPEN, Trace, handle, live, plain
 from ._shadow import Shadow
 from ._tree import Const, children, is_node, leaves, structure, tree_map
@@ -186,7 +188,15 @@ def value_out(y: Any) -> Any:
 
 def plain_tree(y: Any) -> Any:
     """Auxiliary output: every Variable of an ended transform as its plain value."""
-    return tree_map(lambda v: value_out(v) if isinstance(v, Variable) else v, y)
+
+    def leaf(v):
+        if has_objects(v):
+            v = v.copy()
+            v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
+            return v
+        return value_out(v) if isinstance(v, Variable) else v
+
+    return tree_map(leaf, y)
 
 
 def lowered(y: Any, trace: Trace) -> tuple:
@@ -196,7 +206,12 @@ def lowered(y: Any, trace: Trace) -> tuple:
         if y._trace is trace:
             return y._value, y._slot
         return (frozen(y) if y._trace is not None else bottom(y)), None
-    return y, None
+    return lowered(numbers_of(y), trace) if has_objects(y) else (y, None)
+
+
+def has_objects(y: Any) -> bool:
+    """Is y an object array with Variables in it?"""
+    return type(y) is np.ndarray and y.dtype is OBJECTS and any([isinstance(e, Variable) for e in y.flat])
 
 
 def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
@@ -206,7 +221,7 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
     shadow = Shadow(f, args)
     with shadow as (g, args):
         try:
-            with Swallowed():
+            with Swallowed(), Watched():
                 read((g if lift is None else lift(g))(*args, **kwargs))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
@@ -370,8 +385,7 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
         found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
     entered = inputs.enter(watch)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        run_once(f, dual, entered, {}, read, lift).finish()
+    run_once(f, dual, entered, {}, read, lift).finish()
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array
+from ._foreign import argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError
 
@@ -127,7 +128,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
 def lower(a: Any, trace: Trace) -> tuple:
     """What `a` is below `trace`, and its slot there (None: a constant)."""
     if not isinstance(a, Variable):
-        return a, None
+        return argument(a), None
     if a._trace is trace:
         return a._value, a._slot
     return (a._value, None) if a._trace is None else (a, None)

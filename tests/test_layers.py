@@ -14,7 +14,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["errors", "_array", "_tree", "_variable"],
+    ["errors", "_array", "_tree", "_variable", "_foreign"],
     ["_primitive"],
     ["_tape", "_dual", "_batch", "ops", "ops._define"],
     [
@@ -37,7 +37,7 @@ FLOORS = [
         "ops.zero_derivative",
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
-    ["_faces", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow"],
+    ["_faces", "_higher", "_float_errors", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow"],
     ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
     ["kernels."],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
