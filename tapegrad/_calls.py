@@ -206,7 +206,12 @@ def lowered(y: Any, trace: Trace) -> tuple:
         if y._trace is trace:
             return y._value, y._slot
         return (frozen(y) if y._trace is not None else bottom(y)), None
-    return lowered(numbers_of(y), trace) if has_objects(y) else (y, None)
+    return y, None
+
+
+def returned(y: Any) -> Any:
+    """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
+    return tree_map(lambda v: numbers_of(v) if has_objects(v) else v, y)
 
 
 def has_objects(y: Any) -> bool:
@@ -267,7 +272,7 @@ class Recorded:
                 if not (isinstance(y, tuple) and len(y) == 2):
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
                 y, self.aux = y
-            self.tree = y
+            self.tree = y = returned(y)
             self.low = [lowered(v, tape) for v in leaves(y)]
 
         entered = self.inputs.enter(watch)
@@ -382,6 +387,7 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
     found = []
 
     def read(y):
+        y = returned(y)
         found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
     entered = inputs.enter(watch)

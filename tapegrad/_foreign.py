@@ -40,7 +40,7 @@ def asked_by() -> str:
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         for name, remedy in ASKERS.items():
-            if module.startswith(name):
+            if (module + ".").startswith(name + "."):
                 return f" ({name} asked for it: write {remedy})"
         if module.partition(".")[0] not in ("tapegrad", "numpy"):
             return ""

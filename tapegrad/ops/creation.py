@@ -173,10 +173,13 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
     out = np.array(boxed(a), dtype=object, ndmin=ndmin)
     if isinstance(a, Variable) and 0 in dim(a):
         out = out.reshape(dim(a))
+
+    def unboxed(e):
+        return e.value if type(e) is Boxed else [unboxed(v) for v in e] if type(e) is list else e
+
     flat = out.reshape(-1)
     for i, e in enumerate(flat):
-        if type(e) is Boxed:
-            flat[i] = e.value
+        flat[i] = unboxed(e)
     return out
 
 
