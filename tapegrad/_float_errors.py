@@ -88,11 +88,14 @@ class Watched:
 
     def __exit__(self, *error: Any) -> None:
         if self.before is not None:
-            now = current()
+            now, raw = current(), np.geterr()
             self.context.__exit__(*error)
-            if now is not None and (now.modes != self.before.modes or now.user is not self.before.user):
-                np.seterr(**now.modes)
-                np.seterrcall(now.user)
+            if now is not None:
+                known = now.settings()  # what differs was set behind our back, by code that is not followed
+                modes = {name: now.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
+                if modes != self.before.modes or now.user is not self.before.user:
+                    np.seterr(**modes)
+                    np.seterrcall(now.user)
 
 
 # --- NumPy's own functions, for code that runs under a transform ---
@@ -102,7 +105,7 @@ MISSING = object()
 
 def changed(handler: Handler, all: Any, modes: dict, call: Any = MISSING) -> Handler:
     given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
-    with np.errstate(**given):  # refuses what NumPy refuses
+    with np.errstate(**given, **({} if call is MISSING else {"call": call})):  # refuses what NumPy refuses
         pass
     return Handler({**handler.modes, **given}, handler.user if call is MISSING else call)
 

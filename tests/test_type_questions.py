@@ -35,17 +35,14 @@ CLASSES = [
     np.integer, np.float64, np.float32, np.complex128, np.complex64, numbers.Number, numbers.Complex, numbers.Real, numbers.Rational,
     numbers.Integral, collections.abc.Sequence, collections.abc.Mapping, collections.abc.Callable, type, np.memmap,
 ]  # fmt: skip
-NAMES = [
-    "__len__", "__iter__", "__contains__", "__index__", "__getitem__", "__float__", "__add__", "__radd__", "__neg__", "__abs__", "__array__",
-    "__array_ufunc__", "__call__", "__next__", "__enter__", "__hash__", "__bool__", "__int__", "__round__", "__divmod__", "__matmul__",
-    "__copy__", "__deepcopy__", "__reversed__", "__trunc__", "__floor__", "__ceil__", "shape", "dtype", "ndim", "size", "T", "real", "imag",
-    "is_integer", "as_integer_ratio", "hex", "flat", "astype", "tolist", "item", "conjugate", "values", "to_numpy", "keys", "append",
-    "iloc", "numerator",
-]  # fmt: skip
+NAMES = (
+    "__len__ __iter__ __contains__ __index__ __getitem__ __float__ __add__ __radd__ __neg__ __abs__ __array__ __array_ufunc__ __call__ "
+    "__next__ __enter__ __hash__ __bool__ __int__ __round__ __divmod__ __matmul__ __copy__ __deepcopy__ __reversed__ __trunc__ __floor__ "
+    "__ceil__ shape dtype ndim size T real imag is_integer as_integer_ratio hex flat astype tolist item conjugate values to_numpy keys "
+    "append iloc numerator"
+).split()
 # The few that Variable's own class has, or has not, whatever it stands for (docs/corners.md).
-OF_CLASS = {
-    "__index__", "__matmul__", "__array_ufunc__", "__trunc__", "__floor__", "__ceil__", "__round__", "is_integer", "as_integer_ratio", "hex",
-}  # fmt: skip
+OF_CLASS = set("__index__ __matmul__ __array_ufunc__ __trunc__ __floor__ __ceil__ __round__ is_integer as_integer_ratio hex".split())
 
 
 def asked(question, stand):
@@ -195,10 +192,11 @@ def test_random_questions_of_numbers():
     """Operators and functions of numbers, by random sequences: the type and value are those of the plain value."""
     rng = np.random.default_rng(5)
     steps = [
-        lambda v: v + 1, lambda v: 2.5 * v, lambda v: v**2, lambda v: -v, abs, lambda v: v / 3, np.sin, np.float64(2.0).__mul__, lambda v: v.real,
-        lambda v: v - np.float32(0.5), lambda v: np.multiply(v, 2), lambda v: round(v, 3), lambda v: v % 2, lambda v: v // 0.3, lambda v: v.conj(),
-        lambda v: v.astype(np.float32), lambda v: v.astype(float), lambda v: np.array([v, 1.0])[0], lambda v: v.sum(), lambda v: np.sum([v, v]),
-        lambda v: max(v, 0.1), lambda v: np.where(True, v, 0.0)[()], copy.copy, lambda v: v.reshape(1)[0], lambda v: sum([v, v]),
+        lambda v: v + 1, lambda v: 2.5 * v, lambda v: v**2, lambda v: -v, abs, lambda v: v / 3, np.sin, np.float64(2.0).__mul__,
+        lambda v: v.real, lambda v: v - np.float32(0.5), lambda v: np.multiply(v, 2), lambda v: round(v, 3), lambda v: v % 2,
+        lambda v: v // 0.3, lambda v: v.conj(), lambda v: v.astype(np.float32), lambda v: v.astype(float),
+        lambda v: np.array([v, 1.0])[0], lambda v: v.sum(), lambda v: np.sum([v, v]), lambda v: max(v, 0.1),
+        lambda v: np.where(True, v, 0.0)[()], copy.copy, lambda v: v.reshape(1)[0], lambda v: sum([v, v]),
     ]  # fmt: skip
     questions = [
         lambda v: v.__class__,
