@@ -211,7 +211,7 @@ def lowered(y: Any, trace: Trace) -> tuple:
 
 def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return tree_map(lambda v: numbers_of(v) if has_objects(v) else v, y)
+    return y if type(y) is Variable else tree_map(lambda v: numbers_of(v) if has_objects(v) else v, y)
 
 
 def has_objects(y: Any) -> bool:
@@ -226,7 +226,7 @@ def run_once(f: Callable, trace: Trace, args: list, kwargs: dict, read: Callable
     shadow = Shadow(f, args)
     with shadow as (g, args):
         try:
-            with Swallowed(), Watched():
+            with Swallowed(), Watched(isinstance(f, Const)):
                 read((g if lift is None else lift(g))(*args, **kwargs))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words

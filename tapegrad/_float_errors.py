@@ -9,6 +9,7 @@ import contextlib
 import dis
 import os
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -74,28 +75,51 @@ def current() -> Any:
     return found if type(found) is Handler else None
 
 
-class Watched:
-    """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call."""
+STATE = threading.local()  # `changed`: `seterr` or `seterrcall` was called since the outermost transform of this thread began
+HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its settings
 
-    __slots__ = ("before", "context")
+
+class Watched:
+    """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call; where its code is not
+    followed, and calls NumPy's own, that is looked for (`thorough`)."""
+
+    __slots__ = ("before", "context", "thorough")
+
+    def __init__(self, thorough: bool = False):
+        self.thorough = thorough
 
     def __enter__(self) -> None:
         self.before = None
-        if current() is None:
-            self.before = Handler(np.geterr(), np.geterrcall())
-            self.context = np.errstate(**self.before.settings(), call=self.before)
-            self.context.__enter__()
+        modes = np.geterr()
+        key = tuple(modes.values())
+        found = HANDLERS.get(key)
+        if found is None:
+            user = np.geterrcall()
+            if type(user) is Handler:
+                return  # within another transform
+            handler = Handler(modes, user)
+            found = handler, handler.settings()
+            if "call" not in key and "log" not in key:  # without a callback
+                HANDLERS[key] = found
+        self.before, settings = found
+        self.context = np.errstate(**settings, call=self.before)
+        self.context.__enter__()
+        STATE.changed = False
 
     def __exit__(self, *error: Any) -> None:
-        if self.before is not None:
-            now, raw = current(), np.geterr()
+        if self.before is None:
+            return
+        if not (self.thorough or STATE.changed):
             self.context.__exit__(*error)
-            if now is not None:
-                known = now.settings()  # what differs was set behind our back, by code that is not followed
-                modes = {name: now.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
-                if modes != self.before.modes or now.user is not self.before.user:
-                    np.seterr(**modes)
-                    np.seterrcall(now.user)
+            return
+        now, raw = current(), np.geterr()
+        self.context.__exit__(*error)
+        if now is not None:
+            known = now.settings()
+            modes = {name: now.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
+            if modes != self.before.modes or now.user is not self.before.user:
+                np.seterr(**modes)
+                np.seterrcall(now.user)
 
 
 # --- NumPy's own functions, for code that runs under a transform ---
@@ -140,6 +164,7 @@ def seterr(all=None, divide=None, over=None, under=None, invalid=None):
     new = changed(now, all, modes)
     np.seterr(**new.settings())
     np.seterrcall(new)
+    STATE.changed = True
     return now.modes
 
 
@@ -153,6 +178,7 @@ def seterrcall(func):
     if now is None:
         return np.seterrcall(func)
     np.seterrcall(Handler(now.modes, func))
+    STATE.changed = True
     return now.user
 
 

@@ -220,7 +220,7 @@ rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=s
 
 def arrays_of(xs: Any) -> list:
     """The members of a sequence as Variables or arrays of one library."""
-    xs = [stacked(x) if isinstance(x, (list, tuple)) else x for x in xs]
+    xs = [stacked(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
 
