@@ -41,7 +41,7 @@ NAMES = (
     "__ceil__ shape dtype ndim size T real imag is_integer as_integer_ratio hex flat astype tolist item conjugate values to_numpy keys "
     "append iloc numerator"
 ).split()
-# The few that Variable's own class has, or has not, whatever it stands for (docs/corners.md).
+# The few that Variable's own class has, or has not, whatever it stands for (docs/other-objects.md).
 OF_CLASS = set("__index__ __matmul__ __array_ufunc__ __trunc__ __floor__ __ceil__ __round__ is_integer as_integer_ratio hex".split())
 
 

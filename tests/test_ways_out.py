@@ -631,7 +631,7 @@ def test_threads_do_not_see_each_others_errors():
 
 
 def test_what_leaves_as_text_is_cut():
-    """Printing must work; a number read back from text is a number (docs/corners.md)."""
+    """Printing must work; a number read back from text is a number (docs/other-objects.md)."""
     np.testing.assert_allclose(tg.grad(lambda x: float(f"{x[0]!s}") * x[1])(X), [0, X[0], 0])
 
 
