@@ -144,7 +144,7 @@ class ArrayClass(type):
         return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(plain(x), cls.real))
 
     def __subclasscheck__(cls, c):
-        return issubclass(c, (cls.real, Variable))
+        return c is cls or issubclass(c, (cls.real, Variable))
 
     def __call__(cls, *args, **kwargs):
         return made(cls.real(*args, **kwargs))

@@ -37,7 +37,7 @@ FLOORS = [
         "ops.zero_derivative",
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
-    ["_faces", "_higher", "_float_errors", "numpy", "cupy", "scipy", "stats", "_twins", "_shadow"],
+    ["_faces", "_higher", "_float_errors", "numpy", "cupy", "scipy", "stats", "_questions", "_twins", "_shadow"],
     ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
     ["kernels."],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],

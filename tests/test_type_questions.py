@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad import _twins
 from tapegrad._array import is_array, is_differentiable, is_scalar
 from tapegrad._variable import Variable
 
@@ -271,3 +272,45 @@ def test_iteration_sees_writes_of_the_loop():
 def test_protocols_of_typing():
     for protocol in (typing.SupportsFloat, typing.SupportsAbs):
         assert set(asked(lambda v, p=protocol: isinstance(v, p), STANDS["float64"])) == {True}
+
+
+def test_the_twin_of_type():
+    """`type` as code that is followed gets it."""
+    seen = []
+
+    def f(x, ask=type):
+        for v in (x, x[0], x[1:], x.astype(np.float32)[0], x[0] * 1j, np.arange(3), 2.0, "a", f):
+            seen.append(ask(v))
+        assert ask(x) is np.ndarray and ask(x[0]) is np.float64 and ask(x.sum()) in (float, np.float64)
+        assert {np.ndarray: 1, np.float64: 2}[ask(x)] == 1 and issubclass(ask(x), np.ndarray)
+        return x.sum()
+
+    f(X)
+    plain, seen[:] = list(seen), []
+    tg.grad(lambda x: f(x, TWIN))(X)
+    assert [c.__name__ for c in seen] == [c.__name__ for c in plain]
+    assert all(a == b for a, b in zip(seen, plain, strict=True))
+
+
+TWIN = _twins.function(type)
+
+
+def test_the_twin_of_type_makes_classes():
+    ask = _twins.function(type)
+    made = ask("Made", (list,), {"k": 3})
+    assert type(made) is type and made.k == 3 and made([1, 2]) == [1, 2]
+
+    class Meta(ask):
+        def __call__(cls, *args):
+            made = super().__call__(*args)
+            made.marked = True
+            return made
+
+    class Thing(metaclass=Meta):
+        pass
+
+    assert Thing().marked and isinstance(Thing, Meta) and isinstance(Thing, type) and isinstance(Thing, ask) and not isinstance(3, ask)
+    assert issubclass(Meta, ask) and issubclass(type, ask) and not issubclass(int, ask)
+    assert {type: 1}[ask] == 1 and hash(ask) == hash(type) and ask(int) is type and ask(Thing) is Meta
+    with pytest.raises(TypeError):
+        ask()
