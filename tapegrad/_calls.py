@@ -12,6 +12,8 @@ import numpy as np
 from . import _tape as reverse
 from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
+from ._float_errors import Watched
+from ._foreign import OBJECTS, numbers_of
 from ._primitive import OPEN, Trace, handle, live, plain
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import Const, children, is_node, leaves, structure, tree_map
@@ -192,7 +194,15 @@ def value_out(y: Any) -> Any:
 
 def plain_tree(y: Any) -> Any:
     """Auxiliary output: every Variable of an ended transform as its plain value."""
-    return tree_map(lambda v: value_out(v) if isinstance(v, Variable) else v, y)
+
+    def leaf(v):
+        if has_objects(v):
+            v = v.copy()
+            v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
+            return v
+        return value_out(v) if isinstance(v, Variable) else v
+
+    return tree_map(leaf, y)
 
 
 def lowered(y: Any, trace: Trace) -> tuple:
@@ -205,6 +215,16 @@ def lowered(y: Any, trace: Trace) -> tuple:
     return y, None
 
 
+def returned(y: Any) -> Any:
+    """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
+    return y if type(y) is Variable else tree_map(lambda v: numbers_of(v) if has_objects(v) else v, y)
+
+
+def has_objects(y: Any) -> bool:
+    """Is y an object array with Variables in it?"""
+    return type(y) is np.ndarray and y.dtype is OBJECTS and any([isinstance(e, Variable) for e in y.flat])
+
+
 def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
     trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
@@ -212,7 +232,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     shadow = Shadow(f, args, given=inputs.given)
     with shadow as (g, args):
         try:
-            with Swallowed():
+            with Swallowed(), Watched(isinstance(f, Const)):
                 if kwargs or inputs.constants:
                     shadow.pass_plain((*inputs.constants, *kwargs.values()))
                 read(shadow.settle((g if lift is None else lift(g))(*args, **kwargs)))
@@ -260,7 +280,7 @@ class Recorded:
                 if not (isinstance(y, tuple) and len(y) == 2):
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
                 y, self.aux = y
-            self.tree = y
+            self.tree = y = returned(y)
             self.low = [lowered(v, tape) for v in leaves(y)]
 
         entered = self.inputs.enter(watch)
@@ -383,11 +403,11 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
     found = []
 
     def read(y):
+        y = returned(y)
         found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
     entered = inputs.enter(watch)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        run_once(f, dual, inputs, entered, {}, read, lift).finish()
+    run_once(f, dual, inputs, entered, {}, read, lift).finish()
     return tuple(found)
 
 

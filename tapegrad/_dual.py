@@ -8,6 +8,17 @@ from typing import Any
 from ._primitive import READ, Trace, bind, handle, lower, settled
 from ._variable import Variable, View, copied, frozen, variable
 
+# Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
+# arithmetic did not go wrong in a plain call (_float_errors.py).
+FORWARD: dict = {}
+
+
+def pushed(prim: Any, tangents: list, out: Any, inputs: list, params: dict) -> Any:
+    return prim.jvp(tangents, out, *inputs, **params)
+
+
+FORWARD[pushed.__code__] = 0
+
 
 class Dual(Trace):
     __slots__ = ()
@@ -39,10 +50,10 @@ class Dual(Trace):
             out = bind(prim, inputs, params)
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         if prim.writes:
-            tangent = prim.jvp(tangents, None, *inputs, **params)  # before the write changes the inputs
+            tangent = pushed(prim, tangents, None, inputs, params)  # before the write changes the inputs
             return variable(bind(prim, inputs, params), self, tangent)
         out = bind(prim, inputs, params)
-        tangent = prim.jvp(tangents, out, *inputs, **params)
+        tangent = pushed(prim, tangents, out, inputs, params)
         if type(out) is tuple:
             if tangent is None:
                 return tuple([handle(o) for o in out])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array, xp_of
+from ._foreign import ORDINARY
 from ._primitive import plain
 from ._variable import Variable, View
 from .errors import ArgumentError
@@ -89,11 +90,10 @@ class Binary(Ufunc):
     def __call__(self, a, b, /, *args, **kwargs):
         if not args and not kwargs:
             c = type(a)
-            if c is Variable or c is View:
-                return self.entry(a, b)
-            c = type(b)
-            if c is Variable or c is View:
-                return self.entry(a, b)
+            d = type(b)
+            if c is Variable or c is View or d is Variable or d is View:
+                y = self.entry(a, b)
+                return y if y is not NotImplemented else self.f(a, b)  # the turn of another kind of array, or NumPy's TypeError
         return Ufunc.__call__(self, a, b, *args, **kwargs)
 
 
@@ -117,7 +117,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         c = type(args[0]) if args else None
         if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
-            if adapter is not None and not kwargs and len(args) <= adapter.plain:
+            if adapter is not None and not kwargs and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
                 return adapter.ours(*args)
             return call(f, args, kwargs, key)
         if makes:
@@ -144,7 +144,7 @@ class ArrayClass(type):
         return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(plain(x), cls.real))
 
     def __subclasscheck__(cls, c):
-        return issubclass(c, (cls.real, Variable))
+        return c is cls or issubclass(c, (cls.real, Variable))
 
     def __call__(cls, *args, **kwargs):
         return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array
+from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError
 
@@ -107,18 +108,22 @@ class Ended(Trace):
 
 def bind(prim: Primitive, args: Any, params: dict) -> Any:
     """The general way to apply a primitive: any number of arguments, any trace."""
-    top, level, handles = None, 0, False
+    top, level, handles, objects = None, 0, False, False
     for a in args:
         c = type(a)
         if c is View:
             if a._seen != a._base._version:
                 refresh(a)
         elif c is not Variable:
+            if c is np.ndarray and a.dtype is OBJECTS:
+                objects = True
             continue
         handles = True
         t = a._trace
         if t is not None and t.level > level:
             top, level = t, t.level
+    if objects and handles:  # its elements may be tracked by whatever trace
+        return bind(prim, [argument(a) for a in args], params)
     if top is not None:
         out = top.apply(prim, args, params)
         return both_saved(args, out) if prim.aliases else out
@@ -140,7 +145,7 @@ def both_saved(args: Any, out: Any) -> Any:
 def lower(a: Any, trace: Trace) -> tuple:
     """What `a` is below `trace`, and its slot there (None: a constant)."""
     if not isinstance(a, Variable):
-        return a, None
+        return argument(a), None
     if a._trace is trace:
         return a._value, a._slot
     if a._trace is None:

@@ -201,7 +201,7 @@ class Tape(Trace):
                 if kept[i] is a:
                     kept[i] = frozen(a)  # a handle of an outer level may be written: keep what it is now
             else:
-                kept[i] = keep(self, a)
+                kept[i] = keep(self, kept[i])
         records = self.records
         k = len(records)
         if k > self.look:

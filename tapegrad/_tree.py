@@ -27,7 +27,8 @@ class Const:
 
 def is_node(x: Any) -> bool:
     """Does x hold members?"""
-    return isinstance(x, (tuple, list, dict)) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
+    kind = type(x)  # what isinstance would ask of a Variable costs more
+    return issubclass(kind, (tuple, list, dict)) or hasattr(kind, "__dataclass_fields__")
 
 
 def children(x: Any) -> list:

@@ -9,6 +9,15 @@ from ._faces import Joined as _Joined
 from ._faces import array_class as _array_class
 from ._faces import fill as _fill
 from ._faces import twin as _twin
+from ._float_errors import errstate as errstate
+from ._float_errors import geterr as geterr
+from ._float_errors import geterrcall as geterrcall
+from ._float_errors import seterr as seterr
+from ._float_errors import seterrcall as seterrcall
+from ._higher import apply_along_axis as apply_along_axis
+from ._higher import apply_over_axes as apply_over_axes
+from ._higher import fromiter as fromiter
+from ._higher import vectorize as vectorize
 from ._random import random as random
 from .ops.gathering import column_stack as _column_stack
 from .ops.gathering import hstack as _hstack

@@ -14,7 +14,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["errors", "_array", "_tree", "_variable", "_pickling"],
+    ["errors", "_array", "_tree", "_variable", "_pickling", "_foreign"],
     ["_primitive", "_loans"],
     ["_tape", "_dual", "_batch", "ops", "ops._define"],
     [
@@ -38,7 +38,7 @@ FLOORS = [
         "ops.zero_derivative",
     ],
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
-    ["_faces", "_random", "numpy", "cupy", "scipy", "stats", "_twins"],
+    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_twins"],
     ["_shadow."],
     ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
     ["kernels."],

@@ -1,11 +1,13 @@
 """State space models: the founding numbers, dense Gaussian algebra as an independent reference, and every
 error."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
@@ -853,6 +855,65 @@ def test_likelihood_without_maximum():
     go to zero."""
     with pytest.raises((ConvergenceError, NotPositiveDefiniteError)):
         ss.fit(nile_build, np.ones(10), {"observation_var": 1.0, "level_var": 1.0}, ss.positive())
+
+
+# --- data as users have them --------------------------------------------------------------------------------
+
+GAPS = np.where(np.arange(12) % 5 == 2, np.nan, np.sin(np.arange(12.0)) * 3)
+MASK = np.ma.masked_invalid(GAPS)
+FORMS = {
+    "masked": lambda: MASK,
+    "masked whole numbers": lambda: np.ma.array(MASK.filled(0).astype(int), mask=MASK.mask),
+    "a masked matrix": lambda: MASK[:, None],
+    "list with None": lambda: [None if np.isnan(v) else v for v in GAPS],
+    "Series": lambda: pd.Series(GAPS, index=pd.period_range("2001", periods=12, freq="M")),
+    "nullable Series": lambda: pd.Series(GAPS).convert_dtypes(),
+    "frame": lambda: pd.DataFrame({"y": GAPS}),
+    "Const": lambda: tg.Const(GAPS),
+    "float32": lambda: GAPS.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_missing_data_in_every_form(name):
+    y, model = FORMS[name](), ss.local_level(1.0, 0.5)
+    plain = np.trunc(GAPS) if "whole" in name else GAPS
+    tolerance = 1e-5 if name == "float32" else 1e-13
+    for call in (
+        ss.loglik,
+        lambda m, y: ss.smooth(m, y).mean,
+        lambda m, y: ss.filter(m, y).filtered_mean,
+        lambda m, y: ss.forecast(m, y, 2).mean,
+    ):
+        np.testing.assert_allclose(call(model, y), call(model, plain), rtol=tolerance, atol=tolerance)
+    g = tg.grad(lambda v: ss.loglik(ss.local_level(v[0], v[1]), y))(np.array([1.0, 0.5]))
+    np.testing.assert_allclose(g, tg.grad(lambda v: ss.loglik(ss.local_level(v[0], v[1]), plain))(np.array([1.0, 0.5])), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "y, error, words",
+    [
+        (np.full(20, np.nan), DataError, "all 20 observations are missing"),
+        (np.ma.array([1.0, 2.0], mask=True), DataError, "all 2 observations are missing"),
+        ([1.0, np.nan, np.nan], DataError, "do not determine the parameters"),
+        ([], ShapeError, "(0, 1)"),
+        (np.zeros((3, 0)), ShapeError, "(3, 0)"),
+        (np.zeros((2, 2, 2)), ShapeError, "(2, 2, 2)"),
+        ([1.0, np.inf], DataError, "inf"),
+        ([1j, 2.0], ArgumentError, "real numbers"),
+        (["a", "b"], ArgumentError, "real numbers"),
+        (pd.Series(["a", "b"]), ArgumentError, "Series"),
+        (np.array([1j, 2]), ArgumentError, "complex"),
+    ],
+)
+def test_data_that_cannot_be_fitted(y, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        ss.fit(nile_build, y, {"observation_var": 1.0, "level_var": 1.0}, ss.positive())
+
+
+def test_masked_parameters_are_refused():
+    with pytest.raises(ArgumentError, match="filled"):
+        ss.loglik(ss.local_level(np.ma.array(1.0, mask=True), 1.0), NILE)
 
 
 # --- the example --------------------------------------------------------------------------------------------

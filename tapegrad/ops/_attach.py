@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import NUMBERS, is_array, shares_memory, xp_of
+from .._foreign import asked_by
 from .._loans import lend
 from .._primitive import is_tracked, plain
 from .._variable import Variable, View, late
@@ -155,6 +156,7 @@ def _class_of(x):
 
 
 late.class_of = _class_of
+
 
 def _set(view: Callable) -> Callable:
     return lambda x, y: write_value(view(x), y, Ellipsis)
@@ -319,7 +321,7 @@ def _array(x, dtype=None, copy=None):
     if is_tracked(x):
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked Variable in silence; "
-            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)"
+            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
         )
     a = plain(x)
     if xp_of(a) is not np:
@@ -345,7 +347,7 @@ def _without_rule(name: str) -> Callable:
         if is_tracked(x) or _protocols.any_tracked(args):
             raise NoRuleError(
                 f"x.{name}() of a tracked Variable is not supported by tapegrad; compose it of other operations, or cut the "
-                f"derivative with tapegrad.value(x).{name}()"
+                f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
         return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
 

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, NUMBERS, is_array, xp_of
-from .._dual import Dual
+from .._array import F8, NUMBERS, is_array, is_scalar, xp_of
+from .._dual import FORWARD, Dual
+from .._foreign import OBJECTS, operand
 from .._primitive import Primitive, bind, handle, plain, refresh, settled
 from .._tape import IMMUTABLE, JOINT, SETTINGS, Like, Tape, fixed, keep, late
 from .._variable import Variable, View, bottom, frozen, new
@@ -66,7 +67,7 @@ def {name}({signature}):
         y._slot = len(records)
         {rule}
         return y
-    x._saved = True
+    x._saved = True  # forward
     t = {jvp}
     if type(t) is View:
         t = settled(t)
@@ -120,7 +121,7 @@ def {name}(a, b):
             elif cb is complex:
                 if type(bottom(v)) is float64:  # Python's own product of the two is a Python number
                     w = complex128(b)
-            elif cb is not ndarray and cb not in NUMBERS:
+            elif (cb is not ndarray or b.dtype is OBJECTS) and cb not in NUMBERS:
                 w = coerced(b, a)
                 if w is NotImplemented:
                     return w
@@ -140,7 +141,7 @@ def {name}(a, b):
         elif ca is complex:
             if type(bottom(w)) is float64:
                 v = complex128(a)
-        elif ca is not ndarray and ca not in NUMBERS:
+        elif (ca is not ndarray or a.dtype is OBJECTS) and ca not in NUMBERS:
             v = coerced(a, b)
             if v is NotImplemented:
                 return v
@@ -173,7 +174,7 @@ def {name}(a, b):
             {mark_b}
             {both}
         return y
-    if cb is Variable:
+    if cb is Variable:  # forward
         b._saved = True
     if ca is Variable:
         a._saved = True
@@ -283,15 +284,15 @@ def constant(b: float) -> np.ndarray:
 
 def coerced(b: Any, other: Any) -> Any:
     """An operand that is neither Variable, ndarray nor Python number, as one that the operation can take."""
-    if isinstance(b, np.generic):
-        return b
-    if is_array(b):
-        if is_array(plain(other)) and xp_of(b) is not xp_of(plain(other)):
-            raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
+    if is_scalar(b):
         return b
     if isinstance(b, (list, tuple)):
         return late.stacked(b)
-    return NotImplemented
+    b = operand(b)
+    if is_array(b):
+        if is_array(plain(other)) and xp_of(b) is not xp_of(plain(other)):
+            raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
+    return b
 
 
 def shape(x: Any) -> tuple:
@@ -326,7 +327,7 @@ SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
-    bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
+    OBJECTS=OBJECTS, bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
 )  # fmt: skip
 
 
@@ -393,6 +394,8 @@ def _install(entry: FunctionType, text: str, signature: Signature) -> FunctionTy
     made: dict = {}
     exec(compile(text, f"<entry of {entry.__name__}>", "exec"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
+    if "# forward" in text:
+        FORWARD[entry.__code__] = text[: text.index("# forward")].count("\n") + 1
     entry.__globals__[entry.__name__] = entry
     if signature.varying:
         entry.__kwdefaults__ = dict(

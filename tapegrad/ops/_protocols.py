@@ -11,10 +11,12 @@ import numpy as np
 import scipy.special
 
 from .._array import NUMBERS, xp_of
+from .._foreign import argument
 from .._loans import lend
 from .._primitive import ADD_AT, is_tracked, plain, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
 
@@ -113,7 +115,7 @@ def own_default(x: Any) -> bool:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and type(a) in (bool, int, float, str, tuple) and a == b)
+    return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
 
 
 def public_name(f: Any) -> str:
@@ -128,12 +130,13 @@ ADAPTERS: dict = {}
 def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
     key = f if key is None else key
+    if isinstance(key, np.ufunc):
+        return ufunc_call(key, "__call__", args, dict(kwargs))
+    args, kwargs = [argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()}
     if not kwargs:
         adapter = ADAPTERS.get(key)
         if adapter is not None and len(args) <= adapter.plain:
             return adapter.ours(*args)
-    if isinstance(key, np.ufunc):
-        return ufunc_call(key, "__call__", args, dict(kwargs))
     ours = function_for(key)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs.values()):
@@ -196,7 +199,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
     entry = NUMPY.get(ufunc)
-    if dtype is not None or casting is not None:
+    of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
+    if of_elements:
+        inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
+    elif dtype is not None or casting is not None:
         inputs, exact = in_loop(ufunc, inputs, dtype, casting)
         entry = entry if exact else None
     elif entry is None and any(is_tracked(x) for x in inputs):

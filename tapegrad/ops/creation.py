@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
+from .._foreign import OBJECTS
 from .._primitive import OPEN, handle, plain
 from .._variable import Variable, View
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
+from ._define import shape as dim
 from .shaping import astype, copy, has_variable, stacked
 
 # What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
@@ -152,6 +154,8 @@ def require(a, dtype=None, requirements=None, *, like=None):
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True) or where needed (None, False)."""
+    if dtype is not None and np.dtype(dtype) == OBJECTS and has_variable(a):
+        return objects(a, ndmin)
     if isinstance(a, (list, tuple)) and has_variable(a):
         if wanted is False:
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
@@ -173,8 +177,41 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
     return y
 
 
+class Boxed:
+    """A tracked number on its way into an object array: NumPy would ask it for its memory."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def objects(a: Any, ndmin: int = 0) -> np.ndarray:
+    """A plain object array whose elements are the numbers of `a`, tracked ones as they are.  NumPy computes with it by their
+    operators."""
+
+    def boxed(e):
+        if isinstance(e, Variable):
+            return [boxed(e[i]) for i in range(dim(e)[0])] if dim(e) else Boxed(e)
+        return [boxed(v) for v in e] if isinstance(e, (list, tuple)) else e
+
+    out = np.array(boxed(a), dtype=object, ndmin=ndmin)
+    if isinstance(a, Variable) and 0 in dim(a):
+        out = out.reshape(dim(a))
+
+    def unboxed(e):
+        return e.value if type(e) is Boxed else [unboxed(v) for v in e] if type(e) is list else e
+
+    flat = out.reshape(-1)
+    for i, e in enumerate(flat):
+        flat[i] = unboxed(e)
+    return out
+
+
 def cast(x: Any, to: np.dtype) -> Any:
     """x.astype(to); to an integer or boolean the result is plain, with derivative zero."""
+    if to == OBJECTS and isinstance(x, Variable):
+        return objects(x)
     if to.kind not in "fc" or not isinstance(x, Variable):
         return plain(x).astype(to)
     if to.kind == "f" and dtype_of(x).kind == "c":

@@ -23,7 +23,7 @@ from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice
 
 
 def array_of(a: Any) -> Any:
-    return stacked(a) if isinstance(a, (list, tuple)) else a
+    return stacked(a) if issubclass(type(a), (list, tuple)) else a
 
 
 def axes_of(a: Any, axis: Any) -> tuple:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, is_scalar, xp_of
+from .._foreign import argument
 from .._primitive import plain
 from .._tape import late
 from .._variable import Variable
@@ -219,9 +220,16 @@ rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=s
 
 def arrays_of(xs: Any) -> list:
     """The members of a sequence as Variables or arrays of one library."""
-    xs = [stacked(x) if isinstance(x, (list, tuple)) else x for x in xs]
+    xs = [stacked(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
-    return [x if isinstance(x, Variable) or is_array(x) else library.asarray(x) for x in xs]
+    return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
+
+
+def numeric(a: Any, x: Any) -> Any:
+    """`a`, made of x, if it holds numbers."""
+    if a.dtype.kind not in "biufc":
+        raise ArgumentError(f"{x!r} ({type(x).__name__}) stands among tracked numbers; dtype=object makes an array of objects")
+    return a
 
 
 @primitive(shapes="*")

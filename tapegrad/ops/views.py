@@ -91,7 +91,10 @@ def no_element(x: Any) -> Exception:
     """The error for x[0] of a number.  Python also asks for elements, until an IndexError, where it iterates over what shows no
     `__iter__`: a loop over a number would end at once in silence.  Only a subscript in the caller's code is an IndexError."""
     caller = sys._getframe(2)
-    if is_array(shown(x)) or dis.opname[caller.f_code.co_code[caller.f_lasti]] in ("BINARY_SUBSCR", "BINARY_OP"):
+    code, at = caller.f_code.co_code, caller.f_lasti
+    while dis.opname[code[at]] == "CACHE":
+        at -= 2
+    if is_array(shown(x)) or dis.opname[code[at]] in ("BINARY_SUBSCR", "BINARY_OP"):
         return IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
     return TypeError(f"'numpy.{type(shown(x)).__name__}' object is not iterable")
 

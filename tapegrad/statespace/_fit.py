@@ -10,7 +10,7 @@ import numpy
 from .. import numpy as np
 from .._transforms import jacobian
 from .._tree import Const
-from ..errors import ArgumentError, ConvergenceError
+from ..errors import ArgumentError, ConvergenceError, DataError
 from ..optimize import Objective, run, to_host
 from ._constraints import Constraint, unconstrained
 from ._filter import loglik
@@ -114,6 +114,8 @@ def fit(
     (array([0.714048, 0.616082]), array([0.508658, 0.568061]))
     """
     data = y if isinstance(y, Observations) else Observations(y)
+    if not data.count:
+        raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
     parameters = _Parameters(start, constraints)
     u = data.xp.asarray(parameters.start)
     first = float(to_host(loglik(build(parameters.tree(u)), data, joseph)))
@@ -128,6 +130,8 @@ def fit(
         objective.watch = bar
         found = run(objective, method, hess, **({"options": dict(options)} if options else {}))
         u, value, gradient, H, steps = _polished(objective, found.flat, found)
+    if not H.any():
+        raise DataError(f"fit: {data.count} observed values do not determine the parameters: the log-likelihood does not depend on them")
     return _result(parameters, build, data, method, found, objective, u, value, gradient, H, steps)
 
 

@@ -19,8 +19,10 @@ from .. import numpy as np
 from .._array import xp_of
 from .._byhand import value
 from .._primitive import is_tracked, plain
+from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, ShapeError
+from ..ops.shaping import has_variable
 from ..optimize import to_host
 
 
@@ -139,7 +141,7 @@ class Observations:
     """
 
     def __init__(self, y: Any):
-        y = _given(y)
+        y = _given(_with_gaps(y))
         if y.ndim == 1:
             y = y[:, None]
         if y.ndim != 2 or y.shape[0] == 0 or y.shape[1] == 0:
@@ -272,8 +274,24 @@ _FIELDS = {
 _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 
 
+def _with_gaps(y: Any) -> Any:
+    """Data as the user has them, with nan where a mask or pandas says that they are missing."""
+    if isinstance(y, Const):
+        y = y.value
+    if isinstance(y, numpy.ma.MaskedArray):
+        return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
+    try:
+        if hasattr(y, "to_numpy"):
+            return y.to_numpy(dtype=float, na_value=numpy.nan)
+        return numpy.asarray(y, dtype=float) if isinstance(y, (list, tuple)) and not has_variable(y) else y
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"y: a {type(y).__name__} that does not hold real numbers alone: {error}") from error
+
+
 def _given(x: Any) -> Any:
     """An array or number of x, tracked or plain; lists may hold tracked numbers."""
+    if issubclass(type(x), numpy.ma.MaskedArray):
+        raise ArgumentError("a masked array among the parameters of a model: masks have no meaning there; pass x.filled(value)")
     if isinstance(x, (list, tuple)):
         return numpy.asarray(x, dtype=float) if _of_numbers(x) else np.stack([_given(item) for item in x])
     if type(x) in (int, float, bool):

@@ -1,0 +1,187 @@
+"""Warnings of floating-point arithmetic, as in a plain call: of values only, at the user's line, and as `np.errstate` says.
+
+NumPy reports a division by zero at the line that called it, which is one of ours, and it does not know a value from a tangent.
+So while a function runs under a transform, what NumPy is asked to warn of or to raise goes to a `Handler`, which looks at the
+frames: it is silent where a forward rule is at work (`_dual.FORWARD`), and acts for the caller's frame else.  Reverse sweeps
+keep their flags to themselves (`_tape.pull`)."""
+
+import contextlib
+import dis
+import os
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ._dual import FORWARD
+
+KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
+OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
+SYMBOLS = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "//": "floor_divide", "%": "remainder", "@": "matmul",
+}  # fmt: skip
+SCALAR = frozenset(SYMBOLS.values())
+NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # ours -> NumPy's
+
+
+class Handler:
+    """`modes` and `user`: what the user set by `np.errstate` or `np.seterr`, and his callback."""
+
+    def __init__(self, modes: dict, user: Any):
+        self.modes, self.user = modes, user
+
+    def __call__(self, kind: str, flag: int) -> None:
+        top = frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(OURS):
+            if frame.f_lineno >= FORWARD.get(frame.f_code, sys.maxsize):
+                return
+            frame = frame.f_back
+        mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation(top)}"
+        if mode == "raise":
+            raise FloatingPointError(text)
+        if mode == "warn":
+            space = frame.f_globals
+            space = getattr(space, "real", space)  # of a rebuilt function: those of its module
+            registry = space.setdefault("__warningregistry__", {})
+            warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, space.get("__name__"), registry)
+        elif mode == "print":
+            print(f"Warning: {text}", file=sys.stderr)
+        elif mode == "log":
+            self.user.write(f"Warning: {text}\n")
+        elif self.user is not None:
+            self.user(kind, flag)
+
+    def settings(self) -> dict:
+        return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
+
+
+def operation(frame: Any) -> str:
+    """NumPy's name for what the frame was doing: that of our body or face, or of an operator."""
+    code, here = frame.f_code, frame.f_locals
+    if code.co_filename.startswith(OURS):
+        name = here["self"].__name__ if code.co_name == "__call__" and hasattr(here.get("self"), "__name__") else code.co_name
+        name = NUMPYS.get(name, name)
+        numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
+        return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
+    found = next((i for i in dis.get_instructions(code) if i.offset == frame.f_lasti), None)
+    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name
+
+
+def current() -> Any:
+    """The handler in charge, or None."""
+    found = np.geterrcall()
+    return found if type(found) is Handler else None
+
+
+STATE = threading.local()  # `changed`: `seterr` or `seterrcall` was called since the outermost transform of this thread began
+HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its settings
+
+
+class Watched:
+    """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call; where its code is not
+    followed, and calls NumPy's own, that is looked for (`thorough`)."""
+
+    __slots__ = ("before", "context", "thorough")
+
+    def __init__(self, thorough: bool = False):
+        self.thorough = thorough
+
+    def __enter__(self) -> None:
+        self.before = None
+        modes = np.geterr()
+        key = tuple(modes.values())
+        found = HANDLERS.get(key)
+        if found is None:
+            user = np.geterrcall()
+            if type(user) is Handler:
+                return  # within another transform
+            handler = Handler(modes, user)
+            found = handler, handler.settings()
+            if "call" not in key and "log" not in key:  # without a callback
+                HANDLERS[key] = found
+        self.before, settings = found
+        self.context = np.errstate(**settings, call=self.before)
+        self.context.__enter__()
+        STATE.changed = False
+
+    def __exit__(self, *error: Any) -> None:
+        if self.before is None:
+            return
+        if not (self.thorough or STATE.changed):
+            self.context.__exit__(*error)
+            return
+        now, raw = current(), np.geterr()
+        self.context.__exit__(*error)
+        if now is not None:
+            known = now.settings()
+            modes = {name: now.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
+            if modes != self.before.modes or now.user is not self.before.user:
+                np.seterr(**modes)
+                np.seterrcall(now.user)
+
+
+# --- NumPy's own functions, for code that runs under a transform ---
+
+MISSING = object()
+
+
+def changed(handler: Handler, all: Any, modes: dict, call: Any = MISSING) -> Handler:
+    given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
+    with np.errstate(**given, **({} if call is MISSING else {"call": call})):  # refuses what NumPy refuses
+        pass
+    return Handler({**handler.modes, **given}, handler.user if call is MISSING else call)
+
+
+class errstate(contextlib.ContextDecorator):
+    __doc__ = np.errstate.__doc__
+
+    def __init__(self, *, call=MISSING, all=None, **modes):
+        self.given = {"call": call, "all": all, "modes": modes}
+
+    def _recreate_cm(self):
+        return errstate(call=self.given["call"], all=self.given["all"], **self.given["modes"])
+
+    def __enter__(self):
+        now = current()
+        if now is None:
+            given = {k: self.given[k] for k in ("call", "all") if self.given[k] is not MISSING and self.given[k] is not None}
+            self.context = np.errstate(**given, **self.given["modes"])
+        else:
+            new = changed(now, **self.given)
+            self.context = np.errstate(**new.settings(), call=new)
+        self.context.__enter__()
+
+    def __exit__(self, *error):
+        self.context.__exit__(*error)
+
+
+def seterr(all=None, divide=None, over=None, under=None, invalid=None):
+    now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
+    if now is None:
+        return np.seterr(all, **modes)
+    new = changed(now, all, modes)
+    np.seterr(**new.settings())
+    np.seterrcall(new)
+    STATE.changed = True
+    return now.modes
+
+
+def geterr():
+    now = current()
+    return np.geterr() if now is None else dict(now.modes)
+
+
+def seterrcall(func):
+    now = current()
+    if now is None:
+        return np.seterrcall(func)
+    np.seterrcall(Handler(now.modes, func))
+    STATE.changed = True
+    return now.user
+
+
+def geterrcall():
+    now = current()
+    return np.geterrcall() if now is None else now.user

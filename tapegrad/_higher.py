@@ -1,0 +1,69 @@
+"""NumPy's functions that call a function of the user's, or draw from an iterator: what these give may be tracked although no
+argument is.  So they are written anew, over elements and rows; where nothing is tracked, NumPy makes the result."""
+
+import itertools
+
+import numpy as np
+
+from ._faces import has_variable
+from ._variable import Variable
+from .ops import shaping, views
+from .ops._define import NUMPY, shape
+from .ops.creation import asarray, made
+
+
+class vectorize(np.vectorize):
+    __doc__ = np.vectorize.__doc__
+
+    def __call__(self, *args, **kwargs):
+        plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)
+        if kwargs or self.signature is not None or self.excluded or not plain or not args:
+            return super().__call__(*args, **kwargs)
+        arrays = [a if isinstance(a, Variable) else np.asanyarray(a) for a in args]
+        whole = np.broadcast_shapes(*[shape(a) for a in arrays])
+        each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
+        found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(whole)]
+        if not has_variable(found):
+            if not found:
+                return super().__call__(*args)
+            return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
+        if type(found[0]) is tuple:
+            return tuple([views.reshape(shaping.stacked(list(column)), whole) for column in zip(*found, strict=True)])
+        return views.reshape(shaping.stacked(found), whole)
+
+
+def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    arr = views.array_like(arr)
+    rows = NUMPY[np.moveaxis](arr, axis, -1)
+    lead = shape(rows)[:-1]
+    found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
+    if not has_variable(found):
+        given = iter(found)
+        return made(np.apply_along_axis(lambda _: next(given), axis, np.empty(shape(arr))))
+    y = shaping.stacked(found)
+    each = shape(y)[1:]
+    axis %= len(lead) + 1
+    y = views.reshape(y, lead + each)
+    return NUMPY[np.moveaxis](y, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each))))
+
+
+def apply_over_axes(func, a, axes):
+    a = views.array_like(a)
+    for axis in np.atleast_1d(axes):
+        axis = int(axis) % len(shape(a))
+        y = func(a, axis)
+        if len(shape(y)) != len(shape(a)):
+            y = views.expand_dims(y, axis)
+        if len(shape(y)) != len(shape(a)):
+            raise ValueError("function is not returning an array of the correct shape")
+        a = y
+    return a
+
+
+def fromiter(iter, dtype, count=-1, *, like=None):
+    found = list(iter if count < 0 else itertools.islice(iter, count))
+    if not has_variable(found):
+        return made(np.fromiter(found, dtype, count))
+    if len(found) < count:
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")
+    return asarray(found, dtype=dtype)
