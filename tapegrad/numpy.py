@@ -9,11 +9,9 @@ from ._faces import Joined as _Joined
 from ._faces import array_class as _array_class
 from ._faces import fill as _fill
 from ._faces import twin as _twin
-from .ops.gathering import column_stack as _column_stack
-from .ops.gathering import hstack as _hstack
 
 linalg = _twin("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _twin("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
-r_, c_ = _Joined(_numpy.r_, _hstack), _Joined(_numpy.c_, _column_stack)
+r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)

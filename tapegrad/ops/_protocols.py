@@ -126,8 +126,10 @@ def same_value(a: Any, b: Any) -> bool:
 
 def public_name(f: Any) -> str:
     """numpy.linalg.solve: the name by which f is called."""
-    parts = (getattr(f, "__module__", None) or "numpy").split(".")
-    return ".".join([*[p for p in parts if not p.startswith("_")], getattr(f, "__name__", str(f))])
+    name = getattr(f, "__name__", str(f))
+    home = "numpy" if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f else "scipy.special"
+    parts = (getattr(f, "__module__", None) or home).split(".")
+    return ".".join([*[p for p in parts if not p.startswith("_")], name])
 
 
 ADAPTERS: dict = {}
