@@ -81,16 +81,15 @@ ARGUMENTS = {
 }  # fmt: skip
 IN_PLACE = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 WHERE = np.array([[True, False, True, True], [False, True, True, True], [True, True, False, True]])
+QUANTILES = "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased interpolated_inverted_cdf inverted_cdf".split()
+MODES = "wrap clip full same valid reduced r complete economic edge reflect symmetric mean linear_ramp raw".split()
 # Other values of a keyword, by its name; (function, name) where the name says too little.
 OTHERS = {
     "axis": [0, -1, (0, 1)], "axes": [0, (1, 0)], "keepdims": [True], "dtype": [np.float32, np.complex128, int], "out": ["result"],
     "where": [WHERE], "initial": [0.3], "casting": ["no", "same_kind", "unsafe"], "order": ["C", "F", "A"], "subok": [False, True],
     "copy": [False, True, None], "like": [A], "device": ["cpu"], "ddof": [1], "correction": [1, 0.5], "mean": [A.mean()],
-    "weights": [abs(A)], "returned": [True],
-    "method": ["lower", "higher", "midpoint", "nearest", "hazen", "weibull", "median_unbiased", "normal_unbiased", "interpolated_inverted_cdf", "inverted_cdf", "closest_observation"],
-    "overwrite_input": [True, False], "interpolation": ["lower"],
-    "mode": ["wrap", "clip", "full", "same", "valid", "reduced", "r", "complete", "economic", "edge", "reflect", "symmetric", "mean", "linear_ramp", "raw"],
-    "k": [1, -1], "offset": [1], "axis1": [1], "axis2": [0], "axisa": [0], "axisb": [0], "axisc": [0], "n": [1, 3, 6],
+    "weights": [abs(A)], "returned": [True], "method": QUANTILES, "overwrite_input": [True, False], "interpolation": ["lower"],
+    "mode": MODES, "k": [1, -1], "offset": [1], "axis1": [1], "axis2": [0], "axisa": [0], "axisb": [0], "axisc": [0], "n": [1, 3, 6],
     "s": [(2, 3), (4, 6)], "norm": ["ortho", "forward", "backward"], "overwrite_x": [True], "overwrite_a": [True], "overwrite_b": [True],
     "check_finite": [False], "workers": [1], "plan": [], "optimize": [True, "optimal"], "fweights": [[1, 2, 1, 3]],
     "aweights": [abs(A[0]) + 0.1], "rowvar": [False], "bias": [True], "equal_nan": [True, False], "rtol": [1e-3], "atol": [1e-3],
@@ -388,6 +387,8 @@ def different(a, b, call):
     if isinstance(b, (np.ndarray, np.generic, float, int, complex)) and not isinstance(b, (bool, np.bool_)):
         if np.shape(a) != np.shape(b):
             return f"shape {np.shape(a)} for {np.shape(b)}"
+        if isinstance(a, np.ndarray) != isinstance(b, np.ndarray) and isinstance(b, (np.ndarray, np.generic)):
+            return f"{type(a)} for {type(b)}"
         if np.asarray(a).dtype != np.asarray(b).dtype:
             return f"dtype {np.asarray(a).dtype} for {np.asarray(b).dtype}"
         rtol = 1e-4 if np.asarray(b).dtype.itemsize < 8 and is_float(b) else 1e-10

@@ -75,7 +75,8 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     # NumPy's way, from the nearer end
     r = select(plain(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
-    r = reshape(select(bad, zero_of(r) + np.nan, r), to=outer)
+    r = select(bad, zero_of(r) + np.nan, r)
+    r = reshape(r, to=outer) if outer else r[0]
     return restored(cast(r, to), a, axis, keepdims)
 
 
