@@ -81,8 +81,14 @@ class Adapter:
         self.direct = {n for n in self.names - {*self.leading} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if self.varying or (len(args) <= self.places and kwargs.keys() <= self.direct and not any(v is NO_VALUE for v in kwargs.values())):
+        if self.varying:
             return self.ours(*args, **kwargs)
+        if len(args) <= self.places and kwargs.keys() <= self.direct:
+            for v in kwargs.values():
+                if v is NO_VALUE:
+                    break
+            else:
+                return self.ours(*args, **kwargs)
         bound = self.theirs.bind(*args, **kwargs).arguments
         first, named = [], {}
         for name, value in bound.items():
