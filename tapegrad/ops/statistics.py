@@ -79,8 +79,10 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     near = plain(w) >= 0.5  # NumPy's way, from the nearer end
     if nan:
         r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
-    else:
+    elif isinstance(w, Variable) or w:
         r = up - (up - down) * (1 - w) if near else down + (up - down) * w
+    else:
+        r = down
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
