@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, xp_of
+from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
 from ._primitive import plain
 from ._variable import Variable, View
 from .errors import ArgumentError
+from .ops._define import dtype as dtype_of
+from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_call
-from .ops.creation import CREATORS, made
+from .ops.creation import CREATORS, arange, array, linspace, made
+from .ops.gathering import concatenate
 
 
 def has_variable(xs: Any) -> bool:
@@ -164,19 +167,45 @@ def array_class(real: type) -> type:
 
 
 class Joined:
-    """`np.r_` and `np.c_` with Variables among plain arrays and slices; for other uses the library's own."""
+    """`np.r_` and `np.c_` with Variables among arrays, numbers and slices; for other uses the library's own.
 
-    def __init__(self, real: Any, join: Callable):
-        self.real, self.join = real, join
+    As NumPy has it: each part is brought to `ndmin` axes (of one with fewer, those it has begin at axis `trans1d`, -1: at the end),
+    then all are joined along `axis`; a leading string such as '0,2,1' gives these three numbers."""
+
+    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int):
+        self.real, self.directions = real, (axis, ndmin, trans1d)
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
-        if not has_variable(parts):
+        if not has_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return made(self.real[at])
+        axis, ndmin, trans1d = self.directions
         if isinstance(parts[0], str):
-            raise ArgumentError("numpy.r_ with a string of directions is not supported on a Variable; use concatenate")
-        parts = [np.r_[p] if isinstance(p, slice) else p for p in parts]
-        return self.join(parts)
+            try:
+                given = [int(n) for n in parts[0].split(",")]
+            except ValueError:
+                raise ArgumentError(f"numpy.r_[{parts[0]!r}, ...] makes a matrix, which is not supported; use concatenate") from None
+            (axis, ndmin, trans1d), parts = [*given, axis, ndmin, trans1d][: len(given)] + [axis, ndmin, trans1d][len(given) :], parts[1:]
+        xs = [self.arranged(self.range_of(p) if isinstance(p, slice) else p, ndmin, trans1d) for p in parts]
+        return concatenate(xs, axis, np.result_type(*[p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]))
+
+    @staticmethod
+    def range_of(p: slice) -> Any:
+        start, step = 0 if p.start is None else p.start, 1 if p.step is None else p.step
+        if isinstance(step, complex):
+            return linspace(start, p.stop, int(abs(step)))
+        return arange(start, p.stop, step)
+
+    @staticmethod
+    def arranged(x: Any, ndmin: int, trans1d: int) -> Any:
+        own = ndim(x)
+        x = array(x, copy=None, ndmin=ndmin)
+        if trans1d == -1 or own >= ndmin:
+            return x
+        more = ndmin - own
+        first = trans1d + more + 1 if trans1d < 0 else trans1d
+        axes = tuple(range(ndmin))
+        return x.transpose(axes[:first] + axes[more:] + axes[first:more])
 
     def __getattr__(self, name):
         return getattr(self.real, name)

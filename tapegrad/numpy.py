@@ -19,11 +19,9 @@ from ._higher import apply_over_axes as apply_over_axes
 from ._higher import fromiter as fromiter
 from ._higher import vectorize as vectorize
 from ._random import random as random
-from .ops.gathering import column_stack as _column_stack
-from .ops.gathering import hstack as _hstack
 
 linalg = _twin("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _twin("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
-r_, c_ = _Joined(_numpy.r_, _hstack), _Joined(_numpy.c_, _column_stack)
+r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)

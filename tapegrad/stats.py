@@ -6,19 +6,29 @@
     poisson.logpmf(k, mu), binom.logpmf(k, n, p), bernoulli.logpmf(k, p)
 
 Arrays of NumPy or CuPy and Variables are taken alike and broadcast.  Outside the support a log density is -inf, with derivative
-zero.  A scale of zero or less gives nan."""
+zero.  A scale of zero or less gives nan.  `norm(loc, scale)` is a frozen distribution, whose parameters may be tracked.
 
+All other names are SciPy's own: functions and methods that run on plain values and raise NoRuleError for a tracked one.  Inside a
+transform a call that gets no tracked value is SciPy's, too."""
+
+import functools
+import importlib
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ._primitive import plain
-from .errors import ArgumentError, NotPositiveDefiniteError, ShapeError
+from ._array import NUMBERS, xp_of
+from ._faces import FACES, face, is_function
+from ._primitive import OPEN, is_tracked, plain
+from ._variable import Variable
+from .errors import ArgumentError, NoRuleError, NotPositiveDefiniteError, ShapeError
 from .ops import linalg, shaping
 from .ops import special as sp
 from .ops._define import dtype, ndim, shape, xp
+from .ops._protocols import any_tracked, untracked
 from .ops.elementwise import absolute, arctan, exp, expm1, log, log1p, power, select, square, tan
 from .ops.elementwise_more import expit, maximum, minimum
 
@@ -42,16 +52,121 @@ def number_like(a: Any, x: Any) -> Any:
     return dtype(x).type(a) if dtype(x).kind == "f" else np.float64(a)
 
 
-class Continuous:
+# --- SciPy's own, and when it is asked ---
+
+
+def scipy_stats() -> ModuleType:
+    """scipy.stats, which takes half a second to import, so only when something of it is asked for."""
+    return importlib.import_module("scipy.stats")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    x = getattr(scipy_stats(), name)
+    return (FACES.get(x) or FACES.setdefault(x, face(x))) if is_function(x) else x
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *dir(scipy_stats())})
+
+
+def settled(xs: Any) -> bool:
+    """Are these plain values that SciPy takes, none of them tracked?"""
+    for x in xs:
+        if isinstance(x, (list, tuple)):
+            if not settled(x):
+                return False
+        elif isinstance(x, Variable):
+            if is_tracked(x) or xp_of(plain(x)) is not np:
+                return False
+        elif not isinstance(x, (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
+            return False
+    return True
+
+
+def derived(method: Callable) -> Callable:
+    """A method that is ours where it gets something tracked (outside of transforms always); else SciPy's."""
+
+    @functools.wraps(method)
+    def run(self, *args, **given):
+        if getattr(OPEN, "depth", 0) and settled(args) and settled(given.values()):
+            return getattr(self.theirs(), method.__name__)(*untracked(args), **untracked(given))
+        return method(self, *args, **given)
+
+    run.ours = True
+    return run
+
+
+def library_method(name: str, f: Any) -> Any:
+    """An attribute of SciPy's; a method refuses tracked values."""
+    if not callable(f):
+        return f
+
+    @functools.wraps(f)
+    def run(*args, **given):
+        if any_tracked(args) or any_tracked(given.values()):
+            raise NoRuleError(
+                f"scipy.stats.{name} has no derivative rule in tapegrad; cut the derivative with tapegrad.value, or compose it of others"
+            )
+        return f(*untracked(args), **untracked(given))
+
+    return run
+
+
+class Distribution:
+    """What all have: SciPy's distribution of the same name answers for the methods that have no derivative here."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<tapegrad.stats.{self.name}>"
+
+    def theirs(self) -> Any:
+        return getattr(scipy_stats(), self.name)
+
+    def __getattr__(self, call: str) -> Any:
+        if call.startswith("_") or "name" not in vars(self):
+            raise AttributeError(call)
+        return library_method(f"{self.name}.{call}", getattr(self.theirs(), call))
+
+    def __call__(self, *args: Any, **given: Any) -> "Frozen":
+        return Frozen(self, args, given)
+
+
+class Frozen:
+    """A distribution with its parameters: `norm(loc, scale).logpdf(x)`."""
+
+    def __init__(self, family: Distribution, args: tuple, given: dict):
+        self._family, self._args, self._given = family, args, given
+        if not (any_tracked(args) or any_tracked(given.values())):
+            family.theirs()(*untracked(args), **untracked(given))  # raises as SciPy does
+
+    def __repr__(self) -> str:
+        return f"<tapegrad.stats.{self._family.name}, frozen>"
+
+    def __getattr__(self, call: str) -> Any:
+        if call.startswith("_"):
+            raise AttributeError(call)
+        family, args, given = self._family, self._args, self._given
+        if getattr(getattr(type(family), call, None), "ours", False):
+            return lambda x: getattr(family, call)(x, *args, **given)
+        if any_tracked(args) or any_tracked(given.values()):
+            raise NoRuleError(
+                f"scipy.stats.{family.name}(...).{call} of tracked parameters has no derivative rule in tapegrad; "
+                "cut the derivative with tapegrad.value"
+            )
+        frozen = family.theirs()(*untracked(args), **untracked(given))
+        return library_method(f"{family.name}(...).{call}", getattr(frozen, call))
+
+
+class Continuous(Distribution):
     """A family of densities with location and scale.  Its functions of the standardised z and the shape parameters are given
     as texts of mathematics below: `logpdf` and, where known, the distribution function in the forms that are exact."""
 
     def __init__(self, name: str, shapes: str = "", low: float = -math.inf, high: float = math.inf, **functions: Callable):
         self.name, self.shapes, self.low, self.high = name, shapes.split(), low, high
         self.functions = functions
-
-    def __repr__(self) -> str:
-        return f"<tapegrad.stats.{self.name}>"
 
     def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:
         """(x, the shape parameters, loc, scale)."""
@@ -81,11 +196,13 @@ class Continuous:
             y = select(z > self.high, dtype(y).type(above), y)
         return y
 
+    @derived
     def logpdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         x, shapes, loc, scale = self._parameters("logpdf", x, args, loc, scale, given)
         z = (x - loc) / scale
         return self._edges(z, self._function("logpdf")(z, *shapes) - log(scale), -math.inf, -math.inf)
 
+    @derived
     def pdf(self, x: Any, *args: Any, **params: Any) -> Any:
         return exp(self.logpdf(x, *args, **params))
 
@@ -98,18 +215,23 @@ class Continuous:
             y = self._function(call)(z, *shapes)
         return self._edges(z, y, below, above)
 
+    @derived
     def cdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._of_value("cdf", x, args, loc, scale, given, 0.0, 1.0)
 
+    @derived
     def sf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._of_value("sf", x, args, loc, scale, given, 1.0, 0.0)
 
+    @derived
     def logcdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._of_value("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
 
+    @derived
     def logsf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._of_value("logsf", x, args, loc, scale, given, 0.0, -math.inf)
 
+    @derived
     def ppf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         q, shapes, loc, scale = self._parameters("ppf", q, args, loc, scale, given)
         return self._function("ppf")(q, *shapes) * scale + loc
@@ -233,45 +355,51 @@ logistic = Continuous(
 )
 
 
-class Discrete:
+class Discrete(Distribution):
     """A family of probabilities of integers k, which are constants; derivatives are those in the parameters."""
 
-    def __init__(self, name: str, logpmf: Callable, inside: Callable):
-        self.name, self._logpmf, self._inside = name, logpmf, inside
+    def __init__(self, name: str, shapes: str, logpmf: Callable, inside: Callable):
+        self.name, self.shapes, self._logpmf, self._inside = name, shapes.split(), logpmf, inside
 
-    def __repr__(self) -> str:
-        return f"<tapegrad.stats.{self.name}>"
-
-    def logpmf(self, k: Any, *args: Any) -> Any:
-        k = plain(array_of(k))
+    @derived
+    def logpmf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
+        args = args + tuple([given.pop(n) for n in self.shapes[len(args) :] if n in given])
+        args, loc = (args[:-1], args[-1]) if len(args) == len(self.shapes) + 1 else (args, loc)
+        if given or len(args) != len(self.shapes):
+            more = f" and {', '.join(given)}" if given else ""
+            raise ArgumentError(f"{self.name}.logpmf takes (k, {', '.join(self.shapes)}, loc=0); got {1 + len(args)} arguments{more}")
+        k = plain(array_of(k)) - plain(array_of(loc))
         args = tuple([array_of(a) for a in args])
         inside = (k == np.floor(k)) & self._inside(k, *[plain(a) for a in args])
         y = self._logpmf(k * 1.0, *args)
         return select(inside, y, dtype(y).type(-math.inf))
 
-    def pmf(self, k: Any, *args: Any) -> Any:
-        return exp(self.logpmf(k, *args))
+    @derived
+    def pmf(self, k: Any, *args: Any, **given: Any) -> Any:
+        return exp(self.logpmf(k, *args, **given))
 
 
-poisson = Discrete("poisson", lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1.0) - mu, lambda k, mu: k >= 0)
+poisson = Discrete("poisson", "mu", lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1.0) - mu, lambda k, mu: k >= 0)
 binom = Discrete(
     "binom",
+    "n p",
     lambda k, n, p: sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     lambda k, n, p: (k >= 0) & (k <= n),
 )
-bernoulli = Discrete("bernoulli", lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p), lambda k, p: (k >= 0) & (k <= 1))
+bernoulli = Discrete("bernoulli", "p", lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p), lambda k, p: (k >= 0) & (k <= 1))
 
 
-class MultivariateNormal:
+class MultivariateNormal(Distribution):
     """`logpdf(x, mean, cov)` and `pdf`: x (..., d), mean a number or (..., d), cov a number, (d,) variances or (..., d, d).
 
     Leading axes broadcast.  The density is that of the symmetric part of cov, so the gradient in cov is symmetric.
     """
 
-    def __repr__(self) -> str:
-        return "<tapegrad.stats.multivariate_normal>"
+    def __init__(self):
+        self.name = "multivariate_normal"
 
-    def logpdf(self, x: Any, mean: Any = 0.0, cov: Any = 1.0) -> Any:
+    @derived
+    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """
         >>> import numpy as np, tapegrad as tg
         >>> from tapegrad.stats import multivariate_normal
@@ -279,8 +407,10 @@ class MultivariateNormal:
         >>> float(multivariate_normal.logpdf(np.array([0.3, -0.7]), 0.0, S).round(6))
         -2.483399
         """
+        if allow_singular:
+            raise ArgumentError("multivariate_normal.logpdf: allow_singular=True is not supported on a tracked Variable")
         x = array_of(x)
-        mean, cov = number_like(mean, x), number_like(cov, x)
+        mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
         d = shape(cov)[-1] if ndim(cov) else shape(mean)[-1] if ndim(mean) else 1
         if ndim(cov) >= 2 and shape(cov)[-2] != d:
             raise ShapeError(f"multivariate_normal.logpdf: cov has shape {shape(cov)}; its last two axes must be equal")
@@ -309,8 +439,9 @@ class MultivariateNormal:
             quad = shaping.sum(square(z), (-2, -1))
         return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI
 
-    def pdf(self, x: Any, mean: Any = 0.0, cov: Any = 1.0) -> Any:
-        return exp(self.logpdf(x, mean, cov))
+    @derived
+    def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
+        return exp(self.logpdf(x, mean, cov, allow_singular))
 
 
 def log_diagonal(L: Any, d: int) -> Any:

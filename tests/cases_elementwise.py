@@ -102,6 +102,7 @@ CASES = [
     binary("select", lambda x, y: m.select(x > 0, x * y, y), D, Y),
     # rounding
     *[unary(f.__name__, f, CEIL, order=0) for f in (np.floor, np.ceil, np.rint, np.trunc)],
+    binary("nextafter", np.nextafter, CEIL, 0.7 * P),
     unary("spacing", np.spacing, CEIL, order=0, numpy_only=True),
     unary("around", np.round, CEIL, order=0),
     case("around decimals", lambda x: np.around(x, 1), CEIL, order=0),

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.special
 from cases import case, cnormal, distinct, normal, positive, registered, unary
 
+import tapegrad.numpy as tnp
 import tapegrad.ops.reductions as r
 from tapegrad.ops.statistics import cumulative_trapezoid
 
@@ -91,6 +92,7 @@ CASES = [
     case("nanpercentile", lambda x: np.nanpercentile(x, 80, axis=0), HOLES, kinds=()),
     # several variables
     case("cov", np.cov, X),
+    case("bincount", lambda x: tnp.bincount(np.array([0, 2, 2, 1]), x[0], minlength=5) ** 2, X, numpy_only=True, kinds=("strided",)),
     case("cov of two", lambda x, y: np.cov(x, y, ddof=0), normal(5), normal(5, seed=1)),
     case("cov columns", lambda x: np.cov(x, rowvar=False, bias=True), X),
     case("cov weights", lambda x: np.cov(x, fweights=np.array([1, 2, 1, 3]), aweights=np.array([0.5, 1.0, 2.0, 1.0])), X, numpy_only=True),

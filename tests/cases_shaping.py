@@ -3,6 +3,8 @@
 import numpy as np
 from cases import case, normal
 
+import tapegrad.numpy as tnp
+
 x3, x23, x33, x234 = normal(3), normal(2, 3), normal(3, 3), normal(2, 3, 4)
 z23 = normal(2, 3, seed=1) + 1j * normal(2, 3, seed=2)
 mask = np.array([[True, False, True], [False, True, True]])
@@ -195,6 +197,7 @@ CASES = [
     case("asfortranarray", lambda x: np.asfortranarray([[x[0] * 2, x[1]], [x[2], 1.0]], like=x) ** 2, x3, numpy_only=True),
     case("require", lambda x: np.require(x * 1, like=x) ** 2, x3, numpy_only=True),
     case("asarray_chkfinite", lambda x: x * x, x3),
+    case("fromiter", lambda x: tnp.fromiter([x[0] * 2, x[1]], x.dtype) ** 2, x3, numpy_only=True),
     case("linspace", lambda x: np.linspace(x[0], x[1], 5) ** 2, x3),
     case("logspace", lambda x: np.logspace(x[0], x[1], 4, base=2.0), x3, numpy_only=True, kinds=("strided",)),
     case("geomspace", lambda x: np.geomspace(x[:2] ** 2 + 1, x[2] ** 2 + 2, 3), x3, numpy_only=True, kinds=("strided",)),

@@ -18,6 +18,7 @@ ZETA = registered(sp.zeta)
 CASES = [
     unary("expit", sp.expit, X),
     unary("gammaln", sp.gammaln, P),
+    unary("loggamma", sp.loggamma, P, numpy_only=True),
     unary("gammaln loggamma", sp.loggamma, P),
     unary("digamma", sp.digamma, P, single=2e-3),
     unary("polygamma_n", lambda x: t.polygamma_n(x, n=2), P, single=2e-3),

@@ -14,7 +14,7 @@ import scipy.special
 import tapegrad as tg
 import tapegrad.numpy as tnp
 import tapegrad.scipy as tsp
-from tapegrad.errors import DroppedDerivativeError, NoRuleError
+from tapegrad.errors import ArgumentError, DroppedDerivativeError, NoRuleError
 
 rng = np.random.default_rng(0)
 V, M, S = rng.random(4) + 0.5, rng.random((3, 4)), np.eye(3) * 4 + rng.random((3, 3)) @ np.ones((3, 3))
@@ -249,6 +249,35 @@ def test_r_and_c():
     assert same(tnp.r_[1:4, 0.5], np.r_[1:4, 0.5]) and same(tnp.c_[x, x], np.c_[x, x])
     np.testing.assert_array_equal(tg.grad(lambda v: (np.r_[v, 1.0, 0:2, v[0]] ** 2).sum())(x), [8.0, 6.0])
     np.testing.assert_array_equal(tg.jacobian(lambda v: np.c_[v, x * v])(x)[..., 0], [[[1.0, 2.0]], [[0.0, 0.0]]][0] + [[0.0, 0.0]])
+
+
+VECTOR, CUBE = np.arange(3.0) + 0.5, np.arange(12.0).reshape(2, 3, 2) * 1.1
+JOINS = [
+    ("r_", (M, M)), ("r_", (M, 2 * M, M)), ("r_", (VECTOR, 2.5, 0, 4)), ("r_", (VECTOR, slice(0, 3), 2.5)), ("r_", (VECTOR, [1, 2])),
+    ("r_", (VECTOR, slice(0, 1, 5j))), ("r_", ("1", M, M)), ("r_", ("-1", M, M)), ("r_", ("0,2", VECTOR, VECTOR)), ("r_", (CUBE, CUBE)),
+    ("r_", ("0,2,0", VECTOR, VECTOR)), ("r_", ("0,2,1", VECTOR, VECTOR)), ("r_", ("1,2,0", VECTOR, VECTOR)), ("c_", (VECTOR, VECTOR)),
+    ("r_", ("0,3,0", VECTOR, np.ones((2, 1, 1)))), ("r_", ("0,3,-1", VECTOR, VECTOR)), ("r_", ("0,3,-2", VECTOR, VECTOR)), ("c_", (M, M)),
+    ("c_", (CUBE, CUBE)), ("c_", (M, M[:, 0])), ("c_", (2.5, 1.5)), ("r_", (VECTOR.astype(np.float32), VECTOR)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, parts", JOINS)
+def test_r_and_c_join_as_numpys(name, parts):
+    """All parts of floats move with x: the tangent is the join of the parts where they move and of zeros where they do not."""
+    right = getattr(np, name)[parts]
+    moves = lambda p: isinstance(p, (float, np.ndarray))
+    move = lambda x: tuple([p * (1 + x) if moves(p) else p for p in parts])
+    y, t = tg.jvp(lambda x: getattr(np, name)[move(x)], (0.0,), (1.0,))
+    assert y.shape == right.shape and y.dtype == right.dtype and np.allclose(y, right)
+    still = [p if moves(p) or isinstance(p, str) else np.r_[p] * 0 for p in parts]
+    assert np.allclose(t, getattr(np, name)[tuple(still)])
+
+
+def test_r_with_tracked_ends_of_a_range():
+    y, t = tg.jvp(lambda x: np.r_[0.5:x:3j, x], (2.5,), (1.0,))
+    assert np.allclose(y, [0.5, 1.5, 2.5, 2.5]) and np.allclose(t, [0.0, 0.5, 1.0, 1.0])
+    with pytest.raises(ArgumentError, match=r"numpy\.r_\['r'"):
+        tg.grad(lambda x: np.r_["r", x].sum())(VECTOR)
 
 
 def test_time_of_a_face():

@@ -75,8 +75,14 @@ class Adapter:
         self.direct = {n for n in self.names - {*self.leading} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if self.varying or (len(args) <= self.places and kwargs.keys() <= self.direct and not any(v is NO_VALUE for v in kwargs.values())):
+        if self.varying:
             return self.ours(*args, **kwargs)
+        if len(args) <= self.places and kwargs.keys() <= self.direct:
+            for v in kwargs.values():
+                if v is NO_VALUE:
+                    break
+            else:
+                return self.ours(*args, **kwargs)
         bound = self.theirs.bind(*args, **kwargs).arguments
         first, named = [], {}
         for name, value in bound.items():
@@ -120,8 +126,10 @@ def same_value(a: Any, b: Any) -> bool:
 
 def public_name(f: Any) -> str:
     """numpy.linalg.solve: the name by which f is called."""
-    parts = (getattr(f, "__module__", None) or "numpy").split(".")
-    return ".".join([*[p for p in parts if not p.startswith("_")], getattr(f, "__name__", str(f))])
+    name = getattr(f, "__name__", str(f))
+    home = "numpy" if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f else "scipy.special"
+    parts = (getattr(f, "__module__", None) or home).split(".")
+    return ".".join([*[p for p in parts if not p.startswith("_")], name])
 
 
 ADAPTERS: dict = {}

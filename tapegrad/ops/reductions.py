@@ -213,7 +213,7 @@ def _product(x: Any) -> Any:
         if n % 2:
             y = s.concatenate(y, slice_of(x, axis=axis, start=2 * k, stop=n), axis=axis)
         x, n = y, k + n % 2
-    return reshape(x, to=shape(x)[:-1])
+    return s.sum(x, axis)
 
 
 @implements(np.prod)
@@ -490,8 +490,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     sign = xp(a).sign(plain(total))
     r = log(total * sign if return_sign else total) + top
     if not keepdims:
-        to = tuple([k for n, k in enumerate(shape(a)) if n not in axes_of(a, axis)])
-        r, sign = reshape(r, to=to), sign.reshape(to)
+        r, sign = s.sum(r, axis), sign.sum(axis=axis)  # of one element
     return (r, sign) if return_sign else r
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.special as sp
 
 from .._array import is_array, xp_of
-from .._primitive import plain
+from .._primitive import is_tracked, plain
 from ..errors import ArgumentError, NoRuleError
-from ._define import NUMPY, implements, primitive, rules, same
+from ._define import NUMPY, dtype, implements, primitive, rules, same
 from .elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0
 from .elementwise_more import expit, logaddexp, special_of
 
@@ -32,9 +32,20 @@ def no_rule_in(name: str, parameter: str):
 # --- gamma and its kin ---
 
 
-@primitive(sp.gammaln, sp.loggamma)
+@primitive(sp.gammaln)
 def gammaln(x):
     return special_of(x).gammaln(x)
+
+
+@implements(sp.loggamma)
+def loggamma(z):
+    of_real("loggamma", z)
+    return gammaln(z)
+
+
+def of_real(name: str, z: Any) -> None:
+    if dtype(z).kind == "c":
+        raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
 
 @primitive(sp.digamma)
@@ -44,6 +55,7 @@ def digamma(x):
 
 @primitive()
 def polygamma_n(x, *, n):
+    of_real("polygamma", x)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
     return r.astype(x.dtype)
 
@@ -51,6 +63,8 @@ def polygamma_n(x, *, n):
 @implements(sp.polygamma)
 def polygamma(n, x):
     """n, an integer or an array of integers, is a constant."""
+    if is_tracked(n):
+        raise NoRuleError("scipy.special.polygamma has no derivative in n; pass tapegrad.value(n)")
     return polygamma_n(x, n=plain(n))
 
 

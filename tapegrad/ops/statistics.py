@@ -8,6 +8,7 @@ import numpy as np
 
 from .._array import xp_of
 from .._primitive import plain
+from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
@@ -42,8 +43,9 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
         raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
     top = library.maximum(n - 1, 0)
     low = library.clip(library.floor(plain(at)), 0, top).astype(int)
-    high = library.minimum(low + 1, top)
-    return low, high, minimum(maximum(at - low, 0.0), 1.0)
+    w = at - low
+    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.clip(w, 0.0, 1.0)
+    return low, library.minimum(low + 1, top), w
 
 
 def q_value(q: Any) -> float:
@@ -67,15 +69,23 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     library, values = xp(rows), plain(rows)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
-    n = (~gone).sum(axis=-1).reshape(-1) if nan else library.full(len(order), shape(rows)[-1])
+    # how many take part: one number on the host, but for rows that differ in their nan
+    n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
     row, flat = library.arange(len(order)), reshape(rows, to=order.shape)
-    down, up = flat[row, order[row, low]], flat[row, order[row, high]]
+    first, second = (order[row, low], order[row, high]) if nan else (order[:, int(low)], order[:, int(high)])
+    down, up = flat[row, first], flat[row, second]
     w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
-    # NumPy's way, from the nearer end
-    r = select(plain(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
+    near = plain(w) >= 0.5  # NumPy's way, from the nearer end
+    if nan:
+        r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
+    elif isinstance(w, Variable) or w:
+        r = up - (up - down) * (1 - w) if near else down + (up - down) * w
+    else:
+        r = down
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
-    r = reshape(select(bad, zero_of(r) + np.nan, r), to=outer)
+    r = select(bad, zero_of(r) + np.nan, r)
+    r = reshape(r, to=outer) if outer else r[0]
     return restored(cast(r, to), a, axis, keepdims)
 
 
