@@ -54,3 +54,7 @@ class ConvergenceError(TapegradError, RuntimeError):
 
 class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
+
+
+class NonDifferentiableWarning(RuntimeWarning):
+    """A second derivative where there is none, or none that can be told, was taken as zero."""
