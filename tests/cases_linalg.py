@@ -155,7 +155,7 @@ CASES = [
     case("expm", lambda a: scipy.linalg.expm(a), a33 * 0.5),
     case("expm batch", lambda a: scipy.linalg.expm(a), b233 * 0.5, numpy_only=True),
     case("expm complex", lambda a: scipy.linalg.expm(a), z33 * 0.5),
-    case("sqrtm", lambda a: scipy.linalg.sqrtm(pd(a)), w36, covers=("root_of",), numpy_only=True, **SPECTRAL),
+    case("sqrtm", lambda a: scipy.linalg.sqrtm(pd(a)), w36, covers=("root_of", "sylvester"), numpy_only=True, **SPECTRAL),
     case("logm", lambda a: scipy.linalg.logm(pd(a)), w36, covers=("log_of",), numpy_only=True, kinds=("strided",)),
     # Fourier transforms
     case("fft", lambda x: np.fft.fft(x, 5, axis=0), a43, covers=("dft",)),
