@@ -80,6 +80,10 @@ class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
 
 
+class NonDifferentiableWarning(RuntimeWarning):
+    """A second derivative where there is none, or none that can be told, was taken as zero."""
+
+
 # --- errors that were swallowed ---
 
 LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx", "pandas"}

@@ -66,10 +66,10 @@ def hermitian_part(tree: Any, v: Any) -> Any:
 
     def leaf(x, d):
         x = plain(x)
-        if d is None or np.ndim(x) < 2 or x.shape[-1] != x.shape[-2]:
+        if d is None or np.ndim(x) < 2 or not 1 < x.shape[-1] == x.shape[-2]:
             return d
-        alike = symmetric(x)
-        return xp_of(x).where(alike, (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype) if host(alike).any() else d
+        alike = host(symmetric(x))
+        return xp_of(x).where(xp_of(x).asarray(alike), (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype) if alike.any() else d
 
     return tree_map(leaf, tree, v)
 

@@ -82,7 +82,7 @@ CASES = [
     case("correlate complex", lambda a, b: np.correlate(a, b, "same"), zx3, cnormal(4)),
     case("polyval", lambda p, x: np.polyval(p, x), x4, a23),
     # systems and factors
-    case("cholesky", lambda a: np.linalg.cholesky(pd(a)), w236, covers=("cholesky_lower", "halved", "triangle")),
+    case("cholesky", lambda a: np.linalg.cholesky(pd(a)), w236, covers=("cholesky_lower", "halved", "triangle", "mirrored", "folded")),
     case("cholesky upper", lambda a: np.linalg.cholesky(pd(a), upper=True), zw36),
     case("scipy_cholesky", lambda a: scipy.linalg.cholesky(pd(a), lower=True), w36),
     case("cho_factor", lambda a, b: scipy.linalg.cho_solve(scipy.linalg.cho_factor(pd(a)), b), w36, x3),
@@ -134,9 +134,9 @@ CASES = [
     case("lstsq wide", lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0], a34, x3, **SPECTRAL),
     case("matrix_rank", lambda a: np.linalg.matrix_rank(a) * 1.0, a34, order=0, kinds=("strided",)),
     # norms
-    case("norm", lambda x: np.linalg.norm(x), x4),
+    case("norm", lambda x: np.linalg.norm(x), x4, covers=("noted",)),
     case("norm 1", lambda x: np.linalg.norm(x, 1, axis=1), a34),
-    case("norm 3", lambda x: np.linalg.norm(x, 3, axis=0), a34),
+    case("norm 3", lambda x: np.linalg.norm(x, 3, axis=0), a34, covers=("p_length",)),
     case("norm inf", lambda x: np.linalg.norm(x, np.inf), x4),
     case("norm -inf", lambda x: np.linalg.norm(x, -np.inf), x4),
     case("norm fro", lambda x: np.linalg.norm(x, "fro", axis=(0, 2), keepdims=True), b234),
@@ -155,7 +155,7 @@ CASES = [
     case("expm", lambda a: scipy.linalg.expm(a), a33 * 0.5),
     case("expm batch", lambda a: scipy.linalg.expm(a), b233 * 0.5, numpy_only=True),
     case("expm complex", lambda a: scipy.linalg.expm(a), z33 * 0.5),
-    case("sqrtm", lambda a: scipy.linalg.sqrtm(pd(a)), w36, covers=("root_of",), numpy_only=True, **SPECTRAL),
+    case("sqrtm", lambda a: scipy.linalg.sqrtm(pd(a)), w36, covers=("root_of", "sylvester"), numpy_only=True, **SPECTRAL),
     case("logm", lambda a: scipy.linalg.logm(pd(a)), w36, covers=("log_of",), numpy_only=True, kinds=("strided",)),
     # Fourier transforms
     case("fft", lambda x: np.fft.fft(x, 5, axis=0), a43, covers=("dft",)),

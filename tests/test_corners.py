@@ -2,6 +2,7 @@
 functions, reductions and special functions.  References are closed forms or mpmath."""
 
 import itertools
+from contextlib import nullcontext
 
 import mpmath
 import numpy as np
@@ -46,6 +47,11 @@ def close(a, b, rtol=1e-13):
     np.testing.assert_allclose(host(a), b, rtol=rtol, atol=1e-15)
 
 
+def at_zero(xp, name):
+    """A second derivative where there may be none warns; on a device, where to look would wait, it does not."""
+    return pytest.warns(tg.errors.NonDifferentiableWarning, match=f"^{name} at zero .*test_corners.py:") if xp is np else nullcontext()
+
+
 # --- hard cases 3 to 15 ---
 
 
@@ -62,8 +68,10 @@ def test_5_length_of_zero(xp):
     close(gradient(xp, reductions.root_sum_squares, [0.0, 0.0]), [0, 0])
     close(gradient(xp, np.hypot, [0.0, 3.0], [0.0, 4.0])[0], [0, 0.6])
     for word in WORDS2 + WORDS3:
-        assert derivative(xp, lambda t: np.hypot(t, 0.0 * t), 0.0, word) == 0
-        assert derivative(xp, lambda t: abs(t + 0j) if xp is np else abs(t), 0.0, word) == 0
+        with at_zero(xp, "hypot"):
+            assert derivative(xp, lambda t: np.hypot(t, 0.0 * t), 0.0, word) == 0
+        with at_zero(xp, "abs of complex numbers"):
+            assert derivative(xp, lambda t: abs(t + 0j), 0.0, word) == 0
 
 
 def test_length_cubed_at_zero(xp):
@@ -74,7 +82,8 @@ def test_length_cubed_at_zero(xp):
         return reductions.root_sum_squares(x) ** 3 * x[-1] + x[0] ** 2
 
     for word in WORDS2:
-        assert float(host(nested(f, word, [(v,), (w,)])(x))) == 12
+        with at_zero(xp, "norm"):
+            assert float(host(nested(f, word, [(v,), (w,)])(x))) == 12
 
 
 def test_6_std_of_constant_data(xp):

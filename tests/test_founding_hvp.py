@@ -1,6 +1,7 @@
 """Discussion 2: Hessian-vector products, structured inputs, the user's own rules."""
 
 import collections
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,8 @@ def test_h1_value_and_gradient(xp):
 def test_h1b_at_zero(xp):
     zero, v = xp.zeros(5), at(xp)[1]
     check_first(norm_cubed(xp), zero, np.zeros(5))
-    check_second(norm_cubed(xp), zero, v, [12.0, 0.0, 0.0, 0.0, 0.0])
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if xp is np else nullcontext():
+        check_second(norm_cubed(xp), zero, v, [12.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def test_h2_hessian_vector_product(xp):

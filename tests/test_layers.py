@@ -21,6 +21,7 @@ FLOORS = [
         "ops.shaping",
         "ops.creation",
         "ops.indexing",
+        "ops.gates",
         "ops.elementwise",
         "ops.elementwise_more",
         "ops.special",

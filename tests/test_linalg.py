@@ -1,6 +1,7 @@
 """Linear algebra: repeated eigenvalues, singular and indefinite matrices, factors of Cholesky, gains of a filter."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -312,4 +313,6 @@ def test_norm_at_zero_at_every_order(xp, order):
     zero, v = xp.zeros(5), xp.arange(6.0, 11.0)
     f = lambda x: xp.linalg.norm(x, order) ** 3 * x[-1] + x[0] ** 2
     check_first(f, zero, np.zeros(5))
-    check_second(f, zero, v, np.array([12.0, 0, 0, 0, 0]))
+    warned = xp is np and order != 1  # sums of |x| have a corner, no root
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if warned else nullcontext():
+        check_second(f, zero, v, np.array([12.0, 0, 0, 0, 0]))

@@ -5,13 +5,17 @@ is singular the rule multiplies by `times0` or divides by `over0`, which leave a
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._array import F8, is_array, xp_of
+from .._primitive import plain
 from .._tape import SAFE
+from .._variable import Variable
 from ._define import dtype, implements, primitive, rules, same
+from .gates import meets, note, users_line, warn
 from .shaping import astype, conj, real, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -154,21 +158,37 @@ def sign(x):
     return xp_of(x).sign(x)
 
 
-def part_of_length(x: Any, length: Any) -> Any:
-    """x / length, the derivative of a length; zero where the length is zero, in every further derivative too."""
-    zero = length == 0
-    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length)
+def part_of_length(x: Any, length: Any) -> tuple:
+    """x / length, the derivative of a length; zero where the length is zero, in every further derivative too.  And where that is."""
+    p = plain(length)
+    zero = p == 0
+    if isinstance(p, (np.ndarray, np.generic)) and not zero.any():
+        return x / length, zero
+    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length), zero
+
+
+def safe_length(length: Callable, out: Any, *x: Any) -> tuple:
+    """(length, *x), as they are; or, where the length is too large to be a number though x are not, a quarter of each.  (On the host.)"""
+    p = plain(out)
+    if not isinstance(p, (np.ndarray, np.generic)) or not np.isinf(p).any():
+        return out, *x
+    small = [v * select(np.isinf(p), dtype(v).type(0.25), dtype(v).type(1)) for v in x]
+    return length(*small), *small
 
 
 def _absolute_vjp(g, out, x):
     if dtype(x).kind == "c":
-        return g * part_of_length(x, out)
+        length, y = safe_length(absolute, out, x)
+        u, zero = part_of_length(y, length)
+        return note(g * u, x, zero, "abs of complex numbers")
     return g * sign(x)
 
 
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
-        return real(conj(part_of_length(x, out)) * t[0])
+        length, y = safe_length(absolute, out, x)
+        u, zero = part_of_length(y, length)
+        return note(real(conj(u) * t[0]), x, zero, "abs of complex numbers", pulled=False, pushed=t[0])
     return t[0] * sign(x)
 
 
@@ -252,7 +272,51 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-rules(sqrt, lambda g, out, x: over0(0.5 * g, out), jvp=same)
+@primitive()
+def root_slope(g, r):
+    """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
+    return over0(0.5 * g, r)
+
+
+def _root_slope_vjp(c, g, r):
+    """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
+    if plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
+        warn("sqrt", users_line())
+    return root_slope(c, r)
+
+
+def _root_slope_jvp(t, out, g, r):
+    """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
+    gate, (c, e) = unknown_limit(g, r), t
+    if gate is not False:
+        if (c is not None and meets(c, gate)) or (e is not None and plain(r).ndim == 0 and plain(e) == 0):
+            warn("sqrt", users_line())
+        c = None if c is None else select(gate, zero_of(c), c)
+    a = None if c is None else root_slope(c, r)
+    b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
+    return b if a is None else a if b is None else a + b
+
+
+def unknown_limit(g: Any, r: Any) -> Any:
+    """Where g / r is 0 / 0: a mask, or False if nowhere (and on a device, where it is not looked at)."""
+    g, r = plain(g), plain(r)
+    if not isinstance(r, (np.ndarray, np.generic)):
+        return False
+    gate = (g == 0) & (r == 0)
+    return gate if gate.any() else False
+
+
+def _sqrt_rule(g, out, x):
+    return root_slope(g, out) if type(g) is type(out) is Variable else over0(0.5 * g, out)
+
+
+rules(
+    root_slope,
+    lambda c, out, g, r: _root_slope_vjp(c, g, r),
+    lambda c, out, g, r: -times00(g, over0(over0(0.5 * c, r), r)),
+    jvp=_root_slope_jvp,
+)
+rules(sqrt, lambda g, out, x: _sqrt_rule(g, out, x), jvp=same)
 rules(cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), jvp=same)
 
 # --- exponentials and logarithms ---
@@ -334,11 +398,6 @@ def arctan(x):
     return xp_of(x).arctan(x)
 
 
-@primitive(np.arctan2)
-def arctan2(y, x):
-    return xp_of2(y, x).arctan2(y, x)
-
-
 @primitive(np.sinh)
 def sinh(x):
     return xp_of(x).sinh(x)
@@ -376,7 +435,6 @@ rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
 rules(arcsin, lambda g, out, x: over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
 rules(arccos, lambda g, out, x: -over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
 rules(arctan, lambda g, out, x: over0(g, 1.0 + x * x), jvp=same)
-rules(arctan2, lambda g, out, y, x: over0(g * x, x * x + y * y), lambda g, out, y, x: -over0(g * y, x * x + y * y), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
 rules(tanh, lambda g, out, x: g * ((1.0 - out) * (1.0 + out)), jvp=same)

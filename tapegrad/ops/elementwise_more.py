@@ -16,7 +16,8 @@ from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
-from .elementwise import LN2, arctan2, divide, floor_divide, part_of_length, remainder, select, sign, times0, xp_of2, zero_of
+from .elementwise import LN2, arctan2, divide, floor_divide, part_of_length, remainder, safe_length, select, sign, times0, xp_of2, zero_of
+from .gates import note
 from .shaping import copy as copied
 from .shaping import imag, real, stacked
 
@@ -45,7 +46,34 @@ def hypot(x, y):
 
 
 rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
-rules(hypot, lambda g, out, x, y: g * part_of_length(x, out), lambda g, out, x, y: g * part_of_length(y, out), jvp=same)
+
+
+def _hypot_part(g, out, x, y):
+    length, a, _ = safe_length(hypot, out, x, y)
+    u, zero = part_of_length(a, length)
+    return note(note(g * u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
+
+
+rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
+
+# --- the angle, whose derivative at the origin is set to zero too ---
+
+
+@primitive(np.arctan2)
+def arctan2(y, x):
+    return xp_of2(y, x).arctan2(y, x)
+
+
+def _angle_part(g, x, y):
+    """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
+    r = hypot(x, y)
+    length, a, _ = safe_length(hypot, r, x, y)
+    u, zero = part_of_length(a, length)
+    d = times0(g, u / select(zero, zero_of(r) + 1, r))
+    return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
+
+
+rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same)
 
 # --- maximum and minimum ---
 

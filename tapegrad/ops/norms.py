@@ -11,11 +11,12 @@ from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
-from .elementwise import absolute, power, select, zero_of
+from .elementwise import absolute, part_of_length, power, sign, times0, zero_of
+from .gates import note
 from .linalg import inv, square
-from .products import T
-from .reductions import amax, amin, root_sum_squares
-from .shaping import arrays_of, concatenate, real, reshape, slice_of, sum, transpose
+from .products import T, matmul
+from .reductions import BOUNDS, amax, amin, direction, length_of
+from .shaping import arrays_of, concatenate, conj, real, reshape, slice_of, spread, sum, transpose
 from .spectral import svdvals
 
 
@@ -24,17 +25,38 @@ def floating(x: Any) -> Any:
     return x if dtype(x).kind in "fc" else x * 1.0
 
 
-def _p_norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:
-    """(sum |x|^p)^(1/p); where the sum is zero, zero in every derivative too."""
-    total = sum(power(absolute(x), p), axis, keepdims)
-    zero = plain(total) == 0
-    root = power(select(zero, zero_of(total) + 1, total), 1.0 / p)
-    return select(zero, zero_of(root), root)
+@primitive(holomorphic=False)
+def p_length(x, *, p, axis, keepdims):
+    """(sum |x|^p)^(1/p)."""
+    return (abs(x) ** p).sum(axis=axis, keepdims=keepdims) ** (1.0 / p)
+
+
+def _p_unit(x, out, p, axis, keepdims):
+    """The derivative by x: (|x| / norm)^(p - 1) x / |x|; zero where the norm is, in every further derivative too."""
+    high = {size: abs(np.log2(high)) * 2 for size, (low, high) in BOUNDS.items()}
+    bounds = {size: (2.0 ** -(e / (abs(p) + 1)), 2.0 ** (e / (abs(p) + 1))) for size, e in high.items()}
+    y, length, zero = direction(x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds)
+    u = part_of_length(y, absolute(y))[0] if dtype(y).kind == "c" else sign(y)
+    return u * power(absolute(y) / length, p - 1), zero
+
+
+def _p_vjp(g, out, x, p, axis, keepdims):
+    u, zero = _p_unit(x, out, p, axis, keepdims)
+    return note(times0(spread(g, shape(x), axis, keepdims), u), x, zero, "norm")
+
+
+def _p_jvp(t, out, x, p, axis, keepdims):
+    u, zero = _p_unit(x, out, p, axis, keepdims)
+    y = sum(real(times0(t[0], conj(u))) if dtype(x).kind == "c" else times0(t[0], u), axis, keepdims)
+    return note(y, x, zero, "norm", pulled=False, pushed=t[0])
+
+
+rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
 def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     if order is None or order == 2:
-        return root_sum_squares(x, axis, keepdims)
+        return length_of(x, axis, keepdims)
     if order == np.inf:
         return amax(absolute(x), axis, keepdims=keepdims)
     if order == -np.inf:
@@ -46,7 +68,7 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
         return sum(absolute(x), axis, keepdims)
     if isinstance(order, str):
         raise ValueError(f"norm: ord={order!r} is not a norm of vectors")
-    return _p_norm(x, order, axis, keepdims)
+    return p_length(x, p=order, axis=axis, keepdims=keepdims)
 
 
 def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
@@ -55,7 +77,7 @@ def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
     if i == j:
         raise ValueError("norm: the two axes must differ")
     if order in (None, "fro", "f"):
-        return root_sum_squares(x, (i, j), keepdims)
+        return length_of(x, (i, j), keepdims)
     if order in (1, -1, np.inf, -np.inf):
         summed, rest = (i, j) if abs(order) == 1 else (j, i)
         extreme = amax if order > 0 else amin
@@ -80,7 +102,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     n = ndim(x)
     if axis is None:
         if ord is None or (ord == 2 and n == 1) or (ord in ("fro", "f") and n == 2):
-            return root_sum_squares(x, None, keepdims)
+            return length_of(x, None, keepdims)
         axis = tuple(range(n))
     axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     axis = tuple([int(a) % n for a in axis])
@@ -178,8 +200,63 @@ def _host(name, f, a):
     return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
 
 
-rules(root_of, lambda g, out, A: frechet(root_of, T(A), g), jvp=lambda t, out, A: frechet(root_of, A, t[0]))
-rules(log_of, lambda g, out, A: frechet(log_of, T(A), g), jvp=lambda t, out, A: frechet(log_of, A, t[0]))
+# Their derivatives are found from the result, not from A: both sides of a branch cut are at hand there, and the result says which
+# branch was taken.
+@primitive()
+def sylvester(a, b, q):
+    """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
+    a, b, q = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (a, b, q))
+    x = np.zeros(q.shape, np.result_type(a, b, q))
+    for i in np.ndindex(*lead):
+        if q[i].any():
+            x[i] = scipy.linalg.solve_sylvester(a[i], b[i], q[i]) if _regular(a[i], b[i]) else np.nan
+    return x
+
+
+def _regular(a: Any, b: Any) -> bool:
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    u, v = np.linalg.eigvals(a), np.linalg.eigvals(b)
+    return bool(abs(u[:, None] + v).min() > 4 * np.finfo(a.dtype).eps * (abs(u).max() + abs(v).max()))
+
+
+def _sylvester_vjp(g, out, need, a, b, q):
+    c = sylvester(T(a), T(b), g)
+    return -matmul(c, T(out)) if need[0] else None, -matmul(T(out), c) if need[1] else None, c
+
+
+def _sylvester_jvp(t, out, a, b, q):
+    e = t[2]
+    for moved in (None if t[0] is None else matmul(t[0], out), None if t[1] is None else matmul(out, t[1])):
+        if moved is not None:
+            e = -moved if e is None else e - moved
+    return sylvester(a, b, e)
+
+
+rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)
+NODES, WEIGHTS = ((v + 1) / 2 if n == 0 else v / 2 for n, v in enumerate(np.polynomial.legendre.leggauss(9)))
+
+
+def log_slope(y: Any, e: Any) -> Any:
+    """The derivative of log at exp(y) in the direction e: through square roots, exp(y / 2^k), up to one near the identity; there it is
+    the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by Gauss and Legendre, m the root less the identity."""
+    size = float(abs(plain(y)).sum(-1).max(initial=0.0))
+    k = max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0
+    for j in range(1, k + 1):
+        x = expm(y * 0.5**j)
+        e = sylvester(x, x, e)
+    one = np.eye(shape(y)[-1], dtype=dtype(y))
+    m, total = expm(y * 0.5**k) - one, None
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        r = inv(one + float(node) * m)
+        term = matmul(r, matmul(e, r)) * float(weight)
+        total = term if total is None else total + term
+    return total * 2.0**k
+
+
+rules(root_of, lambda g, out, A: sylvester(T(out), T(out), g), jvp=lambda t, out, A: sylvester(out, out, t[0]))
+rules(log_of, lambda g, out, A: log_slope(T(out), g), jvp=lambda t, out, A: log_slope(out, t[0]))
 
 
 def without_estimate(name: str, disp: Any) -> None:

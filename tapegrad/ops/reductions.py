@@ -6,6 +6,7 @@ order; the standard deviation stands on it."""
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import scipy.special
 
 from .._array import is_array, xp_of
 from .._primitive import plain
-from .._variable import Variable
+from .._variable import Variable, bottom
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import add, exp, log, multiply, select, square, times0, zero_of
 from .elementwise_more import isnan, maximum, minimum
+from .gates import note, users_line
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 
 
@@ -135,29 +137,66 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
 
 
 @primitive(holomorphic=False)
-def root_sum_squares(x, axis=None, keepdims=False):
-    """The 2-norm over the axes."""
+def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
+    """The 2-norm over the axes.  `name`: of the user's operation; `line`: where, if it is zero."""
     y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return xp_of(x).sqrt(y.sum(axis=axis, keepdims=keepdims))
 
 
-def direction(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    """x / |x|, and zero at zero, in every further derivative too."""
-    length = spread(out, shape(x), axis, keepdims)
-    zero = length == 0
-    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length)
+# Within these bounds of a length, by the size of a real number, no square that matters has become 0, denormal or infinite.
+BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150)}
 
 
-def _rss_jvp(t, out, x, axis, keepdims):
-    u = direction(x, out, axis, keepdims)
-    return s.sum(real(conj(u) * t[0]) if dtype(x).kind == "c" else u * t[0], axis, keepdims)
+def to_scale(x: Any, axis: Any) -> Any:
+    """A power of 2 for each vector, by which its largest element comes near 1; plain.  1 where that is zero, or no number."""
+    x = plain(x)
+    xp = xp_of(x)
+    size = xp.maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
+    top = size.max(axis=axis, keepdims=True) if x.size else size.sum(axis=axis, keepdims=True)
+    limit = {2: 14, 4: 125, 8: 1000}[top.dtype.itemsize]
+    exponent = xp.clip(xp.frexp(xp.where(xp.isfinite(top), top, xp.ones((), top.dtype)))[1], -limit, limit)
+    return xp.ldexp(xp.ones((), top.dtype), -exponent)
 
 
-rules(
-    root_sum_squares,
-    lambda g, out, x, axis, keepdims: spread(g, shape(x), axis, keepdims) * direction(x, out, axis, keepdims),
-    jvp=_rss_jvp,
-)
+def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
+    """x / |x| by two numbers: x, or a multiple of it, and the norm of that.  Where it is zero 0 / 1, in every further derivative too;
+    and a mask of these, or None."""
+    low, high = bounds[plain(x).real.dtype.itemsize]
+    p = plain(out)
+    if isinstance(p, np.generic) and low < p < high or isinstance(p, np.ndarray) and ((p > low) & (p < high)).all():
+        return x, spread(out, shape(x), axis, keepdims), None
+    y = x * to_scale(x, axis)
+    length = norm(y)
+    zero = plain(length) == 0
+    return select(zero, zero_of(y), y), select(zero, zero_of(length) + 1, length), zero
+
+
+def _unit(x, out, axis, keepdims):
+    y, length, zero = direction(x, out, axis, keepdims, lambda y: root_sum_squares(y, axis, True), BOUNDS)
+    return y / length, zero
+
+
+def _rss_vjp(g, out, x, axis, keepdims, name, line):
+    u, zero = _unit(x, out, axis, keepdims)
+    return note(spread(g, shape(x), axis, keepdims) * u, x, zero, name, line)
+
+
+def _rss_jvp(t, out, x, axis, keepdims, name, line):
+    u, zero = _unit(x, out, axis, keepdims)
+    y = s.sum(real(conj(u) * t[0]) if dtype(x).kind == "c" else u * t[0], axis, keepdims)
+    return note(y, x, zero, name, line, pulled=False, pushed=t[0])
+
+
+rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
+
+
+def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "norm") -> Any:
+    """The 2-norm; if it is zero, a warning of a second derivative can tell the line of this call."""
+    out = root_sum_squares(x, axis, keepdims, name)
+    p = bottom(out)
+    if isinstance(out, Variable) and isinstance(p, (np.generic, np.ndarray)) and not (p if p.ndim == 0 else p.all()):
+        return root_sum_squares(x, axis, keepdims, name, users_line())
+    return out
 
 
 def _deviation(a, axis, dtype, where, mean_given):
@@ -195,7 +234,7 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
     d, n = _deviation(a, axis, dtype, where, mean)
     n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
     root = xp_of(n).sqrt(n) if is_array(n) else math.sqrt(n)
-    return cast(root_sum_squares(d, axis, keepdims) / root, dtype)
+    return cast(length_of(d, axis, keepdims, "std") / root, dtype)
 
 
 # --- products, pairwise ---

@@ -581,15 +581,30 @@ def cosm1(x):
     return special_of(x).cosm1(x)
 
 
-@primitive(sp.exprel)
-def exprel(x):
-    """(exp(x) - 1) / x."""
-    return special_of(x).exprel(x)
+@primitive()
+def exprel_n(x, *, n):
+    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1.  By series of positive terms,
+    x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by n f_(n-1) + x f_n = exp(x)."""
+    f = special_of(x).exprel(x)
+    if n == 0:
+        return f
+    xp, bound = xp_of(x), n + 2.0
+    y = xp.where(abs(x) < bound, abs(x), 0.0)
+    up = down = 0.0
+    for k in range(40 + 2 * n, -1, -1):
+        up = up * y + 1.0 / (math.factorial(k) * (n + k + 1))
+        down = down * y + math.factorial(n) / math.factorial(n + k + 1)
+    far = xp.where(abs(x) < bound, bound, x)
+    g = xp.where(abs(x) < bound, 0.0, f)
+    for k in range(1, n + 1):
+        g = (xp.exp(far) - k * g) / far
+    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g).astype(x.dtype)[()]
 
 
 def _expn_rule(g, out, n, x):
-    """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary."""
+    """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
     n = plain(n)
+    n = n.astype(int) if is_array(n) else int(n)
     e = exp(-x) / x
     return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
 
@@ -599,5 +614,13 @@ rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
 rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
 rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
-rules(exprel, lambda g, out, x: times0(g, (exp(x) - out) / x), jvp=same)
+rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
+
+
+@implements(sp.exprel)
+def exprel(x):
+    """(exp(x) - 1) / x."""
+    return exprel_n(x, n=0)
+
+
 NUMPY.update({sp.cbrt: cbrt, sp.exp2: exp2, sp.expm1: expm1, sp.log1p: log1p})
