@@ -188,7 +188,7 @@ class RawKernel(Remade):
         grid = self.blocks(known, block, None if self.samples is None else workers)
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
-            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._work(values, known))
+            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._met(values, known))
         return outs
 
     def on_host(self, real: np.dtype) -> HostKernel:
@@ -211,6 +211,10 @@ class RawKernel(Remade):
         each = self.samples.value(known)
         arrays = [(a, v) for a, v in zip(self.given, values, strict=True) if a.dims is not None]
         return sum([v.size if self.samples.names & a.names else v.size * each for a, v in arrays])
+
+    def _met(self, values: list, known: dict) -> float:
+        """The same, as often as a number among the arguments may say."""
+        return math.prod([max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)], start=float(self._work(values, known) + 1))
 
     def worker_count(self) -> int:
         """How many workers the function for the CPU has, each with a slot of its own."""
