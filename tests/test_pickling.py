@@ -270,6 +270,7 @@ def value_of(given):
     return x(point)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes(method):
     """Kernels and gradients are mapped, and work in the other process, also where this one has launched before."""

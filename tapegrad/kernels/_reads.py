@@ -145,7 +145,7 @@ class Walk:
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
         text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
         exec(text, self.given)
-        return self.given["same"]
+        return self.given.pop("same")  # which would keep itself alive
 
     def follow(self, values: Iterable) -> None:
         self.todo.extend(list(values)[::-1])
