@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import multiprocessing
 import pickle
+import sys
 import types
 
 import numpy as np
@@ -195,7 +196,8 @@ def test_the_library(module):
 
 @pytest.mark.parametrize("make", [
     tg.grad, tg.hessian, kernels.likelihood, kernels.map, tg.checkpoint, lambda f: kernels.recursion(f, step),
-    lambda f: tg.rule(f, vjp=cotangent), lambda f: tg.rule(cube, vjp=f), lambda f: tg.inplace(f, np.zeros(2)), lambda f: tg.grad(tg.grad(f)),
+    lambda f: tg.rule(f, vjp=cotangent), lambda f: tg.rule(cube, vjp=f), lambda f: tg.inplace(f, np.zeros(2)),
+    lambda f: tg.grad(tg.grad(f)),
 ])  # fmt: skip
 def test_functions_without_a_name(make):
     x = make(lambda x: x)
@@ -213,35 +215,27 @@ def test_objects_that_hold_a_lock():
         pickle.dumps(tg.grad(Local()))
 
 
-def test_packages_that_pickle_functions_by_value():
-    """Their picklers take over where pickle itself would give up."""
-    module = types.ModuleType("cloudpickle.cloudpickle")
-    text = """
-import copyreg, io, pickle, types
-def made(code, space, name): return types.FunctionType(code, space, name)
+BY_VALUE = """
+import io, pickle, types
+def square(name): return lambda x: x * x
 class Pickler(pickle.Pickler):
     def reducer_override(self, x):
-        if isinstance(x, types.FunctionType) and x.__name__ == "<lambda>":
-            return made, (Code(x), {}, x.__name__)
-        return NotImplemented
-class Code:
-    def __init__(self, f): self.f = f
-    def __reduce__(self): return codes.__getitem__, (codes.append(self.f.__code__) or len(codes) - 1,)
-codes = []
+        return (square, (x.__name__,)) if isinstance(x, types.FunctionType) and x.__name__ == "<lambda>" else NotImplemented
 def dumps(x):
     file = io.BytesIO()
     Pickler(file).dump(x)
     return file.getvalue()
 """
-    exec(text, vars(module))
-    import sys
 
-    sys.modules["cloudpickle.cloudpickle"] = module
-    try:
-        stored = module.dumps(tg.grad(lambda x: x * x))
-    finally:
-        del sys.modules["cloudpickle.cloudpickle"]
-    assert b"Transform" in stored
+
+def test_packages_that_pickle_functions_by_value(monkeypatch):
+    """Their picklers take over where pickle itself would give up."""
+    module = types.ModuleType("cloudpickle.cloudpickle")
+    exec(BY_VALUE, vars(module))
+    monkeypatch.setitem(sys.modules, "cloudpickle", types.ModuleType("cloudpickle"))
+    monkeypatch.setitem(sys.modules, "cloudpickle.cloudpickle", module)
+    assert pickle.loads(module.dumps(tg.grad(lambda x: x * x)))(3.0) == 6.0
+    assert np.array_equal(pickle.loads(module.dumps(kernels.map(lambda x: x * x)))(X), X * X)
 
 
 def test_methods_that_are_transforms():
@@ -276,6 +270,7 @@ def value_of(given):
     return x(point)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes(method):
     """Kernels and gradients are mapped, and work in the other process, also where this one has launched before."""
@@ -285,7 +280,7 @@ def test_processes(method):
     expected = [value_of(w) for w in work]
     with multiprocessing.get_context(method).Pool(1) as pool:
         for a, b in zip(pool.map(value_of, work), expected, strict=True):
-            assert same(a, b)
+            np.testing.assert_allclose(a, b, rtol=1e-13)  # a kernel's own history may change its last bit
         for a, b in zip(pool.map(tg.grad(quadratic), [X, 2 * X]), [tg.grad(quadratic)(X), tg.grad(quadratic)(2 * X)], strict=True):
             assert same(a, b)
 

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 VERSION = "2"
-HEAD = b"tapegrad kernel\n"
 SIZE = hashlib.sha256().digest_size
 
 
@@ -31,9 +30,13 @@ def key(*parts: str) -> str:
     return hashlib.sha256("\0".join([VERSION, *parts]).encode()).hexdigest()
 
 
+def head(name: str) -> bytes:
+    return b"tapegrad kernel " + name.encode() + b"\n"
+
+
 def sealed(name: str, content: bytes) -> bytes:
     """What a file of this name holds."""
-    whole = HEAD + bytes.fromhex(name) + content
+    whole = head(name) + content
     return whole + hashlib.sha256(whole).digest()
 
 
@@ -56,7 +59,7 @@ def load(name: str) -> bytes | None:
             stored = file.read() if is_ours(os.fstat(file.fileno())) else b""
     except (OSError, ValueError):
         return None
-    content = stored[len(HEAD) + SIZE : -SIZE]
+    content = stored[len(head(name)) : -SIZE]
     return content if content and stored == sealed(name, content) else None
 
 

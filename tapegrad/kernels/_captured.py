@@ -4,11 +4,21 @@ It is constant in the compiled code.  So before each launch it is compared with 
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 from .._primitive import OPEN
-from ..errors import DroppedDerivativeError
+from ..errors import DroppedDerivativeError, KernelError
 from ._reads import walked
+
+
+def state(x: Any) -> bytes:
+    """Of a source of random numbers; empty for one that has none."""
+    try:
+        return pickle.dumps(x)
+    except NotImplementedError:
+        return b""
 
 
 class Captured:
@@ -16,15 +26,23 @@ class Captured:
 
     def __init__(self) -> None:
         self.roots: list = []  # the functions that were traced
+        self.sources: list = []  # of random numbers, as they were before
 
     def root(self, f: Callable) -> None:
+        """f is about to be traced."""
         if not any([f is g for g in self.roots]):
             self.roots.append(f)
+            self.sources += [(x, state(x)) for x in walked([f]).sources]
 
     def settle(self, kernel: str) -> None:
         """The trace is done: what the function itself did to lists of its own is part of it."""
         self._look()
         self.refuse_written(kernel)
+        if any([state(x) != before for x, before in self.sources]):
+            raise KernelError(
+                f"{kernel}: random numbers were drawn while the function was traced. That happens once, and they would be the same in "
+                "every launch: draw them outside and pass them as data"
+            )
 
     def _look(self) -> None:
         self.walk = walked(self.roots)

@@ -19,7 +19,6 @@ HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
 WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a kernel of float32
-UNKNOWN = 100  # times as many steps of a loop may be taken as the estimate of the work says
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
 
@@ -100,7 +99,7 @@ class Launcher:
         self.streams, self.step_rows = p.streams, p.step_rows
         self.summed = p.by_data and p.step_rows > 0 and not per_sample
         lanes = 64 // dtype.itemsize
-        n, self.work, self.unknown = low.operations, low.work, low.unknown
+        n, self.work, self.most = low.operations, low.work, low.most
         held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
         if low.precise is not None:  # a register of terms takes two for each sum
             sums = max([len(loop.sums) for loop in low.loops], default=0)
@@ -135,12 +134,12 @@ class Launcher:
         if self.streams or self.step_rows:
             inputs = [*inputs, *([each] if self.streams else [])]
             outs = [*outs, *([steps_out] if self.step_rows else [])]
-        work = self.operations(full * width, steps)
-        if full and work > _waiting.WORTH:
-            self.form(width)
-            _waiting.spread(full, work, lambda a, b: self.run(width, inputs, data, steps, outs, batch, b - a, a * width))
-        elif full:
+        if full and self.is_simple(full * width, steps):
             self.run(width, inputs, data, steps, outs, batch, full)
+        elif full:
+            self.form(width)
+            work, most = self.operations(full * width, steps)
+            _waiting.spread(full, work, lambda a, b: self.run(width, inputs, data, steps, outs, batch, b - a, a * width), most)
         rest = batch - full * width
         if rest:
             self.padded(width, inputs, data, steps, outs, full * width, rest)
@@ -165,7 +164,8 @@ class Launcher:
                 part(k)
 
         if full:
-            _waiting.spread(count, self.operations(batch, steps), parts)
+            work, most = self.operations(batch, steps)
+            _waiting.spread(count, work, parts, most)
         if rest:
             last = np.zeros(total.shape[1:], dtype)
             self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
@@ -176,14 +176,15 @@ class Launcher:
         """Samples of a block."""
         return self.width if batch >= SCALAR or self.long else 1
 
-    def operations(self, batch: int, steps: int) -> float:
-        """About how many a launch takes; many, where the length of a loop is known only in the run."""
-        return batch * self.work * max(steps, 1) * (UNKNOWN if self.unknown else 1)
+    def operations(self, batch: int, steps: int) -> tuple[float, float]:
+        """About how many a launch takes, and how many it can take."""
+        times = batch * max(steps, 1)
+        return times * self.work, times * self.most if times else 0.0
 
     def is_simple(self, batch: int, steps: int) -> bool:
         """Does a launch stay in its thread?"""
-        work = self.operations(batch, steps)
-        return work <= _waiting.WORTH or (_waiting.THREADS == 1 and not _waiting.is_long(work))
+        work, most = self.operations(batch, steps)
+        return (work <= _waiting.WORTH or _waiting.THREADS == 1) and not _waiting.is_long(most)
 
     def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
         """The last samples, on copies filled up with the last of them."""

@@ -27,7 +27,7 @@ DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
 BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
 LOCK = threading.RLock()
-QUICK = 0.01
+QUICK = 0.01  # seconds; what met as many numbers in less runs in its own thread
 LIBRARIES: dict = {}
 COMPILER: dict = {}
 

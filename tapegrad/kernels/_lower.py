@@ -5,6 +5,7 @@ and whatever the rest of the program, and forbid them to: so kernels agree bit f
 
 import bisect
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -138,25 +139,22 @@ class Lowered:
     @property
     def work(self) -> int:
         """Roughly how many operations one datum takes, or without data one sample, for the choice of threads."""
-        return max([self._steps(b) for b in self.outer] + [self._work(self.sections[0])])
+        return int(max([self._steps(b) for b in self.outer] + [self._work(self.sections[0])]))
 
     @property
-    def unknown(self) -> bool:
-        """Is the number of steps of a loop known only in the run?"""
-        return any([self._trips(b) is None for b in self.bodies])
+    def most(self) -> float:
+        """The same where loops take as many steps as they may."""
+        return max([self._steps(b, math.inf) for b in self.outer] + [self._work(self.sections[0])])
 
-    def _trips(self, body: Body) -> int | None:
-        """Steps of a loop for one datum, or None."""
+    def _steps(self, body: Body, unknown: float = GUESS) -> float:
         loop = body.loop.of or body.loop
         if loop.data:
-            return 1
-        known = self.program.g.value(loop.steps) if loop.active is None else None
-        return None if known is None else int(known)
-
-    def _steps(self, body: Body) -> int:
-        trips = self._trips(body)
-        trips = GUESS if trips is None else trips
-        return trips * (self._work(body.code) + sum([self._steps(b) for b in body.inner]))
+            trips = 1
+        else:
+            known = self.program.g.value(loop.steps) if loop.active is None else None
+            bound = loop.cap if unknown > GUESS and loop.cap is not None else unknown
+            trips = bound if known is None else int(known)
+        return trips * max(self._work(body.code) + sum([self._steps(b, unknown) for b in body.inner]), 1) if trips else 0
 
     @property
     def nested(self) -> bool:

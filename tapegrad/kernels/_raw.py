@@ -25,7 +25,7 @@ from .._transposed import checked_terms, transposed_jvp, transposed_vjp
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, KernelError, NoRuleError, ShapeError
-from ._call import REALS, Plan, Unsaved, key_of, real_of
+from ._call import REALS, Plan, Unsaved, key_of, real_of, unwritten
 from ._check import check
 from ._declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
 from ._host import HostKernel, host_kernel, uses_block
@@ -180,6 +180,7 @@ class RawKernel(Remade):
                 told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
                 if told is not None:
                     raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
+            self._refuse_unwritten(outs, plan)
             return outs
         kernel, known = self.on_host(plan.real), plan.known
         alone = self.block is None and self.samples is not None and not self.cooperates
@@ -188,8 +189,20 @@ class RawKernel(Remade):
         grid = self.blocks(known, block, None if self.samples is None else workers)
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
-            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._work(values, known))
+            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._met(values, known))
+        self._refuse_unwritten(outs, plan)
         return outs
+
+    def _refuse_unwritten(self, outs: list, plan: Plan) -> None:
+        """Raises KernelError for an output that the kernel left as it was."""
+        for a, out in zip(self.outs, outs, strict=True):
+            left = unwritten(out) if plan.marks and a.role == "out" else None
+            if left is not None:
+                at = ", ".join([str(int(i)) for i in np.argwhere(left)[0]]) if out.ndim else "()"
+                raise KernelError(
+                    f"{self.__name__}: the kernel did not write {int(left.sum())} of {out.size} numbers of its output {a.name}, the first "
+                    f"at [{at}], or added to them without setting them first; an output is not zero at the start"
+                )
 
     def on_host(self, real: np.dtype) -> HostKernel:
         """Compiled for the CPU, its parameters compared with the declarations."""
@@ -211,6 +224,10 @@ class RawKernel(Remade):
         each = self.samples.value(known)
         arrays = [(a, v) for a, v in zip(self.given, values, strict=True) if a.dims is not None]
         return sum([v.size if self.samples.names & a.names else v.size * each for a, v in arrays])
+
+    def _met(self, values: list, known: dict) -> float:
+        """The same, as often as a number among the arguments may say."""
+        return math.prod([max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)], start=float(self._work(values, known) + 1))
 
     def worker_count(self) -> int:
         """How many workers the function for the CPU has, each with a slot of its own."""

@@ -16,6 +16,7 @@ import functools
 import gc
 import operator
 import pickle
+import random
 import sys
 import threading
 import types
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from .._array import is_array
 from .._primitive import plain
@@ -56,6 +58,7 @@ MOST = 20_000  # objects that are compared; above it the walk is volatile
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
 EMPTY = types.CellType()
+RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 
 
 class Same:
@@ -99,6 +102,12 @@ def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
     return tuple(names), tuple(modules)
 
 
+def is_left(x: Any) -> bool:
+    """Is this class, or what was defined in a module, of a package that is left alone?"""
+    module = getattr(x, "__module__", None)
+    return is_foreign(module) if isinstance(module, str) else module is not None
+
+
 def root_of(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
@@ -117,6 +126,7 @@ class Walk:
         self.volatile = not UNSEEN.isdisjoint(names)
         self.form: list = []
         self.arrays: list = []
+        self.sources: list = []  # of random numbers
         self.place: dict = {}
         self.hold: list = []
         self.classes: set = set()
@@ -124,7 +134,10 @@ class Walk:
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
         while self.todo and len(self.hold) < MOST:
-            self.visit(self.todo.pop())
+            try:
+                self.visit(self.todo.pop())
+            except Exception:  # an object that does not like to be looked at
+                self.volatile = True
         self.volatile |= bool(self.todo)
 
     # --- what is written down ---
@@ -145,7 +158,7 @@ class Walk:
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
         text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
         exec(text, self.given)
-        return self.given["same"]
+        return self.given.pop("same")  # which would keep itself alive
 
     def follow(self, values: Iterable) -> None:
         self.todo.extend(list(values)[::-1])
@@ -172,6 +185,8 @@ class Walk:
 
     def fixed(self, x: Any) -> None:
         self.form.append(Same(x))
+        if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
+            self.volatile = True  # made of a function that it hides
         owner = getattr(x, "__self__", None)
         if isinstance(x, types.BuiltinFunctionType) and not isinstance(owner, (types.ModuleType, type(None))):
             self.follow([owner])  # such as buffer.fill
@@ -185,8 +200,8 @@ class Walk:
 
     def names_of(self, space: Any) -> list:
         if self.all:
-            return [k for k in space if k not in UNASKED]
-        return sorted(self.names.intersection(space)) if len(space) > len(self.names) else [k for k in space if k in self.names]
+            return [k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])]
+        return sorted(self.names.intersection(space))
 
     def expect_names(self, path: str, holder: Any, names: list, values: list) -> None:
         if len(names) == 1:
@@ -213,6 +228,8 @@ class Walk:
         if is_foreign(m.__name__):
             self.form.append(Same(m))
             self.trust(m.__name__)
+            self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
+            self.follow([np.random] if m is np and "random" in self.names else [])
             data = [space[n] for n in self.names.intersection(space)] if root_of(m.__name__) not in TRUSTED else []
             self.follow([v for v in data if not isinstance(v, (types.FunctionType, type, types.ModuleType, *FIXED))])
             return
@@ -282,7 +299,7 @@ class Walk:
         mask = getattr(x, "_mask", None)
         if mask is not None:
             self.follow([mask])
-        if not is_foreign(type(x).__module__):
+        if not is_left(type(x)):
             self.attributes(x)
 
     def sequence(self, x: Any) -> None:
@@ -295,6 +312,9 @@ class Walk:
         self.members(x)
 
     def mapping(self, x: Any) -> None:
+        if x is sys.modules:
+            self.volatile = True
+            return
         base = next(b for b in MAPPINGS if isinstance(x, b))
         keys, values = tuple(base.keys(x)), tuple(base.values(x))
         self.form.append(len(keys))
@@ -321,7 +341,7 @@ class Walk:
     def instance(self, x: Any) -> None:
         kind = type(x)
         root = root_of(kind.__module__)
-        if not is_foreign(kind.__module__) or kind in PLAIN:
+        if not is_left(kind) or kind in PLAIN:
             if isinstance(x, (int, float, complex, str, bytes)):
                 base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
                 self.form.append(base.__repr__(x))
@@ -334,7 +354,10 @@ class Walk:
             self.follow([x.py_func])
         elif root in VALUES:
             self.form.append(repr(x))
-        elif root in HARMLESS or (root == "numpy" and "random" in kind.__module__) or kind.__module__.startswith("scipy.stats"):
+        elif isinstance(x, RANDOM):
+            self.sources.append(x)
+            self.form.append(Same(x))
+        elif root in HARMLESS or kind.__module__.startswith("scipy.stats"):
             self.form.append(Same(x))
         elif isinstance(getattr(x, "__dict__", None), dict):
             self.attributes(x)
@@ -369,7 +392,7 @@ class Walk:
         kind = type(x)
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
-        every = is_foreign(kind.__module__) and kind not in PLAIN
+        every = is_left(kind) and kind not in PLAIN
         if isinstance(inside, dict):
             names = list(inside) if every else self.names_of(inside)
             self.space("{0}.__dict__", x, inside, names, () if every else self.names)
@@ -396,11 +419,11 @@ class Walk:
         if (kind, made) in self.classes:
             return
         self.classes.add((kind, made))
-        if not is_foreign(kind.__module__):
+        if not is_left(kind):
             self.expect("{0}.__mro__ is {1}", kind, kind.__mro__)
         for c in kind.__mro__[:-1]:
             space = c.__dict__
-            if is_foreign(c.__module__):
+            if is_left(c):
                 for n in self.names.intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
@@ -409,12 +432,12 @@ class Walk:
                 n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in ("__dict__", "__weakref__")
             ]
             self.space("{0}.__dict__", c, space, names, self.names)
-        if not is_foreign(type(kind).__module__):
+        if not is_left(type(kind)):
             self.class_of(type(kind), made)
 
     def class_(self, kind: type) -> None:
         self.form.append(Same(kind))
-        if is_foreign(kind.__module__):
+        if is_left(kind):
             self.trust(kind.__module__)
             return
         self.class_of(kind, True)

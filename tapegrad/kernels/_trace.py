@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._tree import children, is_node, rebuilt, tree_map
-from ..errors import ArgumentError, KernelError, TapegradError
+from ..errors import ArgumentError, KernelError, ShapeError, TapegradError
 from ._blocks import LIMITS, UNROLLED, Limits, size_of
 from ._differentiate import step_gradient
 from ._graph import Graph, LongCode
@@ -116,6 +116,44 @@ class Tracer:
         return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
 
 
+class Rows(Sym):
+    """The parameters of one sample, which remember how many of them were read: the last one that was looked at, and all where the
+    array was used as a whole."""
+
+    def __init__(self, x: Sym):
+        self.g, self.held, self.count = x.g, x.ids, 0
+
+    shape = property(lambda self: self.held.shape)
+    ndim = property(lambda self: self.held.ndim)
+    size = property(lambda self: self.held.size)
+
+    @property
+    def ids(self) -> np.ndarray:
+        self.count = len(self.held)
+        return self.held
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __getitem__(self, key: Any) -> Sym:
+        first = key[0] if isinstance(key, tuple) and key else key
+        if isinstance(first, (int, np.integer, slice)) and not isinstance(first, bool):
+            rows = np.atleast_1d(np.arange(len(self.held))[first])
+            self.count = max(self.count, *[int(r) + 1 for r in rows]) if rows.size else self.count
+            return Sym(self.g, self.held[key])
+        return super().__getitem__(key)
+
+    def refuse_rest(self, f: Any) -> None:
+        """Raises ShapeError where rows behind the last that was read are left."""
+        p = len(self.held)
+        if self.count < p:
+            read = f"only the first {self.count}" if self.count else "none"
+            raise ShapeError(
+                f"{origin(f)}: theta has {p} rows, and the function reads {read} of them. theta is (p, B), a row for each parameter and a "
+                f"column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, theta[:{self.count}]"
+            )
+
+
 def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
     """The nodes of a tree of numbers and arrays, and the function that builds the tree from other nodes.  Large arrays are one node
     each, and beside one the smaller arrays, too."""
@@ -210,11 +248,13 @@ def trace_likelihood(
     loop = Loop(g.new_loop(), "data")
     t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
     numbers = t.inputs("th", 0, 0, (p,))
-    theta = numbers if build is None else build(numbers)
+    theta = Rows(numbers) if build is None else build(numbers)
     forget = t.attempt()
     with t.step(loop.id) as region:
         inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
         t.varying([inc])
+    if build is None:
+        theta.refuse_rest(f)
     if missing and not handles_missing(g, loop.id):
         forget()
         absent, y = gated(t, loop.id, rows)
@@ -249,7 +289,7 @@ class Recursion:
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
         self.t, self.g = t, t.g
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
-        self.theta = theta if build is None else build(theta)
+        self.theta = Rows(theta) if build is None else build(theta)
         self.loop = Loop(t.g.new_loop(), "data")
         self.start, self.build = flat(t.g, t.run(init, self.theta))
         t.varying(self.start)
@@ -301,6 +341,11 @@ class Recursion:
                 break
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
+        if isinstance(self.theta, Rows):
+            if self.skip is not None and not self.missing and self.theta.count < self.p:  # what it reads counts too
+                with self.t.step(self.loop.id):
+                    self.t.run(self.skip, self.build(start), self.theta)
+            self.theta.refuse_rest(self.step)
         kept = [k for k, r in enumerate(leader) if r == k and k not in fixed]
         loop.carry = [g.input("c", loop.id, k, g.shape[start[k]]) for k in kept]
         loop.final = [g.input("co", loop.id, k, g.shape[start[k]]) for k in kept]

@@ -11,14 +11,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 LOCK = threading.Lock()
 STATE: dict = {}
 WORTH = 5_000_000  # operations below which a launch stays in its thread
 LONG = 50_000_000  # operations above which the main thread waits: some 10 to 100 ms
-PIECE = 50_000_000  # operations between two looks at whether to stop
+PIECE, PIECES = 50_000_000, 1000  # operations between two looks at whether to stop; such looks by a thread, where nobody knows
 POLL, GRACE = 0.05, 0.4  # seconds between two looks for signals; that are given to running pieces to end
 
 
@@ -32,6 +31,37 @@ def usable_cores() -> int:
 THREADS = usable_cores()
 
 
+class Task:
+    """A call that a worker makes."""
+
+    __slots__ = ("call", "error", "lock", "value")
+
+    def __init__(self, call: Callable):
+        self.call: Any = call
+        self.value, self.error, self.lock = None, None, threading.Lock()
+        self.lock.acquire()
+
+    def run(self) -> None:
+        try:
+            self.value = self.call()
+        except BaseException as error:
+            self.error = error
+        self.call = None
+        self.lock.release()
+
+    def done(self) -> bool:
+        return not self.lock.locked()
+
+    def result(self) -> Any:
+        """The value or the error; a signal is answered within POLL seconds on every system."""
+        while not self.lock.acquire(timeout=POLL):
+            pass
+        self.lock.release()
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
 class Workers:
     """Threads that wait for work.  They do not keep Python from ending."""
 
@@ -41,18 +71,15 @@ class Workers:
         for t in self.threads:
             t.start()
 
-    def submit(self, f: Callable, *args: Any) -> Future:
-        future: Future = Future()
-        self.tasks.put((future, f, args))
-        return future
+    def submit(self, call: Callable) -> Task:
+        task = Task(call)
+        self.tasks.put(task)
+        return task
 
     def serve(self) -> None:
-        for future, f, args in iter(self.tasks.get, None):
-            try:
-                future.set_result(f(*args))
-            except BaseException as error:
-                future.set_exception(error)
-            del future, f, args
+        for task in iter(self.tasks.get, None):
+            task.run()
+            del task
 
     def end(self) -> None:
         """Each thread ends when its work is done."""
@@ -91,17 +118,18 @@ def is_long(work: float) -> bool:
     return work > LONG and threading.current_thread() is threading.main_thread()
 
 
-def spread(blocks: int, work: float, run: Callable) -> None:
-    """run(first, last) for all blocks, `work` operations in all; the bits must not depend on how they are cut."""
+def spread(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
+    """run(first, last) for all blocks, `work` operations in all, or up to `most`; the bits must not depend on how they are cut."""
     parts = min(THREADS, blocks) if work > WORTH else min(blocks, 1)
     cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
-    if is_long(work):
+    most = max(work, most)
+    if is_long(most):
         stop = threading.Event()
-        pieces = int(work / PIECE / max(parts, 1)) + 1
-        wait([workers().submit(in_pieces, run, *share, pieces, stop) for share in shares], stop)
-        return
-    in_turn([functools.partial(run, *share) for share in shares])
+        pieces = int(min(most / PIECE / max(parts, 1), PIECES)) + 1
+        wait([workers().submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
+    else:
+        in_turn([functools.partial(run, *share) for share in shares])
 
 
 def in_turn(tasks: list) -> list:
@@ -125,25 +153,15 @@ def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading
         run(first + (last - first) * k // pieces, first + (last - first) * (k + 1) // pieces)
 
 
-def wait(futures: list, stop: threading.Event) -> list:
+def wait(tasks: list, stop: threading.Event) -> list:
     """The results, while signals are answered."""
     try:
-        return [patient(f) for f in futures]
+        return [task.result() for task in tasks]
     except BaseException:
         stop.set()
         until = time.monotonic() + GRACE
-        while any([not f.done() for f in futures]) and time.monotonic() < until:
+        while any([not task.done() for task in tasks]) and time.monotonic() < until:
             time.sleep(0.005)
-        if any([not f.done() for f in futures]):
+        if any([not task.done() for task in tasks]):
             dismiss()
         raise
-
-
-def patient(future: Future) -> Any:
-    """The result of a future; a signal is answered within POLL seconds on every system."""
-    while True:
-        try:
-            return future.result(POLL)
-        except TimeoutError:
-            if future.done():
-                return future.result()

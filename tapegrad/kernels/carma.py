@@ -43,8 +43,8 @@ from .._primitive import plain
 from .._transforms import hvp
 from ..errors import ArgumentError, ShapeError
 from ._arguments import as_float
-from ._map import map_
 from ._library import Shelved
+from ._map import map_
 from .celerite import MOST
 from .celerite import light_curve as light_curve
 from .celerite import process as terms_process

@@ -1,0 +1,229 @@
+"""What lies in the folder of compiled kernels cannot harm: damaged, foreign and planted files are made anew, and processes that write
+at once do not see halves of files."""
+
+import ctypes
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.kernels import _cache, _cpu
+
+NAME = _cache.key("a test")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    where = tmp_path / "kernels"
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(where))
+    return where
+
+
+def times(factor):
+    """The text of a function that multiplies, and the function as compiled, or read, in a process that knows nothing of it."""
+    text = f"define i64 @kernel(i64 %x) {{\n  %y = mul i64 %x, {factor}\n  ret i64 %y\n}}\n"
+    key = _cache.key(_cpu.machine()[1], text)
+
+    def run():
+        _cpu.STATE.pop(key, None)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(_cpu.compiled(text))(2)
+
+    return key, run
+
+
+def counted(monkeypatch):
+    """How often code is compiled."""
+    calls, compile_ = [], _cpu.object_code
+    monkeypatch.setattr(_cpu, "object_code", lambda *args: calls.append(1) or compile_(*args))
+    return calls
+
+
+def test_the_key_is_part_of_what_is_checked(folder, monkeypatch):
+    """A file under the name of another is whole, and still not used."""
+    calls = counted(monkeypatch)
+    (one, run_one), (two, run_two) = times(11), times(13)
+    assert (run_one(), run_two(), len(calls)) == (22, 26, 2)
+    assert (run_one(), run_two(), len(calls)) == (22, 26, 2)
+    os.replace(folder / f"{one}.o", folder / f"{two}.o")
+    assert (run_two(), len(calls)) == (26, 3)
+    assert (run_two(), run_one(), len(calls)) == (26, 22, 4)
+
+
+def garbage(path):
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    yield b""
+    yield b"\0"
+    yield whole[:-1]
+    yield whole[: len(whole) // 2]
+    yield whole[-32:]
+    yield whole + b"\0"
+    yield rng.bytes(len(whole))
+    yield rng.bytes(100_000)
+    for _ in range(20):
+        at = int(rng.integers(len(whole)))
+        yield whole[:at] + bytes([whole[at] ^ (1 << int(rng.integers(8)))]) + whole[at + 1 :]
+    yield whole[:100] + whole[-32:]
+
+
+def test_garbage_is_made_anew(folder, monkeypatch):
+    key, run = times(17)
+    run()
+    path, calls = folder / f"{key}.o", counted(monkeypatch)
+    for n, content in enumerate(garbage(path)):
+        path.write_bytes(content)
+        assert run() == 34 and len(calls) == n + 1
+        assert run() == 34 and len(calls) == n + 1  # and is stored again
+
+
+def test_files_that_others_may_write_are_not_executed(folder, monkeypatch):
+    key, run = times(19)
+    run()
+    path, calls = folder / f"{key}.o", counted(monkeypatch)
+    assert not stat.S_IMODE(path.stat().st_mode) & 0o077 and not stat.S_IMODE(folder.stat().st_mode) & 0o077
+    for mode in (0o620, 0o602, 0o666):
+        path.chmod(mode)
+        assert run() == 38 and len(calls) == 1
+        calls.clear()
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o022  # replaced
+
+
+def test_files_of_another_owner_are_not_executed(folder, monkeypatch):
+    key, run = times(23)
+    run()
+    calls = counted(monkeypatch)
+    real = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: real + 1)
+    assert run() == 46 and len(calls) == 1
+    if real == 0:  # who may give files away
+        monkeypatch.undo()
+        monkeypatch.setenv("TAPEGRAD_CACHE", str(folder))
+        calls = counted(monkeypatch)
+        os.chown(folder / f"{key}.o", 12345, 12345)
+        assert run() == 46 and len(calls) == 1
+
+
+def things(path):
+    """What may stand where a file is expected."""
+    path.mkdir()
+    yield "folder"
+    (path / "inside").write_bytes(b"x")
+    yield "folder with a file"
+    (path / "inside").unlink()
+    path.rmdir()
+    os.mkfifo(path)
+    yield "pipe"
+    path.unlink()
+    path.symlink_to(path.with_name("nothing"))
+    yield "link to nothing"
+    path.unlink()
+    path.symlink_to(path)
+    yield "link to itself"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    yield "device"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as s:
+        before = os.getcwd()
+        os.chdir(path.parent)  # the names of sockets are short
+        s.bind(path.name[:20])
+        os.chdir(before)
+        os.replace(path.with_name(path.name[:20]), path)
+        yield "socket"
+    path.unlink(missing_ok=True)
+
+
+def test_other_things_than_files(folder):
+    key, run = times(29)
+    folder.mkdir()
+    path = folder / f"{key}.o"
+    for thing in things(path):
+        assert run() == 58, thing
+        assert run() == 58, thing
+        if path.is_file():
+            path.unlink()
+        left = [p.name for p in folder.iterdir() if p != path]
+        assert left == [], thing  # what could not be put in its place is not left about
+        if thing not in ("folder", "folder with a file"):
+            path.write_bytes(b"") if not os.path.lexists(path) else None
+
+
+@pytest.mark.parametrize("how", ["a file", "below a file", "read-only", "nowhere", "no home", "name with nul"])
+def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
+    calls, (_, run) = counted(monkeypatch), times(31)
+    where = tmp_path / "x"
+    if how == "a file":
+        where.write_bytes(b"")
+    elif how == "below a file":
+        where.write_bytes(b"")
+        where = where / "y"
+    elif how == "read-only":
+        monkeypatch.setattr(_cache.tempfile, "mkstemp", lambda **kw: (_ for _ in ()).throw(PermissionError("read-only")))
+    elif how == "nowhere":
+        where = Path("/proc/nowhere/at/all")
+    elif how == "no home":
+        monkeypatch.delenv("TAPEGRAD_CACHE", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    if how == "name with nul":
+        monkeypatch.setattr(_cache, "folder", lambda: Path("a\0b"))
+    elif how != "no home":
+        monkeypatch.setenv("TAPEGRAD_CACHE", str(where))
+    assert run() == 62 and run() == 62 and len(calls) == 2
+
+
+def test_a_full_disk_leaves_nothing(folder, monkeypatch):
+    def full(handle, mode):
+        os.close(handle)
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(_cache.os, "fdopen", full)
+    _cache.save(NAME, b"content")
+    monkeypatch.undo()
+    assert list(folder.iterdir()) == []
+
+
+WRITER = """
+import sys
+from tapegrad.kernels import _cache
+name = sys.argv[1]
+for n in range(300):
+    _cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
+    found = _cache.load(name)
+    assert found is not None and found == found[:1] * len(found)
+"""
+
+
+def test_processes_that_write_at_once(folder):
+    command = [sys.executable, "-c", WRITER, NAME]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])}
+    running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(3)]
+    for process in running:
+        assert process.wait(120) == 0, process.stderr.read().decode()
+        process.stderr.close()
+    assert [p.name for p in folder.iterdir()] == [f"{NAME}.o"]
+
+
+def test_kernels_are_read_by_the_next_process(folder):
+    code = """
+import numpy as np, tapegrad as tg
+from tapegrad.kernels import _cpu
+compile_, calls = _cpu.object_code, []
+_cpu.object_code = lambda *args: calls.append(1) or compile_(*args)
+k = tg.kernels.likelihood(lambda t, y: -(y - t[0]) ** 2 * t[1])
+value = k(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, 2.0]))
+print(len(calls), *value)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])}
+    told = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert int(told[0][0]) > 0 and told[1][0] == "0"
+    assert told[0][1:] == told[1][1:] == ["-3.75", "-9.0"]

@@ -1,0 +1,183 @@
+"""A launch on the CPU answers an interrupt, leaves nothing open, and the next one works."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.kernels import _waiting
+
+kernels = tg.kernels
+RNG = np.random.default_rng(0)
+
+
+def sines(theta, y):
+    for _ in range(60):
+        y = np.sin(y) * theta[0] + np.cos(y * theta[1])
+    return y
+
+
+def carry(theta):
+    return theta[0]
+
+
+def turn(m, theta, y):
+    for _ in range(20):
+        m = np.sin(m * theta[1]) + 0.1 * y
+    return m, -((y - m) ** 2)
+
+
+class Interrupt(Exception):
+    pass
+
+
+def interrupted(launch, after=0.3):
+    """Seconds from the signal to the exception; the launch takes longer than that."""
+
+    def stop(*_):
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    start = time.monotonic()
+    try:
+        with pytest.raises(Interrupt):
+            launch()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return time.monotonic() - start - after
+
+
+def sized(launch, seconds):
+    """How large n must be for launch(n) to take about so long."""
+    n = 64
+    launch(n)
+    while True:
+        start = time.monotonic()
+        launch(n)
+        taken = time.monotonic() - start
+        if taken > 0.05:
+            return int(n * seconds / taken)
+        n *= 4
+
+
+def cases():
+    many = np.ascontiguousarray(np.abs(RNG.normal(size=(2, 2048))) * 0.1)
+    few = many[:, :40].copy()
+    one = many[:, :1].copy()
+    k, r = kernels.likelihood(sines), kernels.recursion(carry, turn)
+    m = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: np.sin(s) * x, x))
+    counts = np.full(64, 1.0)
+    theta = np.array([[0.1], [0.2], [0.3], [0.4]]) * np.ones(512)
+    yield "many samples", lambda n: k(many, np.ones(n))
+    yield "gradient", lambda n: k.value_and_grad(many, np.ones(n))
+    yield "out", lambda n: k(few, np.ones(n), out=np.empty(40))
+    yield "few samples", lambda n: k(few, np.ones(n))
+    yield "one sample", lambda n: k(one, np.ones(n))
+    yield "recursion", lambda n: r.value_and_grad(many, np.ones(n))
+    yield "by the data", lambda n: tg.grad(lambda y: k(many, y).sum())(np.ones(n))
+    yield "loop in the run", lambda n: m(few[0, :40], counts[:40] * 40 * n)
+    yield "library", lambda n: kernels.garch.loglik.value_and_grad(theta, np.ones(40 * n))
+
+
+@pytest.mark.parametrize("launch", [pytest.param(launch, id=name) for name, launch in cases()])
+def test_an_interrupt_is_answered(launch):
+    n = sized(launch, 4.0)
+    late = interrupted(lambda: launch(n))
+    assert late < 1.0
+    for _ in range(2):  # what is left running stands in nobody's way
+        start = time.monotonic()
+        launch(max(n // 100, 1))
+        assert time.monotonic() - start < 1.5
+    assert all(not t.name.startswith("tapegrad_") or t.daemon for t in threading.enumerate())
+
+
+def test_what_is_left_running_writes_into_nothing_of_the_caller():
+    """One long block cannot be cut: it runs to its end, on arrays of its own."""
+    k = kernels.likelihood(sines)
+    theta = np.abs(RNG.normal(size=(2, 8))) * 0.1
+    n = sized(lambda n: k(theta, np.ones(n)), 2.5)
+    room = np.full(8, 7.0)
+    late = interrupted(lambda: k(theta, np.ones(n), out=room), 0.2)
+    assert late < 1.0
+    old = [t for t in threading.enumerate() if t.name.startswith("tapegrad_")]
+    for t in old:
+        t.join(20)
+    assert np.array_equal(room, np.full(8, 7.0))
+    assert not [t for t in old if t.is_alive() and t not in _waiting.workers().threads]
+    expected = k(theta, np.ones(10))
+    assert np.array_equal(k(theta, np.ones(10), out=room), expected) and np.array_equal(room, expected)
+
+
+def test_an_interrupted_transform_leaves_no_level_open():
+    k = kernels.likelihood(sines)
+    theta = np.abs(RNG.normal(size=(2, 1024))) * 0.1
+    n = sized(lambda n: k.value_and_grad(theta, np.ones(n)), 3.0)
+    buffer = np.zeros(1)
+
+    def f(x, y):
+        buffer[0] = x
+        return k(x * theta, y).sum() + buffer[0]
+
+    assert interrupted(lambda: tg.grad(f)(1.0, np.ones(n))) < 1.0
+    assert type(buffer) is np.ndarray and buffer[0] == 1.0
+    step = 1e-6
+    expected = (f(1.0 + step, np.ones(5)) - f(1.0 - step, np.ones(5))) / (2 * step)
+    assert tg.grad(f)(1.0, np.ones(5)) == pytest.approx(expected, rel=1e-6)
+
+
+SLOW = """
+extern "C" __global__ void slow(const real* x, real* y, long long n, long long B) {
+  const long long threads = (long long)gridDim.x * blockDim.x;
+  for (long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; b < B; b += threads) {
+    real s = x[b];
+    for (long long k = 0; k < n; ++k) s = sin(s) + x[b];
+    y[b] = s;
+  }
+}"""
+
+
+def test_raw_kernels():
+    k = kernels.raw(SLOW, "slow", ["in real x[B]", "out real y[B]", "const long long n", "size B"], vjp=lambda g, y, x, n: (g, None))
+    x = RNG.normal(size=40)
+    n = sized(lambda n: k(x, n), 2.5)
+    expected = k(x, 10)
+    assert interrupted(lambda: k(x, n)) < 1.0
+    assert np.array_equal(k(x, 10), expected)
+
+
+def test_in_another_thread_nothing_waits():
+    k, found = kernels.likelihood(sines), []
+    theta = np.abs(RNG.normal(size=(2, 1024))) * 0.1
+    expected = k(theta, np.ones(300))
+    t = threading.Thread(target=lambda: found.append(k(theta, np.ones(300))))
+    t.start()
+    t.join()
+    assert np.array_equal(found[0], expected)
+
+
+def test_an_error_in_one_part_is_raised():
+    def run(first, last):
+        raise ValueError("here")
+
+    for work in (1.0, 1e7, 1e9):
+        with pytest.raises(ValueError, match="here"):
+            _waiting.spread(4, work, run)
+
+
+@pytest.mark.parametrize("work", [1.0, 1e7, 1e9, 1e11])
+@pytest.mark.parametrize("blocks", [0, 1, 2, 7, 1000])
+def test_each_block_is_done_once(blocks, work):
+    lock, done = threading.Lock(), []
+
+    def run(first, last):
+        assert first < last
+        with lock:
+            done.extend(range(first, last))
+
+    _waiting.spread(blocks, work, run)
+    assert sorted(done) == list(range(blocks))
