@@ -6,6 +6,7 @@ are expressions for what a call leaves behind.  It is run as a real module, regi
 The judge knows nothing of the engine: NumPy runs the same text at Chebyshev nodes of a line through x, and the derivatives of
 the polynomial through these values are those of f along the line, to about 1e-10 for the smooth programs drawn here."""
 
+import contextvars
 import functools
 import gc
 import re
@@ -79,19 +80,34 @@ def fresh(text: Text):
     return module
 
 
+def silent(f):
+    """Without warnings, of Python or of floating point."""
+
+    @functools.wraps(f)
+    def g(*args):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return f(*args)
+
+    return g
+
+
 def runs(text: Text) -> bool:
     """Does NumPy run it, and is the derivative not zero?"""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            one, two = fresh(text), fresh(text)
-            y = [one.f(X.copy()), two.f(X + 0.1 * V)]
-            one.look()
-            one.after()
-            one.f(X.copy())
-        except Exception:
-            return False
-        return bool(np.all(np.isfinite(y)) and np.ndim(y[0]) == 0 and y[0] != y[1] and max(map(abs, y)) < 1e4)
+    return contextvars.Context().run(ran, text)
+
+
+@silent
+def ran(text: Text) -> bool:
+    try:
+        one, two = fresh(text), fresh(text)
+        y = [one.f(X.copy()), two.f(X + 0.1 * V)]
+        one.look()
+        one.after()
+        one.f(X.copy())
+    except Exception:
+        return False
+    return bool(np.all(np.isfinite(y)) and np.ndim(y[0]) == 0 and y[0] != y[1] and max(map(abs, y)) < 1e4)
 
 
 # --- what plain runs give ---
@@ -263,19 +279,21 @@ class Judge:
         module = fresh(cut)
 
         def run():
-            raised(tg.grad(module.f))
+            if notes := raised(tg.grad(module.f)):
+                raise tg.errors.RouteError(*notes)
             return []
 
         self.check("f raises", run)
         self.left("f raises", module, left)
 
 
-def raised(f) -> None:
+def raised(f) -> list:
+    """The notes on the exception that f was to raise."""
     try:
         f(X.copy())
     except KeyError as e:
         if e.args == ("stop",):
-            return
+            return getattr(e, "__notes__", [])
         raise
     raise AssertionError("KeyError of f was lost")
 
@@ -286,17 +304,15 @@ def near(got, right, tolerance) -> bool:
 
 def judge(text: Text, deep: bool = True) -> Verdict:
     """All checks; `deep`: second calls and second orders too."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
-        before = {k for k in sys.modules if k.startswith("route_")}
-        try:
-            return judged(text, deep)
-        finally:
-            for k in [k for k in sys.modules if k.startswith("route_") and k not in before]:
-                del sys.modules[k]
+    before = {k for k in sys.modules if k.startswith("route_")}
+    try:
+        return contextvars.Context().run(judged, text, deep)
+    finally:
+        for k in [k for k in sys.modules if k.startswith("route_") and k not in before]:
+            del sys.modules[k]
 
 
+@silent
 def judged(text: Text, deep: bool) -> Verdict:
     try:
         known = plain(text)
