@@ -6,6 +6,7 @@ are expressions for what a call leaves behind.  It is run as a real module, regi
 The judge knows nothing of the engine: NumPy runs the same text at Chebyshev nodes of a line through x, and the derivatives of
 the polynomial through these values are those of f along the line, to about 1e-10 for the smooth programs drawn here."""
 
+import contextvars
 import functools
 import gc
 import re
@@ -16,6 +17,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from _modes import host
 
 import tapegrad as tg
 
@@ -36,6 +38,13 @@ def fit(x, a):
     return x[np.arange(np.size(a)) % 3].reshape(np.shape(a))
 """
 X, V = np.array([0.7, -0.6, 0.9]), np.array([0.8, 0.5, -0.9])
+
+
+def point(text, t: float = 0.0):
+    """X + t V, new, in the library of the text."""
+    return sys.modules[text.library].asarray(X + t * V)
+
+
 NODES, REACH = 12, 0.2
 CLOSE, CLOSE_SECOND, ALIKE = 1e-7, 3e-6, 1e-9
 LARGE = 1e6
@@ -54,6 +63,7 @@ class Text:
     after: tuple = ()
     closure: bool = False
     seed: int = 0
+    library: str = "numpy"  # what the text calls np
 
     def source(self) -> str:
         put = lambda units, depth: [textwrap.indent(u, "    " * depth) for u in units]
@@ -63,7 +73,7 @@ class Text:
         lines = [*self.head, *f, *look]
         if self.closure:
             lines = ["def setting():", *put(lines, d), "    return f, look, after", "f, look, after = setting()"]
-        return "\n".join([PRELUDE, *lines]) + "\n"
+        return "\n".join([PRELUDE.replace("import numpy as np", f"import {self.library} as np"), *lines]) + "\n"
 
 
 @functools.lru_cache(maxsize=64)
@@ -79,19 +89,35 @@ def fresh(text: Text):
     return module
 
 
+def silent(f):
+    """Without warnings, of Python or of floating point."""
+
+    @functools.wraps(f)
+    def g(*args):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return f(*args)
+
+    return g
+
+
 def runs(text: Text) -> bool:
     """Does NumPy run it, and is the derivative not zero?"""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            one, two = fresh(text), fresh(text)
-            y = [one.f(X.copy()), two.f(X + 0.1 * V)]
-            one.look()
-            one.after()
-            one.f(X.copy())
-        except Exception:
-            return False
-        return bool(np.all(np.isfinite(y)) and np.ndim(y[0]) == 0 and y[0] != y[1] and max(map(abs, y)) < 1e4)
+    return contextvars.Context().run(ran, text)
+
+
+@silent
+def ran(text: Text) -> bool:
+    try:
+        one, two = fresh(text), fresh(text)
+        y = [one.f(point(text)), two.f(point(text, 0.1))]
+        one.look()
+        one.after()
+        one.f(point(text))
+        y = [host(a) for a in y]
+    except Exception:
+        return False
+    return bool(np.all(np.isfinite(y)) and np.ndim(y[0]) == 0 and y[0] != y[1] and max(map(abs, y)) < 1e4)
 
 
 # --- what plain runs give ---
@@ -127,8 +153,8 @@ def plain(text: Text, calls: int = 1) -> Plain:
     def run(t, look=False):
         module = fresh(text)
         for _ in range(calls - 1):
-            module.f(X.copy())
-        y = module.f(X + t * V)
+            module.f(point(text))
+        y = host(module.f(point(text, t)))
         return (float(y), copies(module.look())) if look else float(y)
 
     y = np.array([run(t) for t in FINE[0]])
@@ -142,7 +168,8 @@ def plain(text: Text, calls: int = 1) -> Plain:
 
 
 def copies(shown: list) -> list:
-    return [(type(a), a.dtype, np.array(a, copy=True, subok=False)) if isinstance(a, np.ndarray) else (type(a), None, a) for a in shown]
+    """(type, dtype, values) of each."""
+    return [(type(a), getattr(a, "dtype", None), np.array(host(a), copy=True, subok=False) if np.ndim(a) else host(a)) for a in shown]
 
 
 # --- the checks ---
@@ -256,47 +283,48 @@ class Judge:
         cut = replace(self.text, body=(*self.text.body[:half], "raise KeyError('stop')", *self.text.body[half:]))
         try:
             plain = fresh(cut)
-            raised(plain.f)
+            raised(plain.f, self.text)
             left = copies(plain.look())
         except Exception:
             return
         module = fresh(cut)
 
         def run():
-            raised(tg.grad(module.f))
+            if notes := raised(tg.grad(module.f), self.text):
+                raise tg.errors.RouteError(*notes)
             return []
 
         self.check("f raises", run)
         self.left("f raises", module, left)
 
 
-def raised(f) -> None:
+def raised(f, text) -> list:
+    """The notes on the exception that f was to raise."""
     try:
-        f(X.copy())
+        f(point(text))
     except KeyError as e:
         if e.args == ("stop",):
-            return
+            return getattr(e, "__notes__", [])
         raise
     raise AssertionError("KeyError of f was lost")
 
 
 def near(got, right, tolerance) -> bool:
+    got = host(got)
     return bool(np.isfinite(got) and abs(got - right) <= tolerance)
 
 
 def judge(text: Text, deep: bool = True) -> Verdict:
     """All checks; `deep`: second calls and second orders too."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
-        before = {k for k in sys.modules if k.startswith("route_")}
-        try:
-            return judged(text, deep)
-        finally:
-            for k in [k for k in sys.modules if k.startswith("route_") and k not in before]:
-                del sys.modules[k]
+    before = {k for k in sys.modules if k.startswith("route_")}
+    try:
+        return contextvars.Context().run(judged, text, deep)
+    finally:
+        for k in [k for k in sys.modules if k.startswith("route_") and k not in before]:
+            del sys.modules[k]
 
 
+@silent
 def judged(text: Text, deep: bool) -> Verdict:
     try:
         known = plain(text)
@@ -308,12 +336,13 @@ def judged(text: Text, deep: bool) -> Verdict:
     j = Judge(text)
     scale = 1 + abs(known.value) + abs(known.first)
     one, two = CLOSE * scale, CLOSE_SECOND * (scale + abs(known.second))
+    direction = sys.modules[text.library].asarray(V)
     module = fresh(text)
 
     def gradient(module=module, known=known):
-        x = X.copy()
+        x = point(text)
         y, g = tg.value_and_grad(module.f)(x)
-        return [(y, known.value, ALIKE * scale), (g @ V, known.first, one), (np.abs(x - X).max(), 0.0, 0.0)]
+        return [(y, known.value, ALIKE * scale), (along(g), known.first, one), (np.abs(host(x) - X).max(), 0.0, 0.0)]
 
     j.check("grad", gradient)
     j.left("grad", module, known.left)
@@ -323,7 +352,7 @@ def judged(text: Text, deep: bool) -> Verdict:
     module = fresh(text)
 
     def forward():
-        y, t = tg.jvp(module.f, (X.copy(),), (V,))
+        y, t = tg.jvp(module.f, (point(text),), (direction,))
         return [(y, known.value, ALIKE * scale), (t, known.first, one)]
 
     j.check("jvp", forward)
@@ -331,9 +360,9 @@ def judged(text: Text, deep: bool) -> Verdict:
 
     def pulled():
         module = fresh(text)
-        y, back = tg.vjp(module.f, X.copy())
+        y, back = tg.vjp(module.f, point(text))
         module.after()
-        return [(y, known.value, ALIKE * scale), (back(1.0) @ V, known.first, one), (back(1.0) @ V, known.first, one)]
+        return [(y, known.value, ALIKE * scale), (along(back(1.0)), known.first, one), (along(back(1.0)), known.first, one)]
 
     j.check("pullback", pulled)
     if not deep:
@@ -341,17 +370,21 @@ def judged(text: Text, deep: bool) -> Verdict:
     j.stopped()
     for name, run in NESTED.items():
         module = fresh(text)
-        j.check(name, lambda run=run, module=module: [(run(module.f), known.second, two)])
+        j.check(name, lambda run=run, module=module: [(run(module.f, point(text), direction), known.second, two)])
         if known.left != [] and name in ("hvp", "RF"):
             j.left(name, module, known.left)
     return j.verdict
 
 
+def along(g):
+    return host(g) @ V
+
+
 NESTED = {
-    "hvp": lambda f: V @ tg.hvp(f, X.copy(), V),
-    "RR": lambda f: V @ tg.grad(lambda z: (tg.grad(f)(z) * V).sum())(X.copy()),
-    "RF": lambda f: V @ tg.grad(lambda z: tg.jvp(f, (z,), (V,))[1])(X.copy()),
-    "FF": lambda f: tg.jvp(lambda z: tg.jvp(f, (z,), (V,))[1], (X.copy(),), (V,))[1],
+    "hvp": lambda f, x, v: along(tg.hvp(f, x, v)),
+    "RR": lambda f, x, v: along(tg.grad(lambda z: (tg.grad(f)(z) * v).sum())(x)),
+    "RF": lambda f, x, v: along(tg.grad(lambda z: tg.jvp(f, (z,), (v,))[1])(x)),
+    "FF": lambda f, x, v: tg.jvp(lambda z: tg.jvp(f, (z,), (v,))[1], (x,), (v,))[1],
 }
 
 

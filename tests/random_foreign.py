@@ -6,6 +6,7 @@ import random
 import sys
 import types
 import warnings
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -299,10 +300,10 @@ def compile_writers() -> None:
         module.jitted, module.jitted_index = numba.njit("(float64[:],)")(halve), numba.njit("(int64[:],)")(turn)
 
 
-def draw(seed: int) -> Text:
+def draw(seed: int, library: str = "numpy") -> Text:
     """A program that NumPy can run."""
     compile_writers()
-    return next(t for k in itertools.count() if runs(t := attempt(random.Random(f"{seed} {k}"), seed)))
+    return next(t for k in itertools.count() if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library)))
 
 
 def attempt(rng, seed: int) -> Text:

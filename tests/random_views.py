@@ -9,6 +9,7 @@ import inspect
 import itertools
 import random
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from judged_routes import PRELUDE, Text, lines_of, runs
@@ -277,9 +278,9 @@ s = s + red({a} ** {b} if np.all({a} > 0) else {a})
 """)
 
 
-def draw(seed: int) -> Text:
+def draw(seed: int, library: str = "numpy") -> Text:
     """A program that NumPy can run."""
-    return next(t for k in itertools.count() if runs(t := attempt(random.Random(f"{seed} {k}"), seed)))
+    return next(t for k in itertools.count() if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library)))
 
 
 def attempt(rng, seed: int) -> Text:

@@ -466,6 +466,167 @@ FOUND = {
         """,
         "a",
     ),
+    "a zero-dimensional array of a number, and an alias of it": (
+        "",
+        """
+        y = np.array(x[0] * x[1])
+        v = np.squeeze(y)
+        y **= 2
+        s = s + v * v
+        """,
+        "",
+    ),
+    "a zero-dimensional array, scaled through an alias": (
+        "",
+        """
+        y = np.array(x[0] * x[1])
+        v = np.asfortranarray(y, None)
+        np.multiply(v, x[2] + 0.5, out=v)
+        s = s + np.tensordot(y, y, np.ndim(y))
+        """,
+        "",
+    ),
+    "a grid that is not copied": (
+        "a = np.linspace(0.1, 0.8, 8)[::2]",
+        """
+        v = np.meshgrid(a, -1, copy=False)[0]
+        np.copyto(v, fit(x, v))
+        s = s + (a * a).sum()
+        """,
+        "a",
+    ),
+    "an open grid that is not copied": (
+        "",
+        """
+        y = np.array([x[0], x[1] * x[2], 0.5])
+        u = y[::-1]
+        v = np.meshgrid(u, u, copy=False, sparse=True)[1][::-1][-1:]
+        v[...] *= 1.1
+        s = s + (y * y).sum()
+        """,
+        "",
+    ),
+    "numbers made an index of": (
+        "",
+        """
+        y = x * 1.0
+        v = np.ix_(y, (1, 0))[0]
+        s = s + (v * v).sum()
+        """,
+        "",
+    ),
+    "a transform of no axes": (
+        "a = np.array(0.4)",
+        """
+        v = np.fft.ifftn(a)
+        a[...] *= 1.1
+        s = s + red(np.convolve(v, x))
+        """,
+        "a",
+    ),
+    "a mask taken for indices": (
+        "i = np.array([True, False, True])",
+        "s = s + red(np.take(x, i) ** 2)",
+        "i",
+    ),
+    "the memory of a Fortran array": (
+        "a = np.full((3, 2), 0.3, order='F')",
+        """
+        np.asarray(a.data)[..., 0] = 0.4
+        s = s + (fit(x, a) * a).sum()
+        """,
+        "a",
+    ),
+    "the memory of a strided view": (
+        "a = np.linspace(0.1, 0.8, 6)[::2]\nv = a.view()",
+        """
+        np.asarray(v.data)[...] = 0.4
+        s = s + (x * v).sum()
+        """,
+        "a",
+    ),
+    # numbers that things hold
+    "a number of a class, read through a context variable": (
+        """
+        class C:
+            a = 0.5
+        var = contextvars.ContextVar('var', default=types.SimpleNamespace(b=C))
+        """,
+        """
+        C.a = C.a + x[0]
+        s = s + var.get().b.a * x[2]
+        """,
+        "C.a",
+    ),
+    "a number of a function, read through a generator": (
+        """
+        def g():
+            pass
+        g.a = 0.5
+        turn = (h for h in itertools.repeat(g))
+        """,
+        """
+        g.a = g.a + x[0]
+        s = s + red(x * next(turn).a)
+        """,
+        "g.a",
+    ),
+    "a number of a thread": (
+        "own = threading.local()\nown.a = 0.5",
+        """
+        own.a *= x[1]
+        s = s + own.a * x[0]
+        """,
+        "own.a",
+    ),
+    "a number in an object array, read through a bound method": (
+        """
+        pair = np.empty(2, object)
+        pair[1] = 0.5
+        get = itertools.repeat(pair).__next__
+        """,
+        """
+        get()[1] = x[0] * x[1]
+        s = s + pair[1] * x[2]
+        """,
+        "pair[1]",
+    ),
+    "a member of an enumeration, read through a cycle": (
+        """
+        class E(enum.Enum):
+            A = 1
+        E.A.a = 0.5
+        turn = itertools.cycle([E.A])
+        """,
+        """
+        E.A.a = x[0] * x[1]
+        s = s + next(turn).a * x[2]
+        """,
+        "E.A.a",
+    ),
+    "a module that f imports, in second order": (
+        """
+        @dataclasses.dataclass
+        class C:
+            a: object
+        c = C(np.linspace(0.2, 0.8, 4))
+        def get():
+            return c
+        sys.modules['route_m'] = types.ModuleType('route_m')
+        sys.modules['route_m'].a = {get}
+        box = types.SimpleNamespace(a=c)
+        def imported():
+            import route_m
+            return [*route_m.a][0]()
+        """,
+        """
+        imported().a = imported().a * x[1]
+        w = imported().a
+        w *= x[0]
+        s = s + red(box.a.a)
+        """,
+        "box.a.a",
+    ),
 }
 
 
