@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array, shares_memory, xp_of
+from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
 from .._loans import lend
 from .._primitive import is_tracked, plain

@@ -16,7 +16,7 @@ from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
-from .elementwise import LN2, arctan2, divide, floor_divide, part_of_length, remainder, safe_length, select, sign, times0, xp_of2, zero_of
+from .elementwise import LN2, divide, floor_divide, part_of_length, remainder, safe_length, select, sign, times0, xp_of2, zero_of
 from .gates import note
 from .shaping import copy as copied
 from .shaping import imag, real, stacked

@@ -8,7 +8,7 @@ from .._array import F8, NUMBERS, is_array, xp_of
 from .._primitive import ASSIGN, is_tracked, plain, write
 from .._tape import REGION, Tape
 from .._variable import Variable, View
-from ..errors import DroppedDerivativeError, ShapeError
+from ..errors import AliasError, DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
