@@ -22,13 +22,14 @@ import numpy as np
 
 from ._array import NUMBERS, xp_of
 from ._faces import FACES, face, is_function
+from ._loans import lend
 from ._primitive import OPEN, is_tracked, plain
 from ._variable import Variable
 from .errors import ArgumentError, NoRuleError, NotPositiveDefiniteError, ShapeError
 from .ops import linalg, shaping
 from .ops import special as sp
 from .ops._define import dtype, ndim, shape, xp
-from .ops._protocols import any_tracked, untracked
+from .ops._protocols import any_tracked
 from .ops.elementwise import absolute, arctan, exp, expm1, log, log1p, power, select, square, tan
 from .ops.elementwise_more import expit, maximum, minimum
 
@@ -91,7 +92,7 @@ def derived(method: Callable) -> Callable:
     @functools.wraps(method)
     def run(self, *args, **given):
         if getattr(OPEN, "depth", 0) and settled(args) and settled(given.values()):
-            return getattr(self.theirs(), method.__name__)(*untracked(args), **untracked(given))
+            return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
         return method(self, *args, **given)
 
     run.ours = True
@@ -109,7 +110,7 @@ def library_method(name: str, f: Any) -> Any:
             raise NoRuleError(
                 f"scipy.stats.{name} has no derivative rule in tapegrad; cut the derivative with tapegrad.value, or compose it of others"
             )
-        return f(*untracked(args), **untracked(given))
+        return f(*lend(args), **lend(given))
 
     return run
 
@@ -140,7 +141,7 @@ class Frozen:
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
         if not (any_tracked(args) or any_tracked(given.values())):
-            family.theirs()(*untracked(args), **untracked(given))  # raises as SciPy does
+            family.theirs()(*lend(args), **lend(given))  # raises as SciPy does
 
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self._family.name}, frozen>"
@@ -156,7 +157,7 @@ class Frozen:
                 f"scipy.stats.{family.name}(...).{call} of tracked parameters has no derivative rule in tapegrad; "
                 "cut the derivative with tapegrad.value"
             )
-        frozen = family.theirs()(*untracked(args), **untracked(given))
+        frozen = family.theirs()(*lend(args), **lend(given))
         return library_method(f"{family.name}(...).{call}", getattr(frozen, call))
 
 
