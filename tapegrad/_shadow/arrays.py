@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from .._array import is_array, xp_of
 from .._primitive import OPEN, view
@@ -69,10 +68,24 @@ class Arrays:
             return self.window(x, root)
         if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
+        if not isinstance(x, np.ndarray):
+            return self.on_device(x)
         v = self.captured(x)
         if self.strangers:
             self.meet(x, v, self.strangers)
         return v
+
+    def on_device(self, x: Any) -> Any:
+        """A CuPy array that is no view by its base; one made with strides of its own has none, and is found by its block of memory."""
+        block = id(x.data.mem)
+        first = self.memories.get(block)
+        known = None if first is None else self.within(x)
+        if known is None:
+            known = self.captured(x)
+            self.memories[block] = known
+            if first is not None:
+                self.clash(first, known)
+        return known
 
     def captured(self, x: Any) -> Variable:
         v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
@@ -92,7 +105,6 @@ class Arrays:
         """One of several views of one memory, as a view of the Variable that stands for all of it."""
         if root.dtype.kind not in "fc":
             return self.part_of(x, root)
-        address = (lambda a: a.__array_interface__["data"][0]) if xp_of(x) is np else (lambda a: a.data.ptr)
         offset, whole = address(x) - address(root), self(root)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
@@ -109,7 +121,7 @@ class Arrays:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
         raw = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
-        start = (byte_bounds(x)[0] - byte_bounds(raw)[0]) % size if raw is not None and raw.size else 0
+        start = (bounds(x)[0] - bounds(raw)[0]) % size if raw is not None and raw.size else 0
         whole = self.memories.get((id(owner), x.dtype.str, start))
         if whole is None:
             known = self.within(x)
@@ -124,31 +136,31 @@ class Arrays:
                 return whole
             self.memories[id(owner), x.dtype.str, start] = whole
             self.hold.append(owner)
-        first = x.__array_interface__["data"][0] - raw.__array_interface__["data"][0] - start
+        first = address(x) - address(raw) - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
         return view(whole, (kind_of_window(x), (x.shape, first, x.strides)))
 
     def within(self, x: Any) -> Any:
         """x as a view of an array that was captured before and holds all of it, found by address."""
-        if xp_of(x) is not np or not x.size:
+        if not x.size:
             return None
-        low, high = byte_bounds(x)
+        low, high = bounds(x)
         for other, w in self.arrays:
-            if type(other) is np.ndarray and other.dtype == x.dtype and other.size and other.flags.forc:
-                a, b = byte_bounds(other)
+            if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
+                a, b = bounds(other)
                 if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
-                    return view(w, (kind_of_window(x), (x.shape, x.__array_interface__["data"][0] - a, x.strides)))
+                    return view(w, (kind_of_window(x), (x.shape, address(x) - a, x.strides)))
         return None
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
         """Mark v and those of the others that share memory with it."""
         if xp_of(x) is not np or not x.size:
             return
-        low, high = byte_bounds(x)
+        low, high = bounds(x)
         for other, w in others:
             if w is not v and type(other) is np.ndarray and other.size:
-                a, b = byte_bounds(other)
+                a, b = bounds(other)
                 if a < high and low < b:
                     self.clash(v, w)
 
@@ -161,6 +173,21 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+
+
+def address(x: Any) -> int:
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+
+
+def bounds(x: Any) -> tuple:
+    """The first address of an array, and the one behind its last."""
+    low = high = address(x)
+    for n, stride in zip(x.shape, x.strides, strict=True):
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, high + x.itemsize
 
 
 def kind_of_window(x: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import _twins
 from .._primitive import OPEN
-from .kinds import REAL, is_user_class, put_state, state_of
+from .kinds import REAL, SLOTS, is_user_class, put_state, slots_of, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT = 16  # of them
@@ -23,7 +23,7 @@ SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
     "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__",
-    "__subclasses__", REAL, POOL,
+    "__subclasses__", REAL, SLOTS, POOL,
 ))  # fmt: skip
 
 
@@ -111,7 +111,7 @@ class Classes:
         return new
 
     def attributes_of(self, x: Any, new: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x).items()}
+        before = {name: self(value) for name, value in state_of(x, type(new)).items()}
         put_state(new, before)
         self.objects.append((x, new, before))
 
@@ -125,7 +125,7 @@ def made(c: type, meta: type, bases: tuple) -> type:
         type.__setattr__(c, POOL, [])
         if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
             type.__setattr__(c, "__subclasses__", classmethod(subclasses))
-    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c}
+    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots_of(c)}
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
         slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c

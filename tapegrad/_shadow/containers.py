@@ -6,6 +6,7 @@ included, need no more than their name.  Keys are shadowed like values: what f l
 import collections
 import functools
 import gc
+import itertools
 import types
 import weakref
 from collections.abc import Callable
@@ -28,15 +29,18 @@ class Base(NamedTuple):
 def put_pairs(kind: type) -> Callable:
     def put(x: Any, flat: list) -> None:
         kind.clear(x)
-        store = kind.__setitem__
-        for k in range(0, len(flat), 2):
-            store(x, flat[k], flat[k + 1])
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        if kind is dict:
+            dict.update(x, pairs)
+        else:
+            for k, v in pairs:
+                kind.__setitem__(x, k, v)
 
     return put
 
 
 def pairs_of(kind: type) -> Callable:
-    return lambda x: [v for pair in kind.items(x) for v in pair]
+    return lambda x: [*itertools.chain.from_iterable(kind.items(x))]
 
 
 def put_all(kind: type, add: Callable) -> Callable:
@@ -72,6 +76,7 @@ BASES = (
     mapping(weakref.WeakKeyDictionary),
     Base(weakref.WeakSet, drain(weakref.WeakSet), put_all(weakref.WeakSet, weakref.WeakSet.update)),
 )
+LIST, DICT = [next(b for b in BASES if b.kind is kind) for kind in (list, dict)]
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
 
 
@@ -82,6 +87,9 @@ def plain_base(kind: type) -> Base:
 
 
 def base_of(x: Any) -> Base:
+    kind = type(x)
+    if kind is list or kind is dict:
+        return LIST if kind is list else DICT
     return plain_base(type(x)) if not is_user_class(type(x)) else next(b for b in BASES if isinstance(x, b.kind))
 
 
@@ -102,14 +110,15 @@ class Containers:
         return new
 
     def dict_(self, x: dict) -> Any:
-        if ATOMS.issuperset(map(type, x.values())) and ATOMS.issuperset(map(type, x)):
+        named = ATOMS.issuperset(map(type, x))
+        if named and ATOMS.issuperset(map(type, x.values())):
             self.lists.append((x, x, None))
             return x
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.update({self(k): self(v) for k, v in x.items()})
-        self.lists.append((x, new, [v for pair in new.items() for v in pair]))
+        new.update({k: self(v) for k, v in x.items()} if named else {self(k): self(v) for k, v in x.items()})
+        self.lists.append((x, new, [*itertools.chain.from_iterable(new.items())]))
         return new
 
     def container(self, x: Any) -> Any:

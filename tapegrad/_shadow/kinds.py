@@ -25,6 +25,7 @@ OWN = frozenset(("__main__", "__mp_main__"))
 EMPTY = object()  # what an empty cell holds
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
+SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
 
@@ -47,9 +48,12 @@ def original(c: type) -> type:
 # --- the attributes of an object, past properties and `__getattr__` ---
 
 
-def slots_of(kind: type) -> list:
+def slots_of(kind: type) -> Any:
     """The names of a class's slots, as they are stored."""
-    names = []
+    known = kind.__dict__.get(SLOTS)
+    if known is not None:
+        return known
+    names: list = []
     for c in kind.__mro__:
         slots = c.__dict__.get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
@@ -71,10 +75,10 @@ def dict_of(x: Any) -> Any:
         return NOTHING
 
 
-def state_of(x: Any) -> dict:
-    """Name -> value of all attributes that x itself holds."""
+def state_of(x: Any, kind: Any = None) -> dict:
+    """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names are known."""
     state = dict(dict_of(x))
-    for name in slots_of(type(x)):
+    for name in slots_of(kind or type(x)):
         try:
             state[name] = object.__getattribute__(x, name)
         except AttributeError:
@@ -82,8 +86,8 @@ def state_of(x: Any) -> dict:
     return state
 
 
-def put_state(x: Any, changes: dict) -> None:
-    slots = slots_of(type(x))
+def put_state(x: Any, changes: dict, kind: Any = None) -> None:
+    slots = slots_of(kind or type(x))
     if slots:
         for name in slots:
             if name in changes:
@@ -91,6 +95,13 @@ def put_state(x: Any, changes: dict) -> None:
         changes = {k: v for k, v in changes.items() if k not in slots}
     if changes:
         dict_of(x).update(changes)
+
+
+def empty(x: Any) -> None:
+    """Forget the attributes in the namespace of an object."""
+    space = dict_of(x)
+    if space:
+        space.clear()
 
 
 def drop_state(x: Any, name: str) -> None:

@@ -1,6 +1,7 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
 import collections
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from . import threads
 from .builtin import BUILTINS, Globals
 from .classes import SPECIAL, rest
 from .containers import base_of
-from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, is_user_class, put_state, state_of
+from .kinds import ATOMS, EMPTY, HELD, drop_state, empty, is_user_class, put_state, state_of
 from .routes import is_written
 
 
@@ -111,30 +112,35 @@ def restore_cell(cell, new, value, first, back):
 
 def restore_container(x, new, first, back):
     """A shadow that leaked holds afterwards what the container holds."""
+    kind = type(x)
+    if first is None and (kind is list or kind is dict) and (ATOMS.issuperset(map(type, x.values() if kind is dict else x))):
+        return  # it holds only numbers and strings still
     base = base_of(x)
-    now = base.read(new) if new is not x and type(new) not in (dict, set) else base_of(new).read(new)
-    if first is None:  # it held only numbers and strings, and was not replaced
+    there = base if type(new) is kind else base_of(new)
+    now = there.read(new)
+    if first is None:
         if not ATOMS.issuperset(map(type, now)):
             base.put(x, [back(v) for v in now])
         return
-    if len(first) != len(now) or any(a is not b for a, b in zip(first, now, strict=True)):
+    if len(first) != len(now) or any(map(is_not, first, now)):
         base.put(x, [back(v) for v in now])
-    base_of(new).put(new, base.read(x))
+    there.put(new, base.read(x))
 
 
 def restore_object(x, new, before, back):
     """A shadow that leaked becomes afterwards one of the user's class, and holds what the object holds."""
+    kind = type(new)
     now = state_of(new)
-    changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
-    if changes:
-        put_state(x, changes)
-    for name in before:
-        if name not in now:
-            drop_state(x, name)
-    if before or now:
-        dict_of(new) and dict_of(new).clear()
-        put_state(new, state_of(x))
-    if type(new) is not type(x):
+    if now or before:
+        changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
+        if changes:
+            put_state(x, changes, kind)
+        for name in before:
+            if name not in now:
+                drop_state(x, name)
+        empty(new)
+        put_state(new, state_of(x, kind), kind)
+    if kind is not type(x):
         users_own(new, type(x))
 
 
