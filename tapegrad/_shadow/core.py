@@ -23,7 +23,7 @@ import numpy as np
 from .._array import is_array
 from .._primitive import OPEN
 from .._tree import Const
-from .._variable import Variable, View
+from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
 from .arrays import Arrays, acts_as_array, memory_of
@@ -139,6 +139,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         else:
             with threads.LOCK:
                 first_write(self, x)
+                if any([v is x for _, v in self.arrays]):
+                    x._become(copied(x))  # while nobody writes what is copied
 
     def __exit__(self, *error):
         OPEN.depth -= 1
