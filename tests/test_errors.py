@@ -417,6 +417,7 @@ def test_every_error_is_a_builtin_too():
         ShapeError: ValueError,
         AliasError: RuntimeError,
         tg.errors.GuardError: RuntimeError,
+        tg.errors.RouteError: RuntimeError,
         tg.errors.KernelError: RuntimeError,
         NotPositiveDefiniteError: np.linalg.LinAlgError,
     }

@@ -24,7 +24,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._primitive import OPEN
-from tapegrad._shadow import threads
+from tapegrad._shadow import routes, threads
 
 x, W = np.array([0.7, -1.3, 2.1]), np.array([0.3, 1.7, -0.9])
 
@@ -394,6 +394,32 @@ def test_what_is_in_reach_and_harmless_raises_nothing(name):
 
     assert np.allclose(tg.grad(f)(x), 2 * x * W)
     assert np.array_equal(buf, x**2)
+
+
+class Owner:
+    def __init__(self, buf):
+        self.buf = buf
+
+
+@pytest.mark.parametrize("where", ["cell", "attribute", "item", "default"])
+def test_references_that_are_all_known_end_the_search(where, monkeypatch):
+    """With a logger in reach, which leads to much, nothing is searched where no other object can refer to the array."""
+    log, owner, table, cell = logging.getLogger("tapegrad.test.routes"), Owner(np.zeros(3)), {"a": np.zeros(3)}, np.zeros(3)
+
+    def f(v, of=np.zeros(3)):  # noqa: B008
+        log.debug("at work")
+        buf = {"cell": cell, "attribute": owner.buf, "item": table["a"], "default": of}[where]
+        buf[:] = v**2
+        return (buf * W).sum()
+
+    def never(*args):
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(routes, "walk", never)
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+    hidden = [cell, owner.buf, table["a"], f.__defaults__[0]]  # noqa: F841
+    with pytest.raises(AssertionError, match="searched"):
+        tg.grad(f)(x)
 
 
 def test_a_pullback_of_the_same_buffer_raises_nothing():

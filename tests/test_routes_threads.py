@@ -1,6 +1,7 @@
 """Transforms in several threads over one captured array: each has the derivative of the numbers that it saw, at whatever point
 the others write the array back; the last to finish leaves its contents."""
 
+import sys
 import threading
 
 import numpy as np
@@ -252,7 +253,16 @@ def test_two_sweeps_that_wait_for_each_other_are_told():
     assert threads.THREADS == set()
 
 
-def test_many_threads_at_random():
+@pytest.fixture
+def restless():
+    """Python changes threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_many_threads_at_random(restless):
     """Each thread's gradient belongs to the numbers that its own value was computed from."""
     buf = np.ones(50)
     wrong = []

@@ -97,6 +97,8 @@ class Arrays:
         if not self.arrays:
             threads.enter(self)
         self.arrays.append((x, v))
+        if len(threads.THREADS) > 1 or threads.WRITERS:
+            threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
         return v

@@ -24,7 +24,7 @@ from .. import _random
 from .._array import is_array
 from .._primitive import OPEN
 from .._tree import Const
-from .._variable import Variable, View
+from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
 from .arrays import Arrays, acts_as_array, memory_of
@@ -140,6 +140,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         else:
             with threads.LOCK:
                 first_write(self, x)
+                if any([v is x for _, v in self.arrays]):
+                    x._become(copied(x))  # while nobody writes what is copied
 
     def __exit__(self, *error):
         OPEN.depth -= 1

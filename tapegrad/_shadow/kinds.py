@@ -49,20 +49,20 @@ def original(c: type) -> type:
 
 
 def slots_of(kind: type) -> Any:
-    """The names of a class's slots, as they are stored."""
+    """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
     known = kind.__dict__.get(SLOTS)
     if known is not None:
         return known
-    names: list = []
+    found: dict = {}
     for c in kind.__mro__:
         slots = c.__dict__.get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
             if s.startswith("__") and not s.endswith("__"):
                 s = f"_{c.__name__.lstrip('_')}{s}"
-            elif s in ("__dict__", "__weakref__"):
-                continue
-            names.append(s)
-    return names
+            descriptor = c.__dict__.get(s)
+            if type(descriptor) is types.MemberDescriptorType:
+                found.setdefault(s, descriptor)
+    return found
 
 
 def dict_of(x: Any) -> Any:
@@ -78,9 +78,9 @@ def dict_of(x: Any) -> Any:
 def state_of(x: Any, kind: Any = None) -> dict:
     """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names are known."""
     state = dict(dict_of(x))
-    for name in slots_of(kind or type(x)):
+    for name, slot in slots_of(kind or type(x)).items():
         try:
-            state[name] = object.__getattribute__(x, name)
+            state[name] = slot.__get__(x)
         except AttributeError:
             pass
     return state
@@ -89,9 +89,8 @@ def state_of(x: Any, kind: Any = None) -> dict:
 def put_state(x: Any, changes: dict, kind: Any = None) -> None:
     slots = slots_of(kind or type(x))
     if slots:
-        for name in slots:
-            if name in changes:
-                object.__setattr__(x, name, changes[name])
+        for name in slots.keys() & changes.keys():
+            slots[name].__set__(x, changes[name])
         changes = {k: v for k, v in changes.items() if k not in slots}
     if changes:
         dict_of(x).update(changes)
@@ -105,7 +104,8 @@ def empty(x: Any) -> None:
 
 
 def drop_state(x: Any, name: str) -> None:
-    if name in slots_of(type(x)):
-        object.__delattr__(x, name)
+    slot = slots_of(type(x)).get(name)
+    if slot is not None:
+        slot.__delete__(x)
     else:
         dict_of(x).pop(name, None)

@@ -37,13 +37,10 @@ def write_back(shadow: Any) -> Any:
 def restore(shadow: Any) -> None:
     """Raises RouteError, and has written no array, where that would break another thread's sweep."""
     lost = late = None
-    if len(threads.THREADS) < 2:
-        lost = write_back(shadow)
-    else:
-        try:
-            lost = threads.alone(shadow, write_back)
-        except RouteError as error:
-            late = error
+    try:
+        lost = threads.alone(shadow, write_back)
+    except RouteError as error:
+        late = error
     back = Back(shadow)
     spaces = [s for s in shadow.seen.values() if type(s) is Globals]
     restore_names(shadow, spaces, back)

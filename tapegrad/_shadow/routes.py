@@ -20,6 +20,7 @@ import functools
 import gc
 import itertools
 import mmap
+import sys
 import threading
 import types
 import weakref
@@ -53,8 +54,9 @@ BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.S
 # --- what an object leads to ---
 
 
-def contents(x: Any) -> list:
-    """What f may reach through an object.  Modules, types and functions of packages left alone end the way."""
+def contents(x: Any, most: int | None = None) -> list:
+    """What f may reach through an object (of an object array `most` elements).  Modules, types and functions of packages left
+    alone end the way."""
     kind = type(x)
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
@@ -67,7 +69,7 @@ def contents(x: Any) -> list:
     if kind is dict and "__builtins__" in x and "__name__" in x:
         return []  # the globals of a module
     if issubclass(kind, np.ndarray):
-        return [*(x.ravel().tolist() if x.dtype.hasobject else ()), x.base, getattr(x, "__dict__", None)]
+        return [*(x.ravel()[:most].tolist() if x.dtype.hasobject else ()), x.base, getattr(x, "__dict__", None)]
     if kind is np.flatiter:
         return [x.base]
     if kind is np.nditer:
@@ -119,7 +121,7 @@ def of_function(f: Any) -> list:
     return found + [(f"`{k}`", v) for k, v in vars(f).items()]
 
 
-def walk(starts: list, parents: dict) -> Iterator:
+def walk(starts: list, parents: dict, most: int | None = None) -> Iterator:
     """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was reached."""
     waiting = deque(starts)
     for x in starts:
@@ -129,7 +131,7 @@ def walk(starts: list, parents: dict) -> Iterator:
         x = waiting.popleft()
         alive.append(x)
         yield x
-        for child in contents(x):
+        for child in contents(x, most):
             if type(child) not in LEAVES and id(child) not in parents:
                 parents[id(child)] = x
                 waiting.append(child)
@@ -202,7 +204,7 @@ def leave(shadow: Any, x: Any) -> None:
     if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
         return
     parents: dict = {}
-    for found in itertools.islice(walk([x], parents), GLANCE):
+    for found in itertools.islice(walk([x], parents, GLANCE), GLANCE):
         if bounds(found) is not None:
             shadow.reached += ((found, chain(found, parents)),)
             for a, v in shadow.arrays:
@@ -251,9 +253,23 @@ def written(shadow: Any) -> list:
     return [a for a, v in shadow.arrays if is_written(shadow, v)]
 
 
+def explained(shadow: Any, a: Any) -> bool:
+    """Does the array own its memory, and are the references to it those of the engine and of objects that were followed?"""
+    if xp_of(a) is not np or a.base is not None:
+        return False
+    known = [shadow.arrays, shadow.hold, shadow.names, shadow.cells, *shadow.arrays, *shadow.names, *shadow.cells, *shadow.hold]
+    known += [v for _, v in shadow.arrays] + list(shadow.sums.values() if shadow.sums else ())
+    holders = {id(o): o for o in known if o is not a}
+    known = list(holders.values())
+    for o in known:
+        holders.update({id(r): r for r in gc.get_referents(o) if type(r) is dict or type(r) is tuple})
+    here = 4  # the list of what was written, the loop over it, the name here, and the count itself
+    return sum([r is a for o in holders.values() for r in gc.get_referents(o)]) + here == sys.getrefcount(a)
+
+
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written that f can reach by another way, or was one changed by another way?"""
-    arrays = written(shadow) if shadow.left or shadow.reached else []
+    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
     if arrays:
         parents: dict = {}
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):

@@ -9,6 +9,7 @@ All this is asked only while more than one thread has captured something: a tran
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from ..errors import RouteError
 from .routes import KEPT, bounds, checksum, is_written, overlap
 
 LOCK = threading.Condition()
+GRACE = 0.001  # seconds for an operation under way in another thread
+WRITERS: list = []  # shadows that are writing back, or waiting to
 THREADS: set = set()  # the `Mine` of each thread with an open shadow that has captured arrays
 
 
@@ -119,19 +122,35 @@ def turn(records: list, stashes: tuple) -> None:
             records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
 
 
+def snapshot(shadow: Any, a: Any, v: Any) -> None:
+    """The shadow has captured an array while other threads have captured some, or one of them is writing: of what they share it
+    takes a copy at once."""
+    with LOCK:
+        if a.size and others(shadow, [a]):
+            v._value = Stash(a).of(v._value)
+
+
 def alone(shadow: Any, write: Callable) -> Any:
     """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
+    arrays = [a for a, v in shadow.arrays if is_written(shadow, v)]
+    if not arrays:
+        return None
     with LOCK:
-        arrays = [a for a, v in shadow.arrays if is_written(shadow, v)]
-        wait(shadow, arrays)
-        met = others(shadow, arrays)
-        for s, a, v in met:
-            set_aside(s, a, v)
-        result = write(shadow)
-        for s, a, _ in met:
-            if s.sums and id(a) in s.sums:
-                s.sums[id(a)] = [a, checksum(a)]
-        return result
+        WRITERS.append(shadow)  # who captures from now on looks at this, and who has captured before is met below
+        try:
+            if len(THREADS) < 2:
+                return write(shadow)
+            wait(shadow, arrays)
+            met = others(shadow, arrays)
+            if any([set_aside(s, a, v) for s, a, v in met]):
+                time.sleep(GRACE)
+            result = write(shadow)
+            for s, a, _ in met:
+                if s.sums and id(a) in s.sums:
+                    s.sums[id(a)] = [a, checksum(a)]
+            return result
+        finally:
+            WRITERS.remove(shadow)
 
 
 def others(shadow: Any, arrays: list) -> list:
@@ -162,13 +181,14 @@ def wait(shadow: Any, arrays: list) -> None:
             own.waits = False
 
 
-def set_aside(s: Any, a: Any, v: Any) -> None:
-    """The shadow s of another thread keeps the array as it is now.  (Between the question whether f has written its handle and
-    the turning of it no other thread runs: no call lies between.)"""
+def set_aside(s: Any, a: Any, v: Any) -> bool:
+    """The shadow s of another thread keeps the array as it is now; is that new?  (Between the question whether f has written its
+    handle and the turning of it no other thread runs: no call lies between.)"""
     if not a.size or any([stash.array is a for stash in s.stashes]):
-        return
+        return False
     stash = Stash(a)
     s.stashes, s.mine.stashed = (*s.stashes, stash), True
     value, turned = stash.of(v._value), {*s.turned, id(v)}
     if not v._version and v._trace is None:
         v._value, v._version, s.turned = value, 1, turned
+    return True
