@@ -101,7 +101,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             return {k: lend(v) for k, v in x.items()}
         return type(x)([lend(v) for v in x]) if type(x) in (list, tuple) else x
     base, path = (x._base, x._path) if type(x) is View else (x, ())
-    if not base._trace.lent if base._trace is not None else isinstance(base._value, Variable):
+    if base._trace is not None and not base._trace.lent:  # of a transform that has ended
         base._become(frozen(live(base)))
         base._saved = True
     if isinstance(base._value, np.ndarray):

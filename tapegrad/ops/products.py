@@ -479,7 +479,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
     if len(xs) == 1 and set(labels[0]) == set(result) and isinstance(xs[0], Variable) and result:
         letter = dict(zip(result, LETTERS, strict=False))
-        y = view(xs[0], ("einsum", "".join([letter[a] for a in labels[0]]) + "->" + "".join([letter[a] for a in result])))
+        y = view(xs[0], ("einsum", "->".join(["".join([letter[a] for a in p]) for p in (labels[0], result)])))
         shape(y)  # raises as NumPy does
         return y
     size: dict = {}
