@@ -263,6 +263,11 @@ def floats(x):
     return [x] if isinstance(x, (float, np.floating)) or isinstance(x, np.ndarray) and x.dtype.kind in "fc" else []
 
 
+def alone(call):
+    """Each float argument tracked alone; of a method, beside the array itself."""
+    return [[0, k] if call.method and k else [k] for k in range(len(floats((call.args, call.kwargs))))]
+
+
 def rebuilt(x, values):
     if isinstance(x, (list, tuple)):
         return type(x)([rebuilt(e, values) for e in x])

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.linalg
-from keyword_calls import A, Call, calls, floats, functions, judge, method_calls, ufunc_calls
+from keyword_calls import A, Call, alone, calls, floats, functions, judge, method_calls, ufunc_calls
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
@@ -54,7 +54,7 @@ def test_methods_of_arrays():
 @pytest.mark.long
 def test_each_argument_alone():
     def judged(call):
-        rs = [judge(call, [k]) for k in range(len(floats((call.args, call.kwargs))))]
+        rs = [judge(call, tracked) for tracked in alone(call)]
         return next((r for r in rs if r.startswith("WRONG")), rs[0] if rs else "right")
 
     report("each argument alone", [*calls(), *ufunc_calls(), *method_calls()], judged)

@@ -63,8 +63,8 @@ class Adapter:
         for p, q in zip(mine.parameters.values(), params.values(), strict=False):
             if p.kind is p.VAR_POSITIONAL is q.kind:
                 self.places = 99
-            required = p.default is p.empty is q.default
-            if p.kind not in PLACED or q.kind not in PLACED or (p.name != q.name and not required) or q.name == "out":
+            same = p.name == q.name or (p.default is p.empty is q.default and p.name not in params and q.name not in mine.parameters)
+            if p.kind not in PLACED or q.kind not in PLACED or not same or q.name == "out":
                 break
             self.places += 1
         self.leading = [q.name for q in [*params.values()][: self.places] if q.default is q.empty]

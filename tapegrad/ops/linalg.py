@@ -398,9 +398,8 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
     if assume_a == "diagonal":
         return with_diagonals(diagonals(a), to=shape(a)[-2:])
     if assume_a == "tridiagonal":
-        n = shape(a)[-1]
-        near = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) < 2
-        return a * xp(a).asarray(near, dtype(a))
+        n = np.arange(shape(a)[-1])
+        return a * xp(a).asarray(abs(n[:, None] - n) < 2, dtype(a))
     if assume_a in ("upper triangular", "lower triangular"):
         return triangle(a, lower=assume_a == "lower triangular")
     if assume_a in ("sym", "symmetric", "her", "hermitian"):
