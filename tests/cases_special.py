@@ -16,7 +16,7 @@ ZETA = registered(sp.zeta)
 
 
 CASES = [
-    unary("expit", sp.expit, X),
+    unary("expit", sp.expit, X, covers=("logistic_slope",)),
     unary("gammaln", sp.gammaln, P),
     unary("loggamma", sp.loggamma, P, numpy_only=True),
     unary("gammaln loggamma", sp.loggamma, P),
@@ -25,7 +25,7 @@ CASES = [
     unary("polygamma", lambda x: POLYGAMMA(1, x), P, single=2e-3, kinds=("strided",)),
     unary("gamma", sp.gamma, P),
     unary("rgamma", sp.rgamma, P),
-    binary("beta", sp.beta, P, Q),
+    binary("beta", sp.beta, P, Q, covers=("psi_gap",)),
     binary("betaln", sp.betaln, P, Q),
     unary("gammasgn", sp.gammasgn, AWAY, order=0, numpy_only=True),
     binary("binom", sp.binom, 2 + P, Q),
@@ -78,5 +78,5 @@ CASES = [
     case("expn", lambda x: sp.expn(2, x), P, single=2e-3),
     unary("exp10", sp.exp10, X),
     unary("cosm1", sp.cosm1, X),
-    unary("exprel", sp.exprel, AWAY, numpy_only=True, single=1e-3),
+    unary("exprel", sp.exprel, AWAY, covers=("exprel_n",), numpy_only=True, single=1e-3),
 ]

@@ -431,16 +431,31 @@ def arctanh(x):
 rules(sin, lambda g, out, x: g * cos(x), jvp=same)
 rules(cos, lambda g, out, x: -g * sin(x), jvp=same)
 rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
-# sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): the same branch as the functions have on the complex plane
-rules(arcsin, lambda g, out, x: over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
-rules(arccos, lambda g, out, x: -over0(g, sqrt(1.0 - x) * sqrt(1.0 + x)), jvp=same)
+
+
+# Differences of which the derivative as written would cancel near zero, and leave rounding of 1.
+@primitive()
+def other_leg(x):
+    """sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): the same branch as arcsin has on the complex plane."""
+    return sqrt(1.0 - x) * sqrt(1.0 + x)
+
+
+@primitive()
+def less_square(x):
+    """(1 - x) (1 + x)."""
+    return (1.0 - x) * (1.0 + x)
+
+
+rules(other_leg, lambda g, out, x: -over0(g * x, out), jvp=same)
+rules(less_square, lambda g, out, x: -2.0 * g * x, jvp=same)
+rules(arcsin, lambda g, out, x: over0(g, other_leg(x)), jvp=same)
+rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
 rules(arctan, lambda g, out, x: over0(g, 1.0 + x * x), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * ((1.0 - out) * (1.0 + out)), jvp=same)
-rules(arcsinh, lambda g, out, x: over0(g, sqrt(1.0 + x * x)), jvp=same)
+rules(tanh, lambda g, out, x: g * less_square(out), jvp=same)
 rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
-rules(arctanh, lambda g, out, x: over0(g, (1.0 - x) * (1.0 + x)), jvp=same)
+rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
 
 @primitive(np.deg2rad, np.radians)

@@ -16,7 +16,23 @@ from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
-from .elementwise import LN2, divide, floor_divide, part_of_length, remainder, safe_length, select, sign, times0, xp_of2, zero_of
+from .elementwise import (
+    LN2,
+    arcsinh,
+    divide,
+    floor_divide,
+    over0,
+    part_of_length,
+    remainder,
+    safe_length,
+    select,
+    sign,
+    sqrt,
+    tanh,
+    times0,
+    xp_of2,
+    zero_of,
+)
 from .gates import note
 from .shaping import copy as copied
 from .shaping import imag, real, stacked
@@ -55,6 +71,8 @@ def _hypot_part(g, out, x, y):
 
 
 rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
+
+rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(1.0 + x * x)), jvp=same)
 
 # --- the angle, whose derivative at the origin is set to zero too ---
 
@@ -167,8 +185,15 @@ def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
 
-# expit(-x) rather than 1 - out: right in the tail, where out is 1 but for rounding
-rules(expit, lambda g, out, x: g * (out * expit(-x)), jvp=same)
+@primitive()
+def logistic_slope(x):
+    """The derivative of expit: with expit(-x) rather than 1 - expit(x), right in the tail, where that is 1 but for rounding.  Its own
+    logarithmic derivative is -tanh(x / 2)."""
+    return expit(x) * expit(-x)
+
+
+rules(logistic_slope, lambda g, out, x: -(g * out) * tanh(0.5 * x), jvp=same)
+rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
 rules(logaddexp, lambda g, out, x, y: times0(g, expit(x - y)), lambda g, out, x, y: times0(g, expit(y - x)), jvp=same)
 rules(
     logaddexp2,

@@ -12,7 +12,7 @@ from .._array import is_array, xp_of
 from .._primitive import is_tracked, plain
 from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, dtype, implements, primitive, rules, same
-from .elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0
+from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0, zero_of
 from .elementwise_more import expit, logaddexp, special_of
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -88,21 +88,73 @@ def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
 
+# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
+BERNOULLI = [
+    b / math.factorial(2 * k + 2) for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510))
+]
+SHIFT = 20
+
+
+@primitive()
+def psi_gap(a, b, *, n=0):
+    """polygamma(n, a + b) - polygamma(n, a).  Where b is small beside a > 0 the two would cancel: there the differences are taken term
+    by term, in the recurrence up to a + 20 and in the asymptotic series, by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
+    xp = special_xp(a, b)
+    near = (a > 0) & (abs(b) < 0.1 * a)
+    u, v = xp.where(near, a, 1.0), xp.where(near, b, 0.0)
+    sign = (-1.0) ** (n + 1)
+
+    def gap(x, p):
+        return x**-p * xp.expm1(-p * xp.log1p(v / x))
+
+    total = 0.0
+    for j in range(SHIFT):
+        total = total + sign * math.factorial(n) * gap(u + j, n + 1.0)
+    x = u + SHIFT
+    first = xp.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * gap(x, float(n))
+    total = total + first + sign * math.factorial(n) / 2 * gap(x, n + 1.0)
+    for k, c in enumerate(BERNOULLI, 1):
+        total = total + sign * c * math.factorial(2 * k + n - 1) * gap(x, 2.0 * k + n)
+    f = special_of2(a, b)
+    psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
+    return xp.where(near, total, psi(a + b) - psi(a)).astype(np.result_type(a, b))[()]
+
+
+def special_xp(a, b):
+    return xp_of(a) if is_array(a) else xp_of(b)
+
+
+rules(
+    psi_gap,
+    lambda g, out, a, b, n: times0(g, psi_gap(a, b, n=n + 1)),
+    lambda g, out, a, b, n: times0(g, polygamma_n(a + b, n=n + 1)),
+    jvp=same,
+)
+
+
+def rgamma_slope(x: Any) -> Any:
+    """The derivative of 1 / gamma; on the left, where the poles of gamma are its zeros, by gamma(1 - x) sin(pi x) / pi."""
+    left = plain(x) < 0.5
+    u, v = select(left, x, zero_of(x)), select(left, zero_of(x) + 1, x)
+    mirrored = gamma(1.0 - u) * (cos(math.pi * u) - digamma(1.0 - u) * sin(math.pi * u) * (1 / math.pi))
+    return select(left, mirrored, -rgamma(v) * digamma(v))
+
+
 rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
 rules(gamma, lambda g, out, x: times0(g, out * digamma(x)), jvp=same)
-rules(rgamma, lambda g, out, x: -times0(g, out * digamma(x)), jvp=same)
+rules(rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), jvp=same)
 rules(
     beta,
-    lambda g, out, a, b: times0(g, out * (digamma(a) - digamma(a + b))),
-    lambda g, out, a, b: times0(g, out * (digamma(b) - digamma(a + b))),
+    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
     jvp=same,
 )
 rules(
     betaln,
-    lambda g, out, a, b: times0(g, digamma(a) - digamma(a + b)),
-    lambda g, out, a, b: times0(g, digamma(b) - digamma(a + b)),
+    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
     jvp=same,
 )
 
@@ -124,13 +176,13 @@ def poch(z, m):
 
 rules(
     binom,
-    lambda g, out, n, k: times0(g, out * (digamma(n + 1.0) - digamma(n - k + 1.0))),
+    lambda g, out, n, k: times0(g, -out * psi_gap(n + 1.0, -k)),
     lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
     jvp=same,
 )
 rules(
     poch,
-    lambda g, out, z, m: times0(g, out * (digamma(z + m) - digamma(z))),
+    lambda g, out, z, m: times0(g, out * psi_gap(z, m)),
     lambda g, out, z, m: times0(g, out * digamma(z + m)),
     jvp=same,
 )
