@@ -148,8 +148,9 @@ class Rows(Sym):
         p = len(self.held)
         if 0 < self.count < p:
             raise ShapeError(
-                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.count} of them. theta is (p, B), a row for each parameter and a "
-                f"column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, theta[:{self.count}]"
+                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.count} of them. theta is (p, B), a row for "
+                f"each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
+                f"theta[:{self.count}]"
             )
 
 
