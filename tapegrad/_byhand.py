@@ -121,6 +121,24 @@ def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) 
     return Rule(f, vjp, jvp)
 
 
+def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
+    """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
+
+    def pull(g, out, need, *args, **params):
+        if isinstance(g, list):
+            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        if vjp is None:
+            return transposed_jvp(jvp, g, out, need, args, params)
+        return checked_terms(name, vjp(g, out, *args, **params), args)
+
+    def push(t, out, *args, **params):
+        if jvp is not None:
+            return jvp(tuple(t), out, *args, **params)
+        return transposed_vjp(vjp, name, t, out, args, params)
+
+    return (pull,), push
+
+
 class Rule(Remade):
     """A function with a derivative of the user's own."""
 
@@ -131,19 +149,7 @@ class Rule(Remade):
         self.prim = prim = Primitive(self.__name__, f)
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-        prim.vjp, prim.jvp = (self._pull,), self._push
-
-    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, **params: Any) -> Any:
-        if isinstance(g, list):
-            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
-        if self.vjp is None:
-            return transposed_jvp(self.jvp, g, out, need, args, params)
-        return checked_terms(self.__name__, self.vjp(g, out, *args, **params), args)
-
-    def _push(self, t: list, out: Any, *args: Any, **params: Any) -> Any:
-        if self.jvp is not None:
-            return self.jvp(tuple(t), out, *args, **params)
-        return transposed_vjp(self.vjp, self.__name__, t, out, args, params)
+        prim.vjp, prim.jvp = derivatives(self.__name__, vjp, jvp)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for how, v in captured_by(self.f):

@@ -92,7 +92,7 @@ def test_an_interrupt_is_answered(launch):
     for _ in range(2):  # what is left running stands in nobody's way
         start = time.monotonic()
         launch(max(n // 100, 1))
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 3.0
     assert all(not t.name.startswith("tapegrad_") or t.daemon for t in threading.enumerate())
 
 

@@ -154,7 +154,7 @@ def test_emitters_give_the_same_bits(name, per_sample):
 
 
 FORMS = {
-    "constant": lambda th, x: 1.0 + 0.0 * th[0],
+    "constant": lambda th, x: 1.0 + 0.0 * (th[0] + th[1]),
     "data only": lambda th, x: x[0] * x[1],
     "parameters only": lambda th, x: np.log(th[0]) * th[1],
     "choices": lambda th, x: np.where((th[0] > 1) & (x[0] > 0), th[1] * x[0], -x[1]) + np.where(th[0] > 1, th[1] ** 2, np.sin(th[1])),

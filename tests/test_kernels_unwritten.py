@@ -53,9 +53,9 @@ def test_theta_on_its_side(make):
         k(np.ones(5), DATA)
 
 
-def test_no_row_is_read():
-    with pytest.raises(ShapeError, match="theta has 2 rows, and the function reads none"):
-        kernels.likelihood(lambda theta, y: y * y)(THETA, DATA)
+def test_what_reads_no_row_has_gradient_zero():
+    value, gradient = kernels.likelihood(lambda theta, y: y * y).value_and_grad(THETA, DATA)
+    assert np.array_equal(value, [4.25] * 3) and np.array_equal(gradient, np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("f", [

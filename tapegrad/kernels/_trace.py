@@ -144,13 +144,13 @@ class Rows(Sym):
         return super().__getitem__(key)
 
     def refuse_rest(self, f: Any) -> None:
-        """Raises ShapeError where rows behind the last that was read are left."""
+        """Raises ShapeError where rows behind the last that was read are left.  (What reads none has gradient zero.)"""
         p = len(self.held)
-        if self.count < p:
-            read = f"only the first {self.count}" if self.count else "none"
+        if 0 < self.count < p:
             raise ShapeError(
-                f"{origin(f)}: theta has {p} rows, and the function reads {read} of them. theta is (p, B), a row for each parameter and a "
-                f"column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, theta[:{self.count}]"
+                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.count} of them. theta is (p, B), a row for "
+                f"each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
+                f"theta[:{self.count}]"
             )
 
 
