@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Any
 
 TWINS = {
-    "builtins": "tapegrad._questions",
     "numpy": "tapegrad.numpy",
     "cupy": "tapegrad.cupy",
     "scipy": "tapegrad.scipy",
@@ -38,8 +37,6 @@ def function(f: Any) -> Any:
         name = getattr(f, "name", None)
     if name is None:
         return None
-    if f is type:
-        return importlib.import_module(TWINS["builtins"]).type_
     module_name = getattr(f, "__module__", None) or "numpy"
     root = module_name.partition(".")[0]
     if root not in ("numpy", "cupy", "scipy", "cupyx"):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import _twins
 from tapegrad._array import is_array, is_differentiable, is_scalar
+from tapegrad._questions import type_
 from tapegrad._variable import Variable
 
 X = np.array([0.7, -1.3, 2.1])
@@ -227,7 +227,7 @@ def test_the_engine_knows_a_variable_from_an_array():
 
     def f(x):
         for v in (x, x[0], x[1:]):
-            assert type(v) in (Variable, type(x[1:])) and isinstance(v, Variable) and isinstance(v, tg.Variable)
+            assert type(v) in (np.float64, np.ndarray) and isinstance(v, Variable) and isinstance(v, tg.Variable)
             assert not is_array(v) and not is_scalar(v) and not is_differentiable(v)
             seen.append(v)
         return x.sum()
@@ -275,28 +275,25 @@ def test_protocols_of_typing():
 
 
 def test_the_twin_of_type():
-    """`type` as code that is followed gets it."""
+    """`type` in code that is followed."""
     seen = []
 
-    def f(x, ask=type):
+    def f(x):
         for v in (x, x[0], x[1:], x.astype(np.float32)[0], x[0] * 1j, np.arange(3), 2.0, "a", f):
-            seen.append(ask(v))
-        assert ask(x) is np.ndarray and ask(x[0]) is np.float64 and ask(x.sum()) in (float, np.float64)
-        assert {np.ndarray: 1, np.float64: 2}[ask(x)] == 1 and issubclass(ask(x), np.ndarray)
+            seen.append(type(v))
+        assert type(x) is np.ndarray and type(x[0]) is np.float64 and type(x.sum()) in (float, np.float64)
+        assert {np.ndarray: 1, np.float64: 2}[type(x)] == 1 and issubclass(type(x), np.ndarray)
         return x.sum()
 
     f(X)
     plain, seen[:] = list(seen), []
-    tg.grad(lambda x: f(x, TWIN))(X)
+    tg.grad(f)(X)
     assert [c.__name__ for c in seen] == [c.__name__ for c in plain]
     assert all(a == b for a, b in zip(seen, plain, strict=True))
 
 
-TWIN = _twins.function(type)
-
-
 def test_the_twin_of_type_makes_classes():
-    ask = _twins.function(type)
+    ask = type_
     made = ask("Made", (list,), {"k": 3})
     assert type(made) is type and made.k == 3 and made([1, 2]) == [1, 2]
 

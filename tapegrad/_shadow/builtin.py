@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._primitive import OPEN
+from .._questions import type_
 from .kinds import original
 
 
@@ -265,6 +266,7 @@ BUILTINS = Builtins(
     super=super_,
     isinstance=isinstance_,
     issubclass=issubclass_,
+    type=type_,
 )
 LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`
