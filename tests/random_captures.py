@@ -1,5 +1,6 @@
 """Kinds of statement with arrays made inside, captured arrays, plain arrays that change, and transforms inside."""
 
+import numpy as np
 from random_writer import NoFit, kind
 
 # arrays made inside
@@ -219,6 +220,11 @@ def inner_function(p, z: str, *lines: str) -> str:
     return h
 
 
+def apart(p, argument: str, captured: str) -> str:
+    """An argument that does not share memory with what the function captures and writes: tapegrad refuses that."""
+    return f"({argument} * 1.0)" if np.shares_memory(p.value(argument), p.value(captured)) else argument
+
+
 def held(p) -> str:
     return p.copy(p.element(p.any()))
 
@@ -283,7 +289,7 @@ def inner_gradient_of_a_vector(p):
         f"z[0] = {buf}[{p.place(5)}]",
         f"return ({buf} * {buf}).sum() * z[0] + (z * z * z).sum()",
     )
-    p.new(f"tg.grad({h})({u})")
+    p.new(f"tg.grad({h})({apart(p, u, buf)})")
 
 
 @kind(1, exact=False, bare=False)
@@ -300,7 +306,8 @@ def inner_jvp(p):
 
 @kind(1, exact=False, bare=False)
 def inner_pullback(p):
-    u, w = p.writable(p.vector(2)), p.vector(2)
+    u = p.writable(p.vector(2))
+    w = apart(p, p.vector(2), u)
     n = p.shape(w)[0]
     h = inner_function(
         p,
