@@ -1,6 +1,7 @@
 """Arrays reached through what wraps functions, caches, imports and text that is run."""
 
 import contextlib
+import copy
 import functools
 import importlib
 import sys
@@ -313,3 +314,12 @@ def f(x):
     np.testing.assert_allclose(tg.grad(m.f)(X), 2 * X * W + [6, 0, 0])
     assert not hasattr(m, "first") and m.made == 2 * X[0] and type(m.made) is np.float64 and m.third == 3.0
     np.testing.assert_allclose(m.buf, X**2)
+
+
+def test_iterators_can_be_copied():
+    def f(x):
+        it = iter([x[0], x[1]])
+        next(it)
+        return next(copy.copy(it)) * next(it)
+
+    np.testing.assert_allclose(tg.grad(f)(X), [0, 2 * X[1], 0])

@@ -254,7 +254,10 @@ def issubclass_(c, kinds, /):
     return issubclass(real_kinds(c), real_kinds(kinds))
 
 
+# Python's own C code takes these from the dict itself, past `__missing__`.
+TAKEN = ("iter", "reversed", "getattr", "next", "range", "zip", "map", "filter", "enumerate", "__build_class__")
 BUILTINS = Builtins(
+    {name: vars(builtins)[name] for name in TAKEN},
     __import__=import_,
     __build_class__=build_class,
     exec=exec_,
