@@ -193,9 +193,9 @@ BUGS = [
     Bug(
         "the shadow of a captured array outlives the call",
         "_shadow/arrays.py",
-        "        v._saved = True\n        v._version = 0\n        if not",
+        "        v._saved = True\n        v._version = 0\n        if self.borrowed",
         "        v = v if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), (variable(x), x))[0]\n"
-        "        v._saved, v._version = True, getattr(v, '_version', 0)\n        if not",
+        "        v._saved, v._version = True, getattr(v, '_version', 0)\n        if self.borrowed",
     ),
     Bug("captured arrays not written back", "_shadow/restore.py", "            array[...] = now", "            pass"),
     Bug(
