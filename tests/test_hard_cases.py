@@ -1,6 +1,7 @@
 """65 programs that sink other systems.  Each test bears the number of its case; expected values are closed
 forms, complex steps or differences, never results of tapegrad."""
 
+import contextlib
 import copy
 import functools
 import gc
@@ -75,7 +76,8 @@ def test_case_04_sqrt_at_zero(xp):
 def test_case_05_norm_at_zero(xp):
     f = lambda x: xp.linalg.norm(x)
     check_first(f, xp.zeros(3), np.zeros(3))
-    check_second(f, xp.zeros(3), xp.ones(3), np.zeros(3))
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if xp is np else contextlib.nullcontext():
+        check_second(f, xp.zeros(3), xp.ones(3), np.zeros(3))
 
 
 def test_case_06_std_of_constant_data(xp):
@@ -150,7 +152,8 @@ def test_case_15_product_with_a_zero(xp):
 
 
 def test_case_16_repeated_eigenvalues(xp):
-    """A smooth function of the eigenvectors: sum(V exp(w) V^T) at diag(1, 1, 2, 3)."""
+    """A smooth function of the eigenvectors: sum(V exp(w) V^T) at diag(1, 1, 2, 3).  At a diagonal matrix the derivative is by the
+    triangle that is read: an entry below the diagonal stands for its pair."""
 
     def f(A):
         w, V = xp.linalg.eigh(A)
@@ -161,8 +164,9 @@ def test_case_16_repeated_eigenvalues(xp):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         g = host(tg.grad(f)(A))
-    close(g[0], row)
-    close(g[2, 3], 12.696480824257044)
+    close(g[:, 0], [row[0], *[2 * d for d in row[1:]]])
+    close(g[3, 2], 2 * 12.696480824257044)
+    close(np.triu(g, 1), np.zeros((4, 4)))
 
 
 def test_case_17_indefinite_cholesky(xp):
@@ -173,7 +177,8 @@ def test_case_17_indefinite_cholesky(xp):
             tg.grad(f)(A)
     else:
         assert np.isnan(host(tg.grad(f)(A))).any()
-    close(tg.grad(f)(xp.eye(2)), [[0.5, 0.5], [0.5, 0.5]])
+    close(tg.grad(f)(xp.eye(2)), [[0.5, 0.0], [1.0, 0.5]])  # diagonal: by the triangle that is read
+    close(tg.grad(f)(xp.array([[1.0, 0.6], [0.6, 1.0]])), [[0.425, 0.125], [0.125, 0.625]])  # symmetric: halves
 
 
 def test_case_18_singular_solve(xp):

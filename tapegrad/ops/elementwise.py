@@ -280,7 +280,7 @@ def root_slope(g, r):
 
 def _root_slope_vjp(c, g, r):
     """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
-    if plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
+    if seen(r) and plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
         warn("sqrt", users_line())
     return root_slope(c, r)
 
@@ -288,22 +288,22 @@ def _root_slope_vjp(c, g, r):
 def _root_slope_jvp(t, out, g, r):
     """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
     gate, (c, e) = unknown_limit(g, r), t
-    if gate is not False:
+    if seen(r) and gate.any():
         if (c is not None and meets(c, gate)) or (e is not None and plain(r).ndim == 0 and plain(e) == 0):
             warn("sqrt", users_line())
-        c = None if c is None else select(gate, zero_of(c), c)
-    a = None if c is None else root_slope(c, r)
+    a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b
 
 
+def seen(x: Any) -> bool:
+    """May x be looked at?  On a device that would wait."""
+    return isinstance(plain(x), (np.ndarray, np.generic))
+
+
 def unknown_limit(g: Any, r: Any) -> Any:
-    """Where g / r is 0 / 0: a mask, or False if nowhere (and on a device, where it is not looked at)."""
-    g, r = plain(g), plain(r)
-    if not isinstance(r, (np.ndarray, np.generic)):
-        return False
-    gate = (g == 0) & (r == 0)
-    return gate if gate.any() else False
+    """Where g / r is 0 / 0."""
+    return (plain(g) == 0) & (plain(r) == 0)
 
 
 def _sqrt_rule(g, out, x):
@@ -446,11 +446,18 @@ def less_square(x):
     return (1.0 - x) * (1.0 + x)
 
 
+@primitive()
+def bell(x):
+    """1 / (1 + x^2).  Its derivative is -2 x out^2, multiplied in an order that is a number wherever the product is."""
+    return 1.0 / (1.0 + x * x)
+
+
+rules(bell, lambda g, out, x: -2.0 * ((g * out) * times00(x, out)), jvp=same)
 rules(other_leg, lambda g, out, x: -over0(g * x, out), jvp=same)
 rules(less_square, lambda g, out, x: -2.0 * g * x, jvp=same)
 rules(arcsin, lambda g, out, x: over0(g, other_leg(x)), jvp=same)
 rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
-rules(arctan, lambda g, out, x: over0(g, 1.0 + x * x), jvp=same)
+rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
 rules(tanh, lambda g, out, x: g * less_square(out), jvp=same)
