@@ -213,8 +213,8 @@ BUGS = [
     Bug(
         "attributes not handed back",
         "_shadow/restore.py",
-        "        put_state(x, changes)",
-        "        pass",
+        "            put_state(x, changes, kind)",
+        "            pass",
     ),
     Bug("nonlocals not handed back", "_shadow/restore.py", "        cell.cell_contents = value\n", "        pass\n"),
     Bug(
