@@ -22,7 +22,8 @@ def xp_of(x: Any) -> ModuleType:
 
 def is_array(x: Any) -> bool:
     """Is x an ndarray of NumPy or CuPy (not a NumPy scalar)?"""
-    return issubclass(type(x), np.ndarray) or xp_of(x) is not np
+    kind = type(x)
+    return kind is np.ndarray or (kind is not float and (issubclass(kind, np.ndarray) or xp_of(x) is not np))
 
 
 def is_scalar(x: Any) -> bool:

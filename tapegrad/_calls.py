@@ -132,7 +132,7 @@ class Inputs:
 def overlapping(arrays: list) -> set:
     """The ids of those plain arrays that share memory with another one of the list."""
     roots: dict = {}
-    for a in arrays:
+    for a in arrays if len(arrays) > 1 else ():
         if is_array(a) and a.dtype.kind in "fc":
             root = a
             while is_array(root.base):

@@ -4,6 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ._variable import Variable, View
+
+LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, Variable, View))  # the usual ones, told at once
+
 
 class Const:
     """No derivative wanted: no record, no shadow, no adjoint.  The function gets the object itself.
@@ -28,7 +34,7 @@ class Const:
 def is_node(x: Any) -> bool:
     """Does x hold members?"""
     kind = type(x)  # what isinstance would ask of a Variable costs more
-    return issubclass(kind, (tuple, list, dict)) or hasattr(kind, "__dataclass_fields__")
+    return kind not in LEAVES and (issubclass(kind, (tuple, list, dict)) or hasattr(kind, "__dataclass_fields__"))
 
 
 def children(x: Any) -> list:
