@@ -17,6 +17,7 @@ import tapegrad as tg
 
 SEARCHERS = {"graphs": random_graphs.draw, "views": random_views.draw, "foreign": random_foreign.draw}
 BATCH = 40
+FOREIGN = {"graphs": 0.1, "views": 0.2, "foreign": 0.1}  # the share that may raise an exception that is not tapegrad's own: loud, but poor
 DEEP = 3  # one program in so many is judged in second order and at a second call
 
 
@@ -27,10 +28,11 @@ def run(kind: str, seeds: range) -> None:
         text = SEARCHERS[kind](seed)
         verdict = judge(text, deep)
         found[verdict.outcome()] += 1
-        if verdict.wrong:
+        if verdict.silent():
             pytest.fail(report(text, deep), pytrace=False)
     print(dict(found))
     assert found["unsure"] <= len(seeds) // 4, found
+    assert found["raised"] <= FOREIGN[kind] * len(seeds) + 3, found
 
 
 def batches(number: int, first: int = 0) -> list:
@@ -70,7 +72,7 @@ def test_each_route(name, back):
     sound = [text for text in texts if runs(text)]
     assert len(sound) >= len(texts) - 2 and sound, [text.source() for text in texts]
     for text in sound:
-        if judge(text).wrong:
+        if judge(text).silent():
             pytest.fail(report(text), pytrace=False)
 
 
@@ -86,7 +88,7 @@ def test_each_alias(array, back):
         if runs(text):
             verdict = judge(text, deep=False)
             found[verdict.outcome()] += 1
-            if verdict.wrong:
+            if verdict.silent():
                 pytest.fail(report(text, deep=False), pytrace=False)
     print(dict(found))
     assert found["right"] >= 10, found
@@ -141,7 +143,9 @@ def test_errors_are_told_apart(monkeypatch):
     monkeypatch.setattr(tg, "value_and_grad", raising(tg.errors.AliasError("said")))
     assert judge(SOUND, deep=False).outcome() == "loud"
     monkeypatch.setattr(tg, "value_and_grad", raising(KeyError("of the engine")))
-    assert judge(SOUND, deep=False).wrong[0] == ("grad", "KeyError: 'of the engine'", None)
+    verdict = judge(SOUND, deep=False)
+    assert verdict.outcome() == "raised"
+    assert verdict.wrong[0] == ("grad", "KeyError: 'of the engine'", None)
 
 
 def test_programs_that_numpy_refuses_are_not_judged():
