@@ -266,7 +266,7 @@ class Judge:
 
     def left(self, name, module, expected):
         """After a call: as a plain call leaves it.  After an error of its own: nothing tracked is left."""
-        loud = any(n == name for n, _ in self.verdict.loud)
+        loud = any(n == name for n, _ in self.verdict.loud) or any(w[0] == name and w[2] is None for w in self.verdict.wrong)
         try:
             now = copies(module.look())
         except Exception as e:
