@@ -645,7 +645,7 @@ def known(name):
 
 
 @pytest.mark.parametrize("closure", [False, True], ids=["module", "closure"])
-@pytest.mark.parametrize("name", map(known, FOUND))
+@pytest.mark.parametrize("name", [known(name) for name in FOUND])
 def test_found(name, closure):
     head, body, shown = [textwrap.dedent(part).strip() for part in FOUND[name]]
     text = Text((head,), (body,), tuple(shown.split(", ")) if shown else (), (), closure)
