@@ -524,6 +524,14 @@ FOUND = {
         """,
         "a",
     ),
+    "a view that a checkpoint read, written afterwards": (
+        "a = np.linspace(0.1, 0.9, 9).reshape(3, 3)\nv = a[..., 0]",
+        """
+        s = s + tg.checkpoint(lambda z: z * z * v)(x).sum()
+        v[...] = np.where(np.array([1, 0, 2]), x, v)
+        """,
+        "v",
+    ),
     "a mask taken for indices": (
         "i = np.array([True, False, True])",
         "s = s + red(np.take(x, i) ** 2)",
@@ -637,6 +645,8 @@ OPEN = {
     "an open grid that is not copied": "meshgrid copies",
     "a transform of no axes": "NumPy gives the array itself back",
     "a mask taken for indices": "np.take reads a mask as ones and zeros, here it is a mask",
+    "a module that f imports, in second order": "the inner shadow does not see what the outer one made of the module",
+    "a view that a checkpoint read, written afterwards": "the write is lost",
 }
 
 
