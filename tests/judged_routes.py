@@ -182,8 +182,13 @@ class Verdict:
     right: list = field(default_factory=list)
     unjudged: str = ""
 
+    def silent(self) -> bool:
+        """Is a number, or what is left, wrong without an exception?"""
+        return any(right is not None for _, _, right in self.wrong)
+
     def outcome(self) -> str:
-        return self.unjudged or ("wrong" if self.wrong else "loud" if self.loud else "right")
+        """`raised`: by an exception that the plain program does not raise and that is none of tapegrad's."""
+        return self.unjudged or ("wrong" if self.silent() else "raised" if self.wrong else "loud" if self.loud else "right")
 
 
 REFUSALS = (  # what NumPy says of an object that is no array, forgetting what was said to it
@@ -261,12 +266,12 @@ class Judge:
 
     def left(self, name, module, expected):
         """After a call: as a plain call leaves it.  After an error of its own: nothing tracked is left."""
-        loud = any(n == name for n, _ in self.verdict.loud)
+        loud = any(n == name for n, _ in self.verdict.loud) or any(w[0] == name and w[2] is None for w in self.verdict.wrong)
         try:
             now = copies(module.look())
         except Exception as e:
             if not loud:
-                self.verdict.wrong.append((name + ", left", f"{type(e).__name__}: {e}", None))
+                self.verdict.wrong.append((name + ", left", f"{type(e).__name__}: {e}", "what a plain call leaves"))
             return
         if path := left_tracked(module):
             self.verdict.wrong.append((name + ", left", "a Variable at " + path, "plain data"))
@@ -393,7 +398,7 @@ NESTED = {
 
 def class_of(verdict: Verdict) -> tuple:
     """What must stay while the text is shrunk: a number that is wrong, or the type of what was raised."""
-    check, got, right = verdict.wrong[0]
+    check, got, right = next((w for w in verdict.wrong if w[2] is not None), verdict.wrong[0])
     return ("raised", str(got).partition(":")[0]) if right is None else ("wrong", ", left" in check)
 
 

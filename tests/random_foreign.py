@@ -147,8 +147,6 @@ t = threading.Thread(target={a}.fill, args=(0.6,))
 np.ma.array({a}, copy=False)[...] = 0.5
 np.asmatrix({a})[0, 0] = 0.7
 {a}.view(np.recarray)[...] = 0.4
-scipy.linalg.blas.dscal(0.5, {a}.reshape(-1))
-scipy.linalg.blas.daxpy(np.ones(1), {a}.reshape(-1), n=1, a=0.5)
 scipy.linalg.inv({a} @ {a}.T + np.eye(3), overwrite_a=True)
 & {a} *= 1.1
 scipy.special.expit({a}, out={a})
@@ -227,7 +225,7 @@ s = s + (np.sin({a}) * fit(x, {a})).sum()
 s = s + ({a} ** 2).sum() * x[1]
 s = s + (x * x[{i}].sum() * {a}).sum()
 s = s + red(x[{i}] ** 2)
-s = s + red(np.take(x, {i}) ** 2 * 0.7)
+s = s + red(np.take(x, np.asarray({i}, int)) ** 2 * 0.7)
 s = s + red(np.take_along_axis(np.sin(x), {i}, -1))
 s = s + (np.where({i}, x, 0.0) ** 2).sum()
 s = s + red(np.compress({i}, x) ** 2)

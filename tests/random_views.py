@@ -90,6 +90,8 @@ shape=(2, 4)
 FIRST = "", "0", "1", "2", "0, 1", "(0, 1)", "(2, -1)", "copy=False", "float, copy=False", "copy=None", "(2, 4)", "dtype=float"
 BEFORE = ("'ii->i', ", "'ij->ji', ", "'ij->ij', ", "'i->i', ", "'ijk->kji', ", "'iij->ij', ", "'...i->i...', ", "None, ")
 INTO = "{n}", "[{n}, {n}]"
+# Still wrong (test_found_routes.py, `OPEN`): left out here, or every search would end at them.
+OPEN = "np.meshgrid(", "np.fft.fftn(", "np.fft.ifftn(", "np.array(x[0] * x[1])"
 UNFIT = {
     "tofile",
     "dump",
@@ -120,6 +122,8 @@ def names() -> list:
             f = getattr(module, name, None)
             if isinstance(f, np.ufunc):
                 continue  # makes new arrays
+            if f"{where}.{name}(" in OPEN:
+                continue
             if id(f) in known or where == "np.lib.stride_tricks" and callable(f) and not inspect.isclass(f):
                 found.append(f"{where}.{name}({{before}}{{a}}{{args}})")
     for name in sorted(dir(np.ndarray)):
@@ -308,7 +312,7 @@ def attempt(rng, seed: int) -> Text:
     def chain(lines, name, length):
         for _ in range(length):
             r = rng.random()
-            link = rng.choice(rng.choice(links())) if r < 0.6 else "{a}" + rng.choice(INDEX) if r < 0.85 else rng.choice(MORE)
+            link = rng.choice(rng.choice(links())) if r < 0.6 else "{a}" + rng.choice(INDEX) if r < 0.85 else rng.choice(sound(MORE))
             new = f"v{len(space)}"
             before = len(lines)
             if keep(lines, f"{new} = {link.replace('{a}', name)}") and array(new) and inside(space[new], space[name]):
@@ -317,6 +321,7 @@ def attempt(rng, seed: int) -> Text:
             else:
                 del lines[before:]
 
+    sound = lambda texts: [t for t in texts if not any(o in t for o in OPEN)]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for k in range(rng.choice((0, 1, 1, 2))):
@@ -324,9 +329,9 @@ def attempt(rng, seed: int) -> Text:
             if rng.random() < 0.4:
                 chain(head, f"buf{k}", rng.choice((1, 2)))
         captured = list(pool)
-        start(body, STARTS, "a0")
+        start(body, sound(STARTS), "a0")
         if rng.random() < 0.4:
-            start(body, STARTS, "a1")
+            start(body, sound(STARTS), "a1")
         for _ in range(rng.choice((2, 3, 4, 5))):
             chain(body, rng.choice(pool), rng.choice((1, 2, 3)))
             for _ in range(rng.choice((1, 2, 2, 3))):

