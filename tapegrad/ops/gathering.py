@@ -98,8 +98,9 @@ def integer(n: Any) -> Any:
 
 
 def taken(x: Any, at: Any, axis: int) -> Any:
-    """x at integer indices along one axis."""
+    """x at integer indices along one axis.  A mask is read as the integers 0 and 1."""
     at = at if is_array(at) else np.asarray(at)
+    at = at.astype(np.intp) if at.dtype.kind == "b" else at
     if isinstance(x, Variable) and xp(x) is not xp_of(at):
         at = xp(x).asarray(at)
     return x[(slice(None),) * axis + (at,)]
@@ -181,7 +182,7 @@ def append(arr, values, axis=None):
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    xs = [views.ravel(x) for x in arrays_of(xi)]
+    xs = arrays_of(xi)
     n = len(xs)
     out = []
     for i, x in enumerate(xs):
