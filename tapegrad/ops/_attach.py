@@ -168,7 +168,7 @@ class Flat:
     __slots__ = ("x",)
 
     def __init__(self, x):
-        self.x = x
+        self.x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
 
     def _places(self, at):
         n = np.arange(self.x.size)[index(at)]

@@ -471,9 +471,9 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     x = array_like(a)
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
-    axis = axis_of(axis, ndim(x))
     if n == 0:
         return x
+    axis = axis_of(axis, ndim(x))
     ends = []
     for end in (prepend, append):
         if end is not None and end is not np._NoValue:

@@ -202,7 +202,7 @@ def transpose(a, axes=None):
     n = len(shape(a))
     if axes is None:
         return permuted(a, tuple(range(n))[::-1])
-    axes = tuple([int(k) for k in axes])
+    axes = sizes(axes)
     if len(axes) != n or sorted([k % n for k in axes if -n <= k < n]) != list(range(n)):
         raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
     return permuted(a, tuple([k % n for k in axes]))
