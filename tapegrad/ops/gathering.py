@@ -94,7 +94,8 @@ def constant(a: Any) -> Any:
 
 
 def integer(n: Any) -> Any:
-    return tuple([int(plain(k)) for k in n]) if isinstance(n, (tuple, list)) else int(plain(n))
+    n = constant(n)
+    return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
 
 
 def taken(x: Any, at: Any, axis: int) -> Any:
@@ -216,7 +217,8 @@ def repeat(a, repeats, axis=None):
 @implements(np.tile)
 def tile(A, reps):
     x = value_of(A)
-    reps = integer(reps) if isinstance(reps, (tuple, list)) or is_array(reps) else (integer(reps),)
+    reps = integer(reps)
+    reps = reps if type(reps) is tuple else (reps,)
     n = max(len(reps), ndim(x))
     s = (1,) * (n - ndim(x)) + shape(x)
     reps = (1,) * (n - len(reps)) + reps
@@ -387,6 +389,8 @@ def insert(arr, obj, values, axis=None):
     axis = axis_of(axis, ndim(x))
     s = shape(x)
     at = obj if isinstance(obj, slice) else constant(obj)
+    if getattr(at, "dtype", None) == bool and np.ndim(at):
+        at = np.flatnonzero(host(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:
         values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values
         values = values if ndim(values) == 0 else views.moveaxis(values, 0, axis)
