@@ -27,6 +27,7 @@ NEUTRAL = frozenset(
     "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __repr__ __str__ __reduce__ "
     "__setstate__ __getnewargs__ __firstlineno__ __static_attributes__ __annotations__ __del__".split()
 )
+OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)  # (a shadow class has names of classes besides)
 ASKERS = {
     "pandas": "s.to_numpy()",
     "numpy.ma": "numpy.where(mask, a, b) instead of a masked array",
@@ -118,6 +119,6 @@ def base_array(x: np.ndarray) -> np.ndarray:
         raise refused(x, "numpy.asarray(M), and @ for the product of matrices")
     if not issubclass(kind, np.memmap):
         for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
-            if own := [n for n in c.__dict__ if n not in NEUTRAL and hasattr(np.ndarray, n)]:
+            if own := [n for n in c.__dict__ if n not in NEUTRAL and n in OF_ARRAYS]:
                 raise refused(x, f"numpy.asarray(x), for {own[0]} of this class is not NumPy's")
     return numbers_of(np.asarray(x)) if x.dtype is OBJECTS else np.asarray(x)

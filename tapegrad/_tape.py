@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ._array import F8, NUMBERS, is_array, xp_of, zeros_laid_out
+from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
@@ -387,7 +387,7 @@ def buffer_of(G: list, owned: set, slot: int, layout: tuple) -> Any:
     h = G[slot]
     if h is None:
         h = zeros_laid_out(*layout)
-    elif slot in owned and bottom(h).strides == layout[2]:
+    elif slot in owned and bottom(h).strides == layout[2] and not is_scalar(bottom(h)):
         return h
     else:
         zeros = zeros_laid_out(*layout)

@@ -16,7 +16,7 @@ from .._foreign import asked_by
 from .._loans import lend
 from .._primitive import is_tracked, plain
 from .._variable import Variable, View, late
-from ..errors import DroppedDerivativeError, NoRuleError
+from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import _protocols as _protocols
 from . import creation as creation
 from . import elementwise as e
@@ -168,7 +168,7 @@ class Flat:
     __slots__ = ("x",)
 
     def __init__(self, x):
-        self.x = x
+        self.x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
 
     def _places(self, at):
         n = np.arange(self.x.size)[index(at)]
@@ -199,6 +199,12 @@ def _shape(x):
     return v.shape
 
 
+def _set_shape(x, to):
+    """The shape that it has; another would have to be that of all who hold x."""
+    if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
+        raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
+
+
 def _dtype(x):
     v = (x._base if type(x) is View else x)._value
     while isinstance(v, Variable):
@@ -206,7 +212,7 @@ def _dtype(x):
     return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
 
 
-V.shape = property(_shape)
+V.shape = property(_shape, _set_shape)
 V.dtype = property(_dtype)
 V.ndim = property(lambda x: len(x.shape))
 V.size = property(lambda x: int(np.prod(x.shape)))
@@ -270,12 +276,17 @@ def _in_place(f: Any) -> Callable:
     return method
 
 
+def own_conj(x):
+    """Of a real array the array itself, unlike numpy.conj, which copies."""
+    return s.conj(x) if dtype_of(x).kind == "c" else x
+
+
 V.sum, V.astype = _sum, _astype
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
 V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
 V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
-V.conj = V.conjugate = lambda x: s.conj(x) if dtype_of(x).kind == "c" else x  # unlike numpy.conj, which copies
+V.conj = V.conjugate = lambda x, out=None: own_conj(x) if out is None else store(out, s.conj(x))
 V.copy = lambda x, order="C": s.copy(x, order)
 V.__copy__ = lambda x: s.copy(x)
 V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))
@@ -358,6 +369,20 @@ def _without_rule(name: str) -> Callable:
 for _name in dir(np.ndarray):
     if not _name.startswith("_") and not hasattr(V, _name):
         setattr(V, _name, _without_rule(_name))
+
+
+plain_view = _without_rule("view")
+
+
+def _view(x, dtype=None, type=None):
+    """A view, if it is of the same dtype and class; else plain memory."""
+    dtype, type = [None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)]
+    if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
+        return views.part(x, (Ellipsis,)) if is_array(shown(x)) else x
+    return plain_view(x, *[k for k in (dtype, type) if k is not None])
+
+
+V.view = _view
 
 
 # --- protocols ---

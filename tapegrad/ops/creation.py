@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
 from ._define import shape as dim
-from .shaping import astype, copy, has_variable, stacked
+from .shaping import array_of, astype, copy, has_variable, stacked
 
 # What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
 CREATORS = {
@@ -115,6 +115,11 @@ def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, lik
     return ordered(_array(object, dtype, copy, ndmin), order)
 
 
+@implements(np.copy)
+def copy_of(a, order="K", subok=False):
+    return array(a, order=order)
+
+
 @implements(np.asarray, np.asanyarray)
 def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
     return ordered(_array(a, dtype, copy, 0, like), order)
@@ -161,7 +166,9 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
         y, fresh = stacked(a), True
     elif isinstance(a, Variable):
-        y, fresh = a, False
+        y, fresh = (a, False) if is_array(plain(a)) else (array_of(a), True)
+        if fresh and wanted is False:
+            raise ValueError("numpy.array of a number makes a copy, but copy=False")
     else:
         xp = xp_of(a) if like is None else xp_of(plain(like))
         return handle(xp.array(plain_of(a), dtype=dtype, copy=wanted or None, ndmin=ndmin))

@@ -63,7 +63,7 @@ def _scaled(y: Any, n: int, powers: dict, norm: Any) -> Any:
     if norm not in powers:
         raise ValueError(f"fft: norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     power = powers[norm]
-    return y if power == 0 else y * float(n) ** power
+    return y if power == 0 or n == 1 else y * float(n) ** power
 
 
 def _fitted(x: Any, axis: int, n: int | None) -> Any:
@@ -96,7 +96,8 @@ def _full(a, s, axes, norm, inverse):
     for n, axis in zip(s, axes, strict=True):
         a = _fitted(a, axis, n)
     n = math.prod([shape(a)[i] for i in axes])
-    return _scaled(dft(a, axes=axes, inverse=inverse), n, INVERSE if inverse else FORWARD, norm)
+    y = dft(a, axes=axes, inverse=inverse) if axes else a  # a transform of no axes is the array itself
+    return _scaled(y, n, INVERSE if inverse else FORWARD, norm)
 
 
 @implements(np.fft.fft)

@@ -94,12 +94,14 @@ def constant(a: Any) -> Any:
 
 
 def integer(n: Any) -> Any:
-    return tuple([int(plain(k)) for k in n]) if isinstance(n, (tuple, list)) else int(plain(n))
+    n = constant(n)
+    return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
 
 
 def taken(x: Any, at: Any, axis: int) -> Any:
-    """x at integer indices along one axis."""
+    """x at integer indices along one axis.  A mask is read as the integers 0 and 1."""
     at = at if is_array(at) else np.asarray(at)
+    at = at.astype(np.intp) if at.dtype.kind == "b" else at
     if isinstance(x, Variable) and xp(x) is not xp_of(at):
         at = xp(x).asarray(at)
     return x[(slice(None),) * axis + (at,)]
@@ -181,7 +183,7 @@ def append(arr, values, axis=None):
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    xs = [views.ravel(x) for x in arrays_of(xi)]
+    xs = arrays_of(xi)
     n = len(xs)
     out = []
     for i, x in enumerate(xs):
@@ -215,7 +217,8 @@ def repeat(a, repeats, axis=None):
 @implements(np.tile)
 def tile(A, reps):
     x = value_of(A)
-    reps = integer(reps) if isinstance(reps, (tuple, list)) or is_array(reps) else (integer(reps),)
+    reps = integer(reps)
+    reps = reps if type(reps) is tuple else (reps,)
     n = max(len(reps), ndim(x))
     s = (1,) * (n - ndim(x)) + shape(x)
     reps = (1,) * (n - len(reps)) + reps
@@ -386,6 +389,8 @@ def insert(arr, obj, values, axis=None):
     axis = axis_of(axis, ndim(x))
     s = shape(x)
     at = obj if isinstance(obj, slice) else constant(obj)
+    if getattr(at, "dtype", None) == bool and np.ndim(at):
+        at = np.flatnonzero(host(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:
         values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values
         values = values if ndim(values) == 0 else views.moveaxis(values, 0, axis)
@@ -470,9 +475,9 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     x = array_like(a)
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
-    axis = axis_of(axis, ndim(x))
     if n == 0:
         return x
+    axis = axis_of(axis, ndim(x))
     ends = []
     for end in (prepend, append):
         if end is not None and end is not np._NoValue:

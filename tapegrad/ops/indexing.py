@@ -89,12 +89,17 @@ def _target(x, path, at):
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
     if r.size and any(kind == "reshape" for kind, _ in path) and not shares_memory(r, x):
-        return x, _places(x, path, at)
+        return flat_of(x), _places(x, path, at)
     return r, at
 
 
+def flat_of(x: Any) -> Any:
+    """x, or its one element as a vector if it has no axes, for coordinates need one."""
+    return x if x.shape else x.reshape(1)
+
+
 def _places(x, path, at):
-    """The coordinates in x of the elements of a region."""
+    """The coordinates in x (`flat_of` it) of the elements of a region."""
     numbers = xp_of(x).empty_like(x, dtype=np.int64)
     numbers[...] = xp_of(x).arange(x.size).reshape(x.shape)
     size = x.itemsize
@@ -102,7 +107,7 @@ def _places(x, path, at):
         (kind, (step[0], step[1] * 8 // size, tuple([k * 8 // size for k in step[2]]))) if kind in ("window", "sliding") else (kind, step)
         for kind, step in path
     ]
-    return xp_of(x).unravel_index(region(numbers, scaled)[at], x.shape)
+    return xp_of(x).unravel_index(region(numbers, scaled)[at], x.shape or (1,))
 
 
 @primitive(writes=True, prim=ASSIGN)
@@ -129,7 +134,8 @@ def add_at(x, y, *, path, at):
             z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
             return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
         if kind == "sliding":
-            return add_at.prim.run(x, y, path=(), at=_places(x, path, at))
+            add_at.prim.run(flat_of(x), y, path=(), at=_places(x, path, at))
+            return x
     r, at = _target(x, path, at)
     if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy shows read-only
         r.flags.writeable = True
@@ -288,6 +294,10 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
 
 
 def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
+    if bottom(g).strides != layout[2]:  # a window is a region of the memory
+        G[k] = g
+        g = buffer_of(G, owned, k, layout)
+        G[k] = None
     if j is not None:
         _give(G, owned, j, read_region(g, *where), like)
     _hand_on(G, owned, k, g, i)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import is_tracked, plain
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
 from .elementwise import absolute, part_of_length, power, sign, times0, zero_of
@@ -55,6 +55,8 @@ rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
 def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+    if is_tracked(order) and order != 0 and abs(plain(order)) < np.inf:  # its derivative too
+        return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
     if order is None or order == 2:
         return length_of(x, axis, keepdims)
     if order == np.inf:
@@ -68,7 +70,7 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
         return sum(absolute(x), axis, keepdims)
     if isinstance(order, str):
         raise ValueError(f"norm: ord={order!r} is not a norm of vectors")
-    return p_length(x, p=order, axis=axis, keepdims=keepdims)
+    return p_length(x, p=plain(order), axis=axis, keepdims=keepdims)
 
 
 def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
@@ -101,7 +103,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     x = floating(x)
     n = ndim(x)
     if axis is None:
-        if ord is None or (ord == 2 and n == 1) or (ord in ("fro", "f") and n == 2):
+        if ord is None or (ord == 2 and n == 1 and not is_tracked(ord)) or (ord in ("fro", "f") and n == 2):
             return length_of(x, None, keepdims)
         axis = tuple(range(n))
     axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)

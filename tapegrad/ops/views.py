@@ -18,6 +18,7 @@ from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
 from ._define import dtype, implements, shape, xp
+from ._define import shape as dim
 from .indexing import layout_of
 from .shaping import arrays_of
 
@@ -123,7 +124,8 @@ def sizes(to: Any) -> tuple:
 @implements(np.reshape)
 def reshape(a, shape, order="C", *, copy=None):
     """A view where NumPy gives one, else a reshaped copy."""
-    a, to = array_like(a), sizes(shape)
+    a = array_like(a)
+    to = dim(a) if shape is None else sizes(shape)
     if order == "A":
         flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
         order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
@@ -202,7 +204,7 @@ def transpose(a, axes=None):
     n = len(shape(a))
     if axes is None:
         return permuted(a, tuple(range(n))[::-1])
-    axes = tuple([int(k) for k in axes])
+    axes = sizes(axes)
     if len(axes) != n or sorted([k % n for k in axes if -n <= k < n]) != list(range(n)):
         raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
     return permuted(a, tuple([k % n for k in axes]))
@@ -285,6 +287,8 @@ def expand_dims(a, axis):
 def squeeze(a, axis=None):
     a = array_like(a)
     here = shape(a)
+    if not here and isinstance(axis, (int, np.integer)) and axis in (0, -1):
+        axis = None  # as NumPy has it
     gone = tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
     if any(here[k] != 1 for k in gone):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")

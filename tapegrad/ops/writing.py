@@ -125,6 +125,7 @@ def copyto(dst, src, casting="same_kind", where=True):
 
 def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
     """x.flat[flat] = values, of the same number."""
+    x = x if shape(x) else views.reshape(x, (1,))
     flat = flat.ravel()
     if flat.size:
         places = np.unravel_index(flat, shape(x))

@@ -89,4 +89,4 @@ def bincount(x, /, weights=None, minlength=0):
     if shape(w) != at.shape or at.ndim != 1:
         raise ValueError("numpy.bincount: x and weights must be vectors of the same length")
     size = len(xp_of(at).bincount(at, None, minlength))
-    return taken_back(astype(w, to=F8), at=at, axis=0, like=(size,))
+    return taken_back(astype(w, to=F8), at=at.astype(np.intp), axis=0, like=(size,))
