@@ -61,6 +61,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "strangers",
         "left",
         "reached",
+        "theirs",
         "sums",
         "given",
         "wrote",
@@ -96,6 +97,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
+        self.theirs: list = []  # Variables that these held before
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
@@ -262,6 +264,10 @@ class Shadow(Arrays, Functions, Containers, Classes):
     def itself(self, x: Any) -> Any:
         return x
 
+    def slice_(self, x: slice) -> Any:
+        """(A slice of plain numbers; but anything can be in it.)"""
+        return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
+
 
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
 
@@ -274,6 +280,7 @@ BY_BASE = (
 )
 MAKERS = {
     np.ndarray: Shadow.array,
+    slice: Shadow.slice_,
     Variable: Shadow.handle,
     View: Shadow.handle,
     types.FunctionType: lambda shadow, f: shadow.function(f),

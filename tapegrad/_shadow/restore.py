@@ -1,6 +1,7 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
 import collections
+import types
 from operator import is_not
 from typing import Any
 
@@ -16,7 +17,7 @@ from .builtin import BUILTINS, Globals
 from .classes import SPECIAL, rest
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, HELD, drop_state, empty, is_user_class, put_state, state_of
-from .routes import is_written
+from .routes import HANDLES, is_written, strays
 
 
 def write_back(shadow: Any) -> Any:
@@ -55,6 +56,8 @@ def restore(shadow: Any) -> None:
                 setattr(c, name, back(now))
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
+    for x in strays(shadow) if shadow.left else ():
+        clean(x, back)
     for f, g in shadow.bare:
         if g.__dict__:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
@@ -68,7 +71,7 @@ def restore(shadow: Any) -> None:
         space.shadow = None
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.theirs = None
     shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
@@ -77,6 +80,16 @@ def restore(shadow: Any) -> None:
             f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
             "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
         )
+
+
+def clean(x, back):
+    """An object that was left alone, with plain values for the Variables that f stored in it."""
+    if isinstance(x, type) or type(x) is types.FunctionType:
+        for name, v in [*vars(x).items()]:
+            if type(v) in HANDLES:
+                setattr(x, name, back(v))
+    else:
+        back(x)
 
 
 def restore_names(shadow, spaces, back):

@@ -36,9 +36,12 @@ from .._array import is_array, xp_of
 from .._variable import Variable, View
 from ..errors import AliasError, RouteError
 from .builtin import Globals, names_in
-from .kinds import ATOMS, is_foreign
+from .classes import SPECIAL
+from .containers import base_of
+from .kinds import ATOMS, is_foreign, state_of
 
 GLANCE = 64
+HANDLES = (Variable, View)
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = ATOMS | {
     Variable, View, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
@@ -244,6 +247,50 @@ def first_write(shadow: Any, x: Variable) -> None:
 # --- what is found at the end ---
 
 
+def stored(x: Any) -> list:
+    """The Variables that an object holds by itself."""
+    return [v for v in contents(x) if type(v) in HANDLES] if type(x) is not np.ndarray or x.dtype.hasobject else []
+
+
+def strays(shadow: Any) -> list:
+    """Objects behind what was left alone in which f has stored Variables."""
+    known = set(map(id, shadow.theirs))
+    starts = [x for x in shadow.left if type(x) is not types.FunctionType and type(x).__module__ not in QUIET]
+    near = itertools.chain.from_iterable([itertools.islice(walk([x], {}), GLANCE) for x in starts])
+    return [x for x in near if any(id(v) not in known for v in stored(x))]
+
+
+def altered(shadow: Any) -> dict:
+    """Objects that were replaced and hold other things now than when they were: f has put these into the shadow, or something else into
+    the object itself.  (Other threads may do that too.)"""
+    found: dict = {}
+    original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
+    old = lambda v: original.get(id(v), v)
+    for x, new, first in shadow.lists:
+        if first is not None and not (alike(base_of(new).read(new), first) and alike(base_of(x).read(x), map(old, first))):
+            found[id(x)] = x
+    for x, new, before in shadow.objects:
+        now, own = state_of(new, type(new)), state_of(x, type(new))
+        same = now.keys() == before.keys() == own.keys()
+        if not (same and alike(now.values(), before.values()) and alike(own.values(), map(old, before.values()))):
+            found[id(x)] = x
+    for space, name, _, first in shadow.names:
+        if dict.get(space, name, first) is not first:
+            found[id(space.real)] = space.real
+    for f, g in shadow.bare:
+        if f.__dict__ or g.__dict__:
+            found[id(f)] = f
+    for c, new, _, before in shadow.members:
+        if any(v is not before.get(name) for name, v in new.__dict__.items() if name not in SPECIAL):
+            found[id(c)] = c
+    return found
+
+
+def alike(a: Any, b: Any) -> bool:
+    """The same objects, in the same order?"""
+    return all(x is y for x, y in itertools.zip_longest(a, b, fillvalue=alike))
+
+
 def is_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
     return getattr(v, "_version", 0) > (id(v) in shadow.turned)
@@ -270,10 +317,13 @@ def explained(shadow: Any, a: Any) -> bool:
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written that f can reach by another way, or was one changed by another way?"""
     arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
-    if arrays:
+    holders = altered(shadow) if shadow.left else {}
+    if arrays or holders:
         parents: dict = {}
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
-            if bounds(x) is not None:
+            if way is None and (id(x) in holders or type(x) is types.ModuleType and id(vars(x)) in holders):
+                return two_ways(shadow, x, chain(x, parents))
+            if arrays and bounds(x) is not None:
                 for a in arrays:
                     if overlap(a, x):
                         return reachable(shadow, a, way or chain(x, parents))
@@ -297,6 +347,17 @@ def reachable(shadow: Any, a: Any, way: list) -> RouteError:
         f"{place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what it "
         f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
         "needs its old numbers as tg.Const(array.copy())"
+    )
+
+
+def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
+    start, own = chain_between([shadow.f], way[0]), chain_between([shadow.f], x)
+    text = spelled(start + way[1:] if start else [None, *way])
+    f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
+    return RouteError(
+        f"{getattr(f, '__name__', type(f).__name__)}: the {type(x).__name__} {spelled(own) if own else ''} was given other contents, and the "
+        f"function can reach it as {text} too, a way that is not followed: what it reads by the one is not what it stored by the other. "
+        f"{KEPT} Reach the object by one way: through its name, an attribute, a list or a dict"
     )
 
 
