@@ -61,7 +61,9 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "strangers",
         "left",
         "reached",
+        "near",
         "theirs",
+        "outer",
         "sums",
         "given",
         "wrote",
@@ -97,10 +99,12 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
-        self.theirs: list = []  # Variables that these held before
+        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
+        self.theirs: list = []  # the Variables there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
+        self.outer = self.made_outside()
         try:
             g = self(self.f)
             args = self.borrow()
@@ -109,6 +113,10 @@ class Shadow(Arrays, Functions, Containers, Classes):
         except BaseException as error:
             self.__exit__(type(error), error)
             raise
+
+    def made_outside(self) -> set:
+        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
+        return {id(new) for s in getattr(OPEN, "shadows", ()) for new in s.seen.values()}
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
@@ -218,6 +226,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         found = self.seen.get(id(x))
         if found is not None:
             return found
+        if id(x) in self.outer:
+            return x
         make = MAKERS.get(kind)
         if make is None:
             make = self.maker(x, kind)
