@@ -39,10 +39,11 @@ class Classes:
             return c
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         bases = (c, *[s for b in c.__bases__ if b is not real and (s := self(b)) is not b])
-        new = self.pooled(c, bases)
+        meta = self(type(c))
+        new = self.pooled(c, meta, bases)
         if new is None:
             try:
-                new = made(c, self(type(c)), bases)
+                new = made(c, meta, bases)
             except TypeError:  # of an extension module, or final
                 return self.leave(c)
         self.seen[id(c)] = new
@@ -62,14 +63,14 @@ class Classes:
             before[name] = new.__dict__[name]
         return new
 
-    def pooled(self, c: type, bases: tuple) -> Any:
+    def pooled(self, c: type, meta: type, bases: tuple) -> Any:
         free = c.__dict__.get(POOL, ())
         for k in range(len(free) - 1, -1, -1):
             try:
                 entry = free.pop(k)
             except IndexError:  # another thread took it
                 continue
-            if entry[1] == bases:
+            if entry[1] == bases and type(entry[0]) is meta:
                 return entry[0]
             free.insert(k, entry)
         return None

@@ -167,7 +167,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached else None
+            found = finding(self) if self.left or self.sums or self.reached or self.members else None
             if found is not None:
                 self.arrays = []
             restore(self)

@@ -42,7 +42,8 @@ def restore(shadow: Any) -> None:
         lost = threads.alone(shadow, write_back)
     except RouteError as error:
         late = error
-    back = Back(shadow)
+    astray, stored = strays(shadow)
+    back = Back(shadow, stored)
     spaces = [s for s in shadow.seen.values() if type(s) is Globals]
     for space, name, v in changes.names(shadow):
         if v is EMPTY:
@@ -58,7 +59,7 @@ def restore(shadow: Any) -> None:
             setattr(c, name, back(v))
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
-    for x in strays(shadow):
+    for x in astray:
         clean(x, back)
     for f, g in shadow.bare:
         if g.__dict__:
@@ -163,8 +164,8 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
-    def __init__(self, shadow):
-        self.shadow = shadow
+    def __init__(self, shadow, stored):
+        self.shadow, self.stored = shadow, stored
         self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
         self.memo: dict = {}
         self.kept: set = set()  # shadow classes that have instances outside
@@ -173,7 +174,7 @@ class Back:
         if type(v) in ATOMS:
             return v
         old = self.original.get(id(v), EMPTY)
-        if old is not EMPTY and not (old is v and isinstance(v, Variable) and type(v._trace) is Ended):
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
             return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]

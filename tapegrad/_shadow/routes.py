@@ -51,6 +51,7 @@ LEAVES = ATOMS | {
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(f"tapegrad.{m}" for m in ("_calls", "_tape", "_dual", "_primitive", "_shadow.core"))  # their objects know f
+BASES = frozenset(("__base__", "__bases__", "__mro__", "mro"))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
@@ -116,7 +117,8 @@ def of_function(f: Any) -> list:
             value = space.get(n)
             if isinstance(value, types.ModuleType):
                 if not is_foreign(value.__name__):
-                    found += [(f"`{n}.{m}`", vars(value).get(m)) for m in names]
+                    inside = [(f"`{n}.{m}`", vars(value)[m]) for m in names if m in vars(value)]
+                    found += inside or [(f"`{n}`", value)]  # it may give the module away
             elif value is not None:
                 found.append((f"`{n}`", value))
     defaults = f.__defaults__ or ()
@@ -265,10 +267,11 @@ def first_write(shadow: Any, x: Variable) -> None:
 # --- what is found at the end ---
 
 
-def strays(shadow: Any) -> list:
-    """Objects behind what was left alone in which f has stored Variables."""
+def strays(shadow: Any) -> tuple:
+    """Objects behind what was left alone in which f has stored Variables, and these."""
     known = set(map(id, shadow.theirs))
     found: dict = {}
+    stored: dict = {}
     for near, _ in shadow.near:
         parents: dict = {}
         handles: list = []
@@ -278,8 +281,9 @@ def strays(shadow: Any) -> list:
                 while type(x) in (tuple, frozenset) and (up := parents[id(x)]) is not None:
                     x = up  # which is to hold another one
                 found[id(x)] = x
+                stored[id(v)] = v
         del alive
-    return list(found.values())
+    return list(found.values()), stored
 
 
 def is_written(shadow: Any, v: Variable) -> bool:
@@ -307,8 +311,9 @@ def explained(shadow: Any, a: Any) -> bool:
 
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
-    holders = altered(shadow) if shadow.near else {}
+    left = shadow.left + bare_classes(shadow)
+    arrays = [a for a in written(shadow) if not explained(shadow, a)] if left or shadow.reached else []
+    holders = altered(shadow) if shadow.near or len(left) > len(shadow.left) else {}
     if holders:
         for near, parents in shadow.near:
             for x in near:
@@ -316,7 +321,7 @@ def finding(shadow: Any) -> RouteError | None:
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or holders:
         parents: dict = {}
-        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
+        for x, way in itertools.chain(((x, None) for x in walk(left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):
                 return two_ways(shadow, x, chain(x, parents))
             if arrays and bounds(x) is not None:
@@ -331,6 +336,18 @@ def finding(shadow: Any) -> RouteError | None:
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
+
+
+def bare_classes(shadow: Any) -> list:
+    """The user's classes that were replaced, where some code asks for the bases of a class: these are the user's own."""
+    if not shadow.members:
+        return []
+    asked = any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType])
+    return [c for c, *_ in shadow.members] if asked else []
+
+
+def asks_bases(code: types.CodeType) -> bool:
+    return not BASES.isdisjoint(code.co_names) or any([type(c) is types.CodeType and asks_bases(c) for c in code.co_consts])
 
 
 def leads(x: Any, holders: dict) -> bool:
