@@ -147,6 +147,9 @@ class Rebind(Shadow):
         y._saved, y._version = True, 0
         return y
 
+    def made_outside(self) -> set:
+        return set()  # all is made anew, globals included
+
     def globals_of(self, space: dict) -> dict:
         found = self.seen.get(id(space))
         if found is None:

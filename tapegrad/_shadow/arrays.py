@@ -66,6 +66,14 @@ class Arrays:
         # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
         if root is not x and sys.getrefcount(root) > 3:
             return self.window(x, root)
+        if root is not x and x.base is not root:
+            known = self.within(x)
+            if known is not None:
+                return known
+            known = self.window(x, root)
+            whole = getattr(known, "_base", known)
+            self.meet(root, whole, self.arrays)
+            return known
         if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
         if not isinstance(x, np.ndarray):

@@ -98,10 +98,16 @@ class Containers:
 
     __slots__ = ()
 
+    def as_it_is(self, x: Any) -> Any:
+        """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
+        self.lists.append((x, x, None))
+        self.seen[id(x)] = x
+        self.hold.append(x)
+        return x
+
     def list_(self, x: list) -> Any:
         if ATOMS.issuperset(map(type, x)):
-            self.lists.append((x, x, None))
-            return x
+            return self.as_it_is(x)
         new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
@@ -112,8 +118,7 @@ class Containers:
     def dict_(self, x: dict) -> Any:
         named = ATOMS.issuperset(map(type, x))
         if named and ATOMS.issuperset(map(type, x.values())):
-            self.lists.append((x, x, None))
-            return x
+            return self.as_it_is(x)
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
@@ -128,8 +133,7 @@ class Containers:
         kind = type(x)
         c = self(kind) if is_user_class(kind) else kind
         if c is kind and kind is base.kind and ATOMS.issuperset(map(type, flat)) and not getattr(x, "default_factory", None):
-            self.lists.append((x, x, None))
-            return x
+            return self.as_it_is(x)
         new = base.kind.__new__(c)
         self.hold.append(x)
         self.seen[id(x)] = new

@@ -61,6 +61,9 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "strangers",
         "left",
         "reached",
+        "near",
+        "theirs",
+        "outer",
         "sums",
         "given",
         "wrote",
@@ -96,9 +99,12 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
+        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
+        self.theirs: list = []  # the Variables there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
+        self.outer = self.made_outside()
         try:
             g = self(self.f)
             args = self.borrow()
@@ -107,6 +113,10 @@ class Shadow(Arrays, Functions, Containers, Classes):
         except BaseException as error:
             self.__exit__(type(error), error)
             raise
+
+    def made_outside(self) -> set:
+        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
+        return {id(new) for s in getattr(OPEN, "shadows", ()) for new in s.seen.values()}
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
@@ -157,7 +167,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached else None
+            found = finding(self) if self.left or self.sums or self.reached or self.members else None
             if found is not None:
                 self.arrays = []
             restore(self)
@@ -216,6 +226,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         found = self.seen.get(id(x))
         if found is not None:
             return found
+        if id(x) in self.outer:
+            return x
         make = MAKERS.get(kind)
         if make is None:
             make = self.maker(x, kind)
@@ -262,6 +274,10 @@ class Shadow(Arrays, Functions, Containers, Classes):
     def itself(self, x: Any) -> Any:
         return x
 
+    def slice_(self, x: slice) -> Any:
+        """(A slice of plain numbers; but anything can be in it.)"""
+        return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
+
 
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
 
@@ -274,6 +290,7 @@ BY_BASE = (
 )
 MAKERS = {
     np.ndarray: Shadow.array,
+    slice: Shadow.slice_,
     Variable: Shadow.handle,
     View: Shadow.handle,
     types.FunctionType: lambda shadow, f: shadow.function(f),

@@ -76,13 +76,17 @@ class Functions:
 
     def cell(self, c: Any) -> Any:
         new = self.seen.get(id(c))
+        if new is None and id(c) in self.outer:
+            return c
         if new is None:
             new = self.seen[id(c)] = types.CellType()
             self.hold.append(c)
         return new
 
     def fill(self, c: Any) -> None:
-        new = self.seen[id(c)]
+        new = self.seen.get(id(c), c)
+        if new is c:
+            return
         try:
             value = c.cell_contents
         except ValueError:  # empty yet

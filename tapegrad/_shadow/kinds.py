@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, np.float64, np.int64))
+ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), range, np.dtype, np.float64, np.int64))
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
     "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",

@@ -1,7 +1,8 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
 import collections
-from operator import is_not
+import types
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from .._primitive import Ended, is_tracked, live
 from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
-from . import threads
-from .builtin import BUILTINS, Globals
-from .classes import SPECIAL, rest
+from . import changes, threads
+from .builtin import Globals
+from .classes import rest
 from .containers import base_of
-from .kinds import ATOMS, EMPTY, HELD, drop_state, empty, is_user_class, put_state, state_of
-from .routes import is_written
+from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, empty, is_user_class, put_state, state_of
+from .routes import is_written, strays
 
 
 def write_back(shadow: Any) -> Any:
@@ -41,20 +42,25 @@ def restore(shadow: Any) -> None:
         lost = threads.alone(shadow, write_back)
     except RouteError as error:
         late = error
-    back = Back(shadow)
+    astray, stored = strays(shadow)
+    back = Back(shadow, stored)
     spaces = [s for s in shadow.seen.values() if type(s) is Globals]
-    restore_names(shadow, spaces, back)
+    for space, name, v in changes.names(shadow):
+        if v is EMPTY:
+            space.real.pop(name, None)
+        else:
+            space.real[name] = back(v)
     for cell, new, value, first in shadow.cells:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
     for c, new, _, before in shadow.members:
-        for name in [n for n in new.__dict__ if n not in SPECIAL]:
-            now = new.__dict__[name]
-            if now is not before.get(name):
-                setattr(c, name, back(now))
+        for name, v in changes.members(new, before).items():
+            setattr(c, name, back(v))
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
+    for x in astray:
+        clean(x, back)
     for f, g in shadow.bare:
         if g.__dict__:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
@@ -68,7 +74,9 @@ def restore(shadow: Any) -> None:
         space.shadow = None
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = (
+        shadow.theirs
+    ) = None
     shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
@@ -79,28 +87,28 @@ def restore(shadow: Any) -> None:
         )
 
 
-def restore_names(shadow, spaces, back):
-    known = set()
-    for space, name, _, first in shadow.names:
-        known.add((id(space), name))
-        if dict.__contains__(space, name) and dict.__getitem__(space, name) is not first:
-            space.real[name] = back(dict.__getitem__(space, name))
-    for space in spaces:
-        for name in space.dropped:
-            if not dict.__contains__(space, name):
-                space.real.pop(name, None)
-        for name, value in list(dict.items(space)):
-            if (id(space), name) not in known and value is not BUILTINS:
-                space.real[name] = back(value)  # a global made by the function
+def clean(x, back):
+    """An object that was left alone, with plain values for the Variables that f stored in it."""
+    if isinstance(x, (type, types.FunctionType, types.ModuleType)):
+        for name, v in [*vars(x).items()]:
+            if isinstance(v, Variable):
+                setattr(x, name, back(v))
+    elif type(x) is types.CellType:
+        x.cell_contents = back(x.cell_contents)
+    elif type(x) is ContextVar:
+        x.set(back(x.get()))
+    else:
+        back(x)
+        space = dict_of(x)
+        for name, v in [*space.items()]:
+            if isinstance(v, Variable):
+                space[name] = back(v)
 
 
 def restore_cell(cell, new, value, first, back):
     """Hand a rebound nonlocal back, and leave the new cell with the plain value: a cycle through it ends here."""
-    try:
-        now = new.cell_contents
-    except ValueError:
-        return
-    if now is not first:
+    now = changes.cell(new, first)
+    if now is not EMPTY:
         value = back(now)
         cell.cell_contents = value
     if value is not EMPTY:
@@ -114,13 +122,13 @@ def restore_container(x, new, first, back):
         return  # it holds only numbers and strings still
     base = base_of(x)
     there = base if type(new) is kind else base_of(new)
-    now = there.read(new)
     if first is None:
+        now = there.read(new)
         if not ATOMS.issuperset(map(type, now)):
             base.put(x, [back(v) for v in now])
         return
-    if len(first) != len(now) or any(map(is_not, first, now)):
-        base.put(x, [back(v) for v in now])
+    if changes.items(new, first):
+        base.put(x, [back(v) for v in there.read(new)])
     there.put(new, base.read(x))
 
 
@@ -129,12 +137,12 @@ def restore_object(x, new, before, back):
     kind = type(new)
     now = state_of(new)
     if now or before:
-        changes = {name: back(v) for name, v in now.items() if v is not before.get(name, EMPTY)}
-        if changes:
-            put_state(x, changes, kind)
-        for name in before:
-            if name not in now:
-                drop_state(x, name)
+        other = changes.attributes(now, before)
+        bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
+        if bound:
+            put_state(x, bound, kind)
+        for name in other.keys() - bound.keys():
+            drop_state(x, name)
         empty(new)
         put_state(new, state_of(x, kind), kind)
     if kind is not type(x):
@@ -156,8 +164,8 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
-    def __init__(self, shadow):
-        self.shadow = shadow
+    def __init__(self, shadow, stored):
+        self.shadow, self.stored = shadow, stored
         self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
         self.memo: dict = {}
         self.kept: set = set()  # shadow classes that have instances outside
@@ -166,7 +174,7 @@ class Back:
         if type(v) in ATOMS:
             return v
         old = self.original.get(id(v), EMPTY)
-        if old is not EMPTY and not (old is v and isinstance(v, Variable) and type(v._trace) is Ended):
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
             return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]
@@ -198,7 +206,7 @@ class Back:
                 base.put(v, new)
         if is_user_class(kind) or kind in HELD:
             now = state_of(v)
-            changes = {name: new for name, e in now.items() if (new := self(e)) is not e}
-            if changes:
-                put_state(v, changes)
+            bound = {name: new for name, e in now.items() if (new := self(e)) is not e}
+            if bound:
+                put_state(v, bound)
         return v

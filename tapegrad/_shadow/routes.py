@@ -3,14 +3,16 @@
 All that a followed object holds is followed or left alone.  So a way to a captured array that the engine does not see passes
 through an object left alone, and the search starts from these only (`Shadow.left`: mostly none that could hold anything).  It
 goes on by what Python's own collector says of each object, which holds for containers of C, iterators, generators and caches
-that nobody listed.  Two things are found:
+that nobody listed.  Three things are found:
 
 - memory of an array that f wrote, reached at the end through an object left alone: what f read there was old (`finding`);
+- a holder (an object, a list, a module, a cell ...) into which f put other things, or somebody else did past its shadow, reached
+  in the same way (changes.py);
 - captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
   behind an object left alone, and compared at the end.
 
 An object left alone is looked into once when it is met too (`leave`), not deeper than `GLANCE` objects, for an iterator or a
-queue may have given away by the end what it held.
+queue may have given away by the end what it held.  Where f has stored Variables there, `strays` finds them: they become plain.
 
 Reading order: `walk` and `contents`; `leave`, `captured`, `first_write`, which note; `finding`, which judges; the words."""
 
@@ -36,9 +38,11 @@ from .._array import is_array, xp_of
 from .._variable import Variable, View
 from ..errors import AliasError, RouteError
 from .builtin import Globals, names_in
+from .changes import altered
 from .kinds import ATOMS, is_foreign
 
 GLANCE = 64
+HANDLES = (Variable, View)
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = ATOMS | {
     Variable, View, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
@@ -47,6 +51,7 @@ LEAVES = ATOMS | {
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(f"tapegrad.{m}" for m in ("_calls", "_tape", "_dual", "_primitive", "_shadow.core"))  # their objects know f
+BASES = frozenset(("__base__", "__bases__", "__mro__", "mro"))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
@@ -112,7 +117,8 @@ def of_function(f: Any) -> list:
             value = space.get(n)
             if isinstance(value, types.ModuleType):
                 if not is_foreign(value.__name__):
-                    found += [(f"`{n}.{m}`", vars(value).get(m)) for m in names]
+                    inside = [(f"`{n}.{m}`", vars(value)[m]) for m in names if m in vars(value)]
+                    found += inside or [(f"`{n}`", value)]  # it may give the module away
             elif value is not None:
                 found.append((f"`{n}`", value))
     defaults = f.__defaults__ or ()
@@ -121,8 +127,9 @@ def of_function(f: Any) -> list:
     return found + [(f"`{k}`", v) for k, v in vars(f).items()]
 
 
-def walk(starts: list, parents: dict, most: int | None = None) -> Iterator:
-    """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was reached."""
+def walk(starts: list, parents: dict, most: int | None = None, handles: list | None = None) -> Iterator:
+    """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was reached, `handles`
+    the pairs (object, Variable in it), where the engine's own objects are not entered."""
     waiting = deque(starts)
     for x in starts:
         parents[id(x)] = None
@@ -131,10 +138,21 @@ def walk(starts: list, parents: dict, most: int | None = None) -> Iterator:
         x = waiting.popleft()
         alive.append(x)
         yield x
+        if handles is not None and is_own(x):
+            continue
         for child in contents(x, most):
-            if type(child) not in LEAVES and id(child) not in parents:
+            kind = type(child)
+            if kind in LEAVES:
+                if handles is not None and kind in HANDLES:
+                    handles.append((x, child))
+            elif id(child) not in parents:
                 parents[id(child)] = x
                 waiting.append(child)
+
+
+def is_own(x: Any) -> bool:
+    """Is this an object, or a function, of tapegrad's?"""
+    return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
 
 
 def bounds(x: Any) -> tuple | None:
@@ -206,12 +224,17 @@ def leave(shadow: Any, x: Any) -> None:
     if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
         return
     parents: dict = {}
-    for found in itertools.islice(walk([x], parents, GLANCE), GLANCE):
+    near: list = []
+    handles: list = []
+    shadow.near.append((near, parents))
+    for found in itertools.islice(walk([x], parents, GLANCE, handles), GLANCE):
+        near.append(found)
         if bounds(found) is not None:
             shadow.reached += ((found, chain(found, parents)),)
             for a, v in shadow.arrays:
                 if not v._version and overlap(a, found):
                     watch(shadow, a)
+    shadow.theirs += [v for _, v in handles]
 
 
 def captured(shadow: Any, a: Any) -> None:
@@ -246,6 +269,25 @@ def first_write(shadow: Any, x: Variable) -> None:
 # --- what is found at the end ---
 
 
+def strays(shadow: Any) -> tuple:
+    """Objects behind what was left alone in which f has stored Variables, and these."""
+    known = set(map(id, shadow.theirs))
+    found: dict = {}
+    stored: dict = {}
+    for near, _ in shadow.near:
+        parents: dict = {}
+        handles: list = []
+        alive = list(itertools.islice(walk(near, parents, GLANCE, handles), len(near) + GLANCE))
+        for x, v in handles:
+            if id(v) not in known:
+                while type(x) in (tuple, frozenset) and (up := parents[id(x)]) is not None:
+                    x = up  # which is to hold another one
+                found[id(x)] = x
+                stored[id(v)] = v
+        del alive
+    return list(found.values()), stored
+
+
 def is_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
     return getattr(v, "_version", 0) > (id(v) in shadow.turned)
@@ -270,12 +312,21 @@ def explained(shadow: Any, a: Any) -> bool:
 
 
 def finding(shadow: Any) -> RouteError | None:
-    """Was an array written that f can reach by another way, or was one changed by another way?"""
-    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
-    if arrays:
+    """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
+    left = shadow.left + bare_classes(shadow)
+    arrays = [a for a in written(shadow) if not explained(shadow, a)] if left or shadow.reached else []
+    holders = altered(shadow) if shadow.near or len(left) > len(shadow.left) else {}
+    if holders:
+        for near, parents in shadow.near:
+            for x in near:
+                if leads(x, holders):
+                    return two_ways(shadow, x, chain(x, parents))
+    if arrays or holders:
         parents: dict = {}
-        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
-            if bounds(x) is not None:
+        for x, way in itertools.chain(((x, None) for x in walk(left, parents)), shadow.reached):
+            if holders and way is None and leads(x, holders):
+                return two_ways(shadow, x, chain(x, parents))
+            if arrays and bounds(x) is not None:
                 for a in arrays:
                     if overlap(a, x):
                         return reachable(shadow, a, way or chain(x, parents))
@@ -289,6 +340,38 @@ def finding(shadow: Any) -> RouteError | None:
     return None
 
 
+def bare_classes(shadow: Any) -> list:
+    """The user's classes that were replaced, where some code asks for the bases of a class: these are the user's own."""
+    if not shadow.members:
+        return []
+    asked = any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType])
+    return [c for c, *_ in shadow.members] if asked else []
+
+
+def asks_bases(code: types.CodeType) -> bool:
+    return not BASES.isdisjoint(code.co_names) or any([type(c) is types.CodeType and asks_bases(c) for c in code.co_consts])
+
+
+def leads(x: Any, holders: dict) -> bool:
+    """Is x one of these holders (as `altered` gives them), or a module or a function that reads one?"""
+    kind = type(x)
+    if kind is types.FunctionType:
+        return id(x) in holders or any([id(c) in holders for c in x.__closure__ or ()]) or reads(x, holders)
+    if issubclass(kind, types.ModuleType):
+        return id(vars(x)) in holders
+    return id(x) in holders and holders[id(x)] is None
+
+
+def reads(f: Any, holders: dict) -> bool:
+    """Does the code of f name one of the names that were bound anew in its module, or in a module that it names?"""
+    space = f.__globals__
+    if type(space) is Globals or is_foreign(space.get("__name__")):
+        return False
+    used = names_in(f.__code__)
+    spaces = [space, *[vars(m) for n in used if isinstance(m := space.get(n), types.ModuleType)]]
+    return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
+
+
 KEPT = "No captured array was written back."
 
 
@@ -299,6 +382,17 @@ def reachable(shadow: Any, a: Any, way: list) -> RouteError:
         f"{place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what it "
         f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
         "needs its old numbers as tg.Const(array.copy())"
+    )
+
+
+def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
+    start, own = chain_between([shadow.f], way[0]), chain_between([shadow.f], x)
+    text = spelled(start + way[1:] if start else [None, *way])
+    what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
+    return RouteError(
+        f"{name_of(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not followed: "
+        f"what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through its name, an "
+        "attribute, a list or a dict"
     )
 
 
@@ -326,12 +420,15 @@ def chain_between(starts: list, goal: Any) -> list:
     return []
 
 
+def name_of(shadow: Any) -> str:
+    f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
+    return getattr(f, "__name__", type(f).__name__)
+
+
 def place(shadow: Any, a: Any) -> str:
     """The captured array in words: how f reaches it, shape and dtype."""
     way = chain_between([shadow.f], a)
-    f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
-    name = getattr(f, "__name__", type(f).__name__)
-    return f"{name}: the captured array {spelled(way) + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+    return f"{name_of(shadow)}: the captured array {spelled(way) + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
 
 
 def spelled(way: list) -> str:

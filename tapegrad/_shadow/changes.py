@@ -1,0 +1,90 @@
+"""What f has put into the holders that were replaced for it: items, attributes, members, names, cells.
+
+Afterwards it is handed back (restore.py); and where a way that was left alone leads to such a holder, f may have read by it what the
+holder held before (routes.py).  The same is so of a holder into which something else was put meanwhile, past its shadow."""
+
+import itertools
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from .builtin import BUILTINS, Globals
+from .classes import SPECIAL
+from .containers import base_of
+from .kinds import EMPTY, state_of
+
+
+def alike(a: Iterable, b: Iterable) -> bool:
+    """The same objects, in the same order?"""
+    return all([x is y for x, y in itertools.zip_longest(a, b, fillvalue=EMPTY)])
+
+
+def items(new: Any, first: list) -> bool:
+    """Does a container hold other things than at first?"""
+    return not alike(base_of(new).read(new), first)
+
+
+def attributes(now: dict, before: dict) -> dict:
+    """Those that were bound, and as `EMPTY` those that were deleted."""
+    found = {name: v for name, v in now.items() if v is not before.get(name, EMPTY)}
+    return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
+
+
+def members(new: type, before: dict) -> dict:
+    """Those of a class that were bound."""
+    return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
+
+
+def names(shadow: Any) -> list:
+    """(Globals, name, value) of those that were bound; `EMPTY` for a value that was deleted."""
+    first = {(id(space), name): v for space, name, _, v in shadow.names}
+    found = []
+    for space in shadow.seen.values():
+        if type(space) is Globals:
+            found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
+            now = dict.items(space)
+            found += [(space, n, v) for n, v in now if v is not BUILTINS and v is not first.get((id(space), n), EMPTY)]
+    return found
+
+
+def cell(new: types.CellType, first: Any) -> Any:
+    """What a cell holds if it was bound, else `EMPTY`."""
+    try:
+        return EMPTY if new.cell_contents is first else new.cell_contents
+    except ValueError:
+        return EMPTY
+
+
+def altered(shadow: Any) -> dict:
+    """(id -> None) holders whose contents are not what they were: f has put others into the shadow, or something else has into the
+    holder itself.  (Other threads may do that too.)  Of the namespace of a module, id -> the names."""
+    found: list = []
+    spaces: dict = {}
+    for space, name, _ in names(shadow):
+        spaces.setdefault(id(space.real), set()).add(name)
+    stands = shadow.seen.get
+
+    def same(values: Iterable, first: Iterable) -> bool:
+        return alike([stands(id(v), v) for v in values], first)
+
+    for x, new, first in shadow.lists:
+        if first is not None and (items(new, first) or not same(base_of(x).read(x), first)):
+            found.append(x)
+    for x, new, before in shadow.objects:
+        own = state_of(x, type(new))
+        if attributes(state_of(new), before) or own.keys() != before.keys() or not same(own.values(), [before[n] for n in own]):
+            found.append(x)
+    for f, g in shadow.bare:
+        if f.__dict__ or g.__dict__:
+            found.append(f)
+    for c, new, _, before in shadow.members:
+        own = [c.__dict__.get(n, EMPTY) for n in before]
+        if members(new, before) or any([id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v in own]):
+            found.append(c)
+    for space, name, value, _ in shadow.names:
+        if space.real.get(name, EMPTY) is not value:
+            spaces.setdefault(id(space.real), set()).add(name)
+    for c, new, value, first in shadow.cells:
+        if cell(new, first) is not EMPTY or value is not EMPTY and cell(c, value) is not EMPTY:
+            found.append(c)
+    return spaces | {id(x): None for x in found}
