@@ -639,12 +639,6 @@ FOUND = {
 
 
 OPEN = {
-    "a zero-dimensional array of a number, and an alias of it": "np.array of a tracked number is a number here",
-    "a zero-dimensional array, scaled through an alias": "np.array of a tracked number is a number here",
-    "a grid that is not copied": "meshgrid copies",
-    "an open grid that is not copied": "meshgrid copies",
-    "a transform of no axes": "NumPy gives the array itself back",
-    "a mask taken for indices": "np.take reads a mask as ones and zeros, here it is a mask",
     "a module that f imports, in second order": "the inner shadow does not see what the outer one made of the module",
     "a view that a checkpoint read, written afterwards": "the write is lost",
 }

@@ -122,7 +122,7 @@ class Arrays:
             return view(whole, (kind_of_window(x), (x.shape, offset, x.strides)))
         part, size = offset % root.itemsize, x.itemsize
         if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
-            return view(view(whole, ("window", (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
+            return view(view(whole, (kind_of_window(x), (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
         v = self.captured(x)
         self.clash(v, whole)
         return v
