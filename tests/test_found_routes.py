@@ -1,6 +1,6 @@
 """Programs that the random graphs, views and foreign writes found wrong in silence, each as small as it became.
 
-Each is right, or raises; those in `OPEN` are still wrong.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
+Each is right, or raises.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
 those of `judged_routes.PRELUDE`."""
 
 import textwrap
@@ -638,25 +638,8 @@ FOUND = {
 }
 
 
-OPEN = {
-    "a module that f imports, in second order": "the inner shadow does not see what the outer one made of the module",
-    "a view that a checkpoint read, written afterwards": "the write is lost",
-}
-
-
-ONLY = {  # where these are captured as globals (False) or in a closure (True)
-    "a module that f imports, in second order": True,
-    "a view that a checkpoint read, written afterwards": False,
-}
-
-
-def known(name, closure):
-    wrong = name in OPEN and ONLY.get(name, closure) == closure
-    marks = pytest.mark.xfail(reason=OPEN[name], strict=True) if wrong else ()
-    return pytest.param(name, closure, marks=marks, id=f"{name}-{'closure' if closure else 'module'}")
-
-
-@pytest.mark.parametrize("name, closure", [known(name, closure) for name in FOUND for closure in (False, True)])
+@pytest.mark.parametrize("closure", [False, True], ids=["module", "closure"])
+@pytest.mark.parametrize("name", FOUND)
 def test_found(name, closure):
     head, body, shown = [textwrap.dedent(part).strip() for part in FOUND[name]]
     text = Text((head,), (body,), tuple(shown.split(", ")) if shown else (), (), closure)

@@ -16,10 +16,6 @@ from judged_routes import Text, Verdict, judge, report, runs, shrunk
 import tapegrad as tg
 
 SEARCHERS = {"graphs": random_graphs.draw, "views": random_views.draw, "foreign": random_foreign.draw}
-# Still wrong, each with its minimal program in test_found_routes.py (`OPEN`) or not reduced further (graphs 81: reverse over reverse).
-OPEN_SEEDS = {("graphs", 81), ("foreign", 99)}
-OPEN_ROUTES = {("attribute of a metaclass", False)}
-OPEN_ALIASES = {("{n} = np.full(4, 0.5 + 0j).real", False)}
 BATCH = 40
 FOREIGN = {"graphs": 0.1, "views": 0.2, "foreign": 0.1}  # the share that may raise an exception that is not tapegrad's own: loud, but poor
 DEEP = 3  # one program in so many is judged in second order and at a second call
@@ -32,7 +28,7 @@ def run(kind: str, seeds: range) -> None:
         text = SEARCHERS[kind](seed)
         verdict = judge(text, deep)
         found[verdict.outcome()] += 1
-        if verdict.silent() and (kind, seed) not in OPEN_SEEDS:
+        if verdict.silent():
             pytest.fail(report(text, deep), pytrace=False)
     print(dict(found))
     assert found["unsure"] <= len(seeds) // 4, found
@@ -68,15 +64,13 @@ def one_route(name: str, expression: str, back: bool) -> Text:
     return Text(("c1 = np.linspace(0.2, 0.6, 3)", lines), (f"({a})[...] = x * x", f"s = s + red({b}) * x[0]"), (ways[1],))
 
 
-def both(names, still_wrong: set, *ids: str):
-    """Parameters (name, back), those marked that are still wrong."""
-    wrong = pytest.mark.xfail(reason="still wrong", strict=True)
-    pairs = [(name, back) for name in names for back in (False, True)]
-    marked = [pytest.param(*p, marks=wrong if p in still_wrong else (), id=f"{p[0]}-{ids[p[1]]}") for p in pairs]
-    return pytest.mark.parametrize("name, back", marked)
+def both(names, *ids: str):
+    """Parameters (name, back)."""
+    pairs = [pytest.param(name, back, id=f"{name}-{ids[back]}") for name in names for back in (False, True)]
+    return pytest.mark.parametrize("name, back", pairs)
 
 
-@both(random_graphs.KINDS, OPEN_ROUTES, "name first", "route first")
+@both(random_graphs.KINDS, "name first", "route first")
 def test_each_route(name, back):
     """By each expression of each kind, alone."""
     texts = [one_route(name, expression, back) for expression in random_graphs.KINDS[name][1]]
@@ -87,7 +81,7 @@ def test_each_route(name, back):
             pytest.fail(report(text), pytrace=False)
 
 
-@both(random_graphs.ARRAYS, OPEN_ALIASES, "array first", "alias first")
+@both(random_graphs.ARRAYS, "array first", "alias first")
 def test_each_alias(name, back):
     """Two captured arrays over the same memory: one is written, the other read."""
     found = Counter()
