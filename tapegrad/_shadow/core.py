@@ -100,7 +100,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
-        self.theirs: list = []  # the Variables there
+        self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False

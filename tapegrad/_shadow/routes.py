@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
+from .._primitive import OPEN
 from .._variable import Variable, View
 from ..errors import AliasError, RouteError
 from .builtin import Globals, names_in
@@ -66,7 +67,7 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
     if issubclass(kind, type):
-        return [] if is_foreign(x.__module__) else [*vars(x).values(), *x.__bases__]
+        return [] if is_foreign(x.__module__) else [*vars(x).values(), *x.__bases__, kind]
     if issubclass(kind, types.ModuleType):
         return [] if is_foreign(x.__name__) else list(vars(x).values())
     if kind.__module__ in ENGINE:
@@ -114,7 +115,7 @@ def of_function(f: Any) -> list:
     if type(space) is not Globals and not is_foreign(space.get("__name__")):
         names = names_in(f.__code__)
         for n in names:
-            value = space.get(n)
+            value = space[n] if n in space else sys.modules.get(n)  # imported by the code itself
             if isinstance(value, types.ModuleType):
                 if not is_foreign(value.__name__):
                     inside = [(f"`{n}.{m}`", vars(value)[m]) for m in names if m in vars(value)]
@@ -234,7 +235,8 @@ def leave(shadow: Any, x: Any) -> None:
             for a, v in shadow.arrays:
                 if not v._version and overlap(a, found):
                     watch(shadow, a)
-    shadow.theirs += [v for _, v in handles]
+    if (shadow, *getattr(OPEN, "shadows", ()))[:2][-1] is not shadow:  # it is not the outermost
+        shadow.theirs += [v for _, v in handles]
 
 
 def captured(shadow: Any, a: Any) -> None:
@@ -313,9 +315,10 @@ def explained(shadow: Any, a: Any) -> bool:
 
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    left = shadow.left + bare_classes(shadow)
-    arrays = [a for a in written(shadow) if not explained(shadow, a)] if left or shadow.reached else []
-    holders = altered(shadow) if shadow.near or len(left) > len(shadow.left) else {}
+    classes = bare_classes(shadow)
+    left = shadow.left + classes
+    arrays = [a for a in written(shadow) if classes or not explained(shadow, a)] if left or shadow.reached else []
+    holders = altered(shadow) if shadow.near or classes else {}
     if holders:
         for near, parents in shadow.near:
             for x in near:
@@ -368,7 +371,8 @@ def reads(f: Any, holders: dict) -> bool:
     if type(space) is Globals or is_foreign(space.get("__name__")):
         return False
     used = names_in(f.__code__)
-    spaces = [space, *[vars(m) for n in used if isinstance(m := space.get(n), types.ModuleType)]]
+    modules = [space[n] if n in space else sys.modules.get(n) for n in used]
+    spaces = [space, *[vars(m) for m in modules if isinstance(m, types.ModuleType)]]
     return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
 
 
