@@ -121,7 +121,7 @@ class Rebind(Shadow):
 
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
-            new = super().__call__(x)
+            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, held(x)))
             elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):

@@ -15,6 +15,7 @@ from ._variable import Variable
 from .errors import NoRuleError
 from .ops._define import NUMPY, ndim, shape
 from .ops._protocols import any_tracked
+from .ops.views import shown
 from .ops.writing import write_value
 
 take = NUMPY[np.take]
@@ -31,7 +32,11 @@ def permutation(real: Any, x: Any, axis: int = 0) -> Any:
 
 
 def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
-    at = np.arange(plain(x).size).reshape(shape(x))
+    like = shown(x if out is None else out)
+    at = np.empty_like(like, np.intp)  # in the order of memory, in which all elements are drawn
+    at[...] = np.arange(like.size).reshape(shape(x))
+    if out is not None and not like.flags.c_contiguous | like.flags.f_contiguous:
+        at = at.copy()  # NumPy draws through a copy in C order
     y = take(x, real.permuted(at, axis=axis))
     if out is None:
         return y

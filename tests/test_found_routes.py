@@ -553,6 +553,85 @@ FOUND = {
         """,
         "a",
     ),
+    "a reversed Fortran array, differentiated twice": (
+        "a = np.full((3, 2), 0.3, order='F')\nrev = a[::-1]",
+        """
+        np.copyto(a, fit(x, a) ** 2)
+        s = s + red(rev) * x[1]
+        """,
+        "a",
+    ),
+    "elements permuted in the order of memory": (
+        "a = np.linspace(0.1, 0.9, 9).reshape(3, 3)",
+        """
+        v = a.T
+        v -= v * x[1]
+        np.random.default_rng(5).permuted(v, out=v)
+        s = s + (fit(x, v) * v).sum()
+        """,
+        "a",
+    ),
+    "an open mesh of a captured vector": (
+        "a = np.linspace(0.1, 0.4, 3)",
+        """
+        v = np.ix_(a, (0, 1))[0]
+        v[...] = v * v
+        s = s + (a * x).sum()
+        """,
+        "a",
+    ),
+    "an object array that copyto writes": (
+        "y = np.array([0.2, 0.3, 0.4])",
+        """
+        a = x.astype(object)
+        np.copyto(a, y ** 2, where=np.array([True, False, True]))
+        s = s + (a * x).sum()
+        """,
+        "",
+    ),
+    "memory in other hands in a checkpoint": (
+        "",
+        """
+        v = (np.ones(3) * 0.7).getfield(float)
+        s = s + tg.checkpoint(lambda u: u * u * v)(x).sum()
+        """,
+        "",
+    ),
+    "views by the class and dtype that an array has": (
+        "",
+        """
+        y = x * 1.0
+        v, w, u = y.view(), y.view(np.ndarray), y.view(float)
+        y *= x
+        s = s + red(v) + red(w * w) + red(u)
+        """,
+        "",
+    ),
+    "an array without axes, written in every way": (
+        "",
+        """
+        y = np.array(x[0] * x[1])
+        v = y.reshape(1)
+        y[...] *= 1.1
+        y[()] = y * x[2]
+        y[y > -5] *= 0.9
+        y[None] = y + 0.1
+        y.flat[0] = v[0] * x[1]
+        np.put(y, [0], y * 2.0)
+        np.add.at(y, (), y)
+        y.ravel()[-1:] = v * v
+        s = s + v.sum() * x[2] + y
+        """,
+        "",
+    ),
+    "a mask in place of integers": (
+        "i = np.array([True, False, True])",
+        """
+        s = s + np.bincount(i, x ** 2) @ np.arange(1.0, 3.0) + red(np.insert(x, i, x[0]))
+        s = s + (np.choose(i, [x, x * x]) * x[2]).sum() + red(np.repeat(x, i))
+        """,
+        "i",
+    ),
     # numbers that things hold
     "a number of a class, read through a context variable": (
         """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import NUMBERS, xp_of
+from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
 from .._loans import lend
 from .._primitive import ADD_AT, is_tracked, plain, write
@@ -140,7 +140,13 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
+    first = args[0] if args else None
     args, kwargs = [argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()}
+    if args and args[0] is not first and getattr(function_for(key), "writes", False):
+        raise ArgumentError(
+            f"{public_name(f)}: the first argument, of type {type(first).__name__}{' and dtype object' if is_array(first) else ''}"
+            ", is written; of tracked values make an array of floats, or write a[i] = value"
+        )
     if not kwargs:
         adapter = ADAPTERS.get(key)
         if adapter is not None and len(args) <= adapter.plain:

@@ -197,6 +197,16 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 copied = copy
 
 
+@implements(np.ix_)
+def ix_(*args):
+    """Each vector along an axis of its own, as a view; a mask as the places where it is true."""
+    xs = arrays_of(args)
+    if any(ndim(x) != 1 for x in xs):
+        raise ValueError("Cross index must be 1 dimensional")
+    xs = [xp(x).nonzero(plain(x))[0] if dtype(x).kind == "b" else x for x in xs]
+    return tuple([views.reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - 1 - k)) for k, x in enumerate(xs)])
+
+
 # --- repeating and padding ---
 
 
@@ -389,7 +399,7 @@ def insert(arr, obj, values, axis=None):
     axis = axis_of(axis, ndim(x))
     s = shape(x)
     at = obj if isinstance(obj, slice) else constant(obj)
-    if getattr(at, "dtype", None) == bool and np.ndim(at):
+    if is_array(at) and at.ndim and at.dtype.kind == "b":
         at = np.flatnonzero(host(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:
         values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values

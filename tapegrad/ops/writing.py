@@ -114,7 +114,17 @@ def target(x: Any, name: str, y: Any) -> bool:
     return False
 
 
-@implements(np.copyto)
+def writes_first(function: Any) -> Any:
+    """`implements`, for a function that writes its first argument."""
+
+    def declare(f):
+        f.writes = True
+        return implements(function)(f)
+
+    return declare
+
+
+@writes_first(np.copyto)
 def copyto(dst, src, casting="same_kind", where=True):
     if isinstance(src, (list, tuple)):
         src = s.stacked(src)
@@ -139,7 +149,7 @@ def cycled(values: Any, at: np.ndarray) -> Any:
     return values[xp_of(plain(values)).asarray(at % n)]
 
 
-@implements(np.put)
+@writes_first(np.put)
 def put(a, ind, v, mode="raise"):
     v = array_like(v)
     known_mode("put", mode)
@@ -156,7 +166,7 @@ def put(a, ind, v, mode="raise"):
         scattered(a, at % n, cycled(v, np.arange(at.size)))
 
 
-@implements(np.place)
+@writes_first(np.place)
 def place(arr, mask, vals):
     vals = array_like(vals)
     if not target(arr, "place", vals):
@@ -166,7 +176,7 @@ def place(arr, mask, vals):
         scattered(arr, at, cycled(vals, np.arange(at.size)))
 
 
-@implements(np.putmask)
+@writes_first(np.putmask)
 def putmask(a, mask, values):
     values = array_like(values)
     if not target(a, "putmask", values):
@@ -176,7 +186,7 @@ def putmask(a, mask, values):
         scattered(a, at, cycled(values, at))
 
 
-@implements(np.put_along_axis)
+@writes_first(np.put_along_axis)
 def put_along_axis(arr, indices, values, axis=-1):
     values = array_like(values)
     if not target(arr, "put_along_axis", values):
@@ -191,7 +201,7 @@ def put_along_axis(arr, indices, values, axis=-1):
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 
-@implements(np.fill_diagonal)
+@writes_first(np.fill_diagonal)
 def fill_diagonal(a, val, wrap=False):
     val = array_like(val)
     if not target(a, "fill_diagonal", val):
