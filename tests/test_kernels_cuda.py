@@ -110,10 +110,11 @@ def test_data_loaded_by_four(rows, sums):
     f = lambda theta, x: -((x - theta[0]) ** 2) if not rows else -((x[0] - theta[0]) ** 2) * x[1] + np.sin(theta[1]) * x[1]
     k = kernels.likelihood(f, sums=sums)
     rng = np.random.default_rng(0)
-    theta = rng.normal(size=(2, 9)).astype(np.float32)
-    low = k.lowered(2, rows, dtype=np.float32)
+    p = 2 if rows else 1
+    theta = rng.normal(size=(p, 9)).astype(np.float32)
+    low = k.lowered(p, rows, dtype=np.float32)
     assert "Four" in emit_cuda(low, np.float32)[0] and "Four" not in emit_cuda(low, np.float32, per_sample=True)[0]
-    assert "Four" not in emit_cuda(k.lowered(2, rows), np.float64)[0]
+    assert "Four" not in emit_cuda(k.lowered(p, rows), np.float64)[0]
     for steps in (0, 1, 3, 4, 63, 64, 66, 68, 131, 132):
         data = rng.normal(size=(rows, steps) if rows else steps).astype(np.float32)
         launcher = Launcher(low, np.dtype(np.float32), False)

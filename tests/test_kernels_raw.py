@@ -7,6 +7,7 @@ import pytest
 import sympy
 from raw_device import host, launched_on_host  # noqa: F401
 from raw_kernels import (
+    STENCIL,
     GAUSSIAN,
     GIVEN,
     GRADIENT,
@@ -117,9 +118,14 @@ def test_stencil():
 
 
 def test_samples_that_are_not_independent_are_noticed():
+    once = "const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n  if (i < N)"
+    every = "for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < N; i += (long long)gridDim.x * blockDim.x)"
+    assert STENCIL.count(once) == 2
     for n in (2, 3, 50):
         with pytest.raises(KernelError, match="a seed for one sample reached the derivatives of another"):
-            tg.jvp(stencil("samples"), (np.linspace(1, 2, n),), (np.ones(n),))
+            tg.jvp(stencil("samples", source=STENCIL.replace(once, every)), (np.linspace(1, 2, n),), (np.ones(n),))
+        with pytest.raises(KernelError, match="did not write"):  # it does not loop over the samples, as `samples=` says
+            stencil("samples")(np.linspace(1, 2, n))
 
 
 def test_shared_arguments_integers_and_scalars():
