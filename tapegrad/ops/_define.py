@@ -324,6 +324,7 @@ LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of
 
 # What the generated texts name.
 SPACE: dict = dict(
+    __name__=__name__,
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
