@@ -6,7 +6,7 @@ So a write, which alters value and tangent together, first moves both to memory 
 from typing import Any
 
 from ._primitive import READ, Trace, bind, handle, lower, settled
-from ._variable import Variable, View, copied, frozen, variable
+from ._variable import Variable, View, copied, frozen, like_layout, variable
 
 # Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
 # arithmetic did not go wrong in a plain call (_float_errors.py).
@@ -28,7 +28,7 @@ class Dual(Trace):
             value = frozen(value)
         if isinstance(tangent, Variable):
             tangent = frozen(tangent)
-        x = variable(value, self, tangent)
+        x = variable(value, self, like_layout(tangent, value))  # a captured window reads both by the same strides
         x._saved = True
         return x
 
