@@ -714,6 +714,46 @@ FOUND = {
         """,
         "box.a.a",
     ),
+    "an attribute by a global and by an outer function's variable, in second order": (
+        """
+        class C:
+            pass
+        h = C()
+        h.a = np.full(3, 0.3)
+        sys.modules['route_m'] = types.ModuleType('route_m')
+        sys.modules['route_m'].a = h
+        def get(h=h):
+            import route_m
+            return route_m.a
+        """,
+        """
+        h.a = h.a * x[0]
+        s = s + red(get().a ** 2) * x[1]
+        """,
+        "h.a",
+    ),
+    "add.at through a view of an array in Fortran order": (
+        """
+        buf = np.asfortranarray(np.full((3, 2), 0.4))
+        part = buf[:]
+        """,
+        """
+        np.add.at(part, 0, x[1])
+        s = s + red(buf)
+        """,
+        "buf",
+    ),
+    "a Variable that was stored before the holder is met": (
+        """
+        d = {'k': np.full(3, 0.4)}
+        turn = itertools.repeat(d)
+        """,
+        """
+        next(turn)['k'] = np.full(3, 0.3)
+        s = s + red(d['k']) * x[0]
+        """,
+        "d['k']",
+    ),
 }
 
 

@@ -213,7 +213,7 @@ BUGS = [
     Bug(
         "attributes not handed back",
         "_shadow/restore.py",
-        "            put_state(x, changes, kind)",
+        "            put_state(x, bound, kind)",
         "            pass",
     ),
     Bug("nonlocals not handed back", "_shadow/restore.py", "        cell.cell_contents = value\n", "        pass\n"),

@@ -8,10 +8,12 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from .._array import is_array
+from .._variable import Variable
 from .builtin import BUILTINS, Globals
 from .classes import SPECIAL
 from .containers import base_of
-from .kinds import EMPTY, state_of
+from .kinds import ATOMS, EMPTY, state_of
 
 
 def alike(a: Iterable, b: Iterable) -> bool:
@@ -65,14 +67,19 @@ def altered(shadow: Any) -> dict:
     stands = shadow.seen.get
 
     def same(values: Iterable, first: Iterable) -> bool:
-        return alike([stands(id(v), v) for v in values], first)
+        pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
+        return all([v is w or stands(id(v)) is w or not is_data(v) for v, w in pairs])
 
     for x, new, first in shadow.lists:
         if first is not None and (items(new, first) or not same(base_of(x).read(x), first)):
             found.append(x)
     for x, new, before in shadow.objects:
         own = state_of(x, type(new))
-        if attributes(state_of(new), before) or own.keys() != before.keys() or not same(own.values(), [before[n] for n in own]):
+        if (
+            attributes(state_of(new), before)
+            or type(x) is not types.FunctionType
+            and not same(own.values(), [before.get(n, EMPTY) for n in own])
+        ):
             found.append(x)
     for f, g in shadow.bare:
         if f.__dict__ or g.__dict__:
@@ -88,3 +95,8 @@ def altered(shadow: Any) -> dict:
         if cell(new, first) is not EMPTY or value is not EMPTY and cell(c, value) is not EMPTY:
             found.append(c)
     return spaces | {id(x): None for x in found}
+
+
+def is_data(v: Any) -> bool:
+    """(Of other objects that were put past a shadow, what they hold is looked at by itself.)"""
+    return type(v) in ATOMS or isinstance(v, Variable) or is_array(v)

@@ -22,8 +22,8 @@ KEPT = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__", "__non_callable_proto_members__",
-    "__subclasses__", REAL, SLOTS, POOL,
+    "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
+    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
 ))  # fmt: skip
 
 

@@ -318,7 +318,7 @@ def finding(shadow: Any) -> RouteError | None:
     classes = bare_classes(shadow)
     left = shadow.left + classes
     arrays = [a for a in written(shadow) if classes or not explained(shadow, a)] if left or shadow.reached else []
-    holders = altered(shadow) if shadow.near or classes else {}
+    holders = altered(shadow) if shadow.near else {}
     if holders:
         for near, parents in shadow.near:
             for x in near:
@@ -344,11 +344,12 @@ def finding(shadow: Any) -> RouteError | None:
 
 
 def bare_classes(shadow: Any) -> list:
-    """The user's classes that were replaced, where some code asks for the bases of a class: these are the user's own."""
-    if not shadow.members:
+    """The user's classes that were replaced, and the data in them, where some code asks for the bases of a class: these are the
+    user's own."""
+    if not shadow.members or not any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType]):
         return []
-    asked = any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType])
-    return [c for c, *_ in shadow.members] if asked else []
+    values = [v for c, *_ in shadow.members for v in vars(c).values()]
+    return [v for v in values if type(v) not in LEAVES and not hasattr(type(v), "__get__") and not isinstance(v, type)]
 
 
 def asks_bases(code: types.CodeType) -> bool:

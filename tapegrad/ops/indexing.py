@@ -299,6 +299,10 @@ def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
         g = buffer_of(G, owned, k, layout)
         G[k] = None
     if j is not None:
+        if where[0] and bottom(g).strides != layout[2]:  # steps such as a window go by where the elements lie
+            G[k] = g
+            g = buffer_of(G, owned, k, layout)
+            G[k] = None
         _give(G, owned, j, read_region(g, *where), like)
     _hand_on(G, owned, k, g, i)
 
