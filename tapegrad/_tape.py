@@ -387,7 +387,7 @@ def buffer_of(G: list, owned: set, slot: int, layout: tuple) -> Any:
     h = G[slot]
     if h is None:
         h = zeros_laid_out(*layout)
-    elif slot in owned and bottom(h).strides == layout[2] and not is_scalar(bottom(h)):
+    elif slot in owned and bottom(h).strides == layout[2] and (layout[1] or not is_scalar(bottom(h))):
         return h
     else:
         zeros = zeros_laid_out(*layout)

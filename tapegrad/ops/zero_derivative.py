@@ -21,7 +21,7 @@ NAMES = (
     "triu_indices_from", "diag_indices_from", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
     "searchsorted", "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "unravel_index", "ravel_multi_index", "ix_", "indices", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
+    "unravel_index", "ravel_multi_index", "indices", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
     "fix", "einsum_path", "isfortran",
 )  # fmt: skip
 
