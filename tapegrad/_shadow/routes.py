@@ -102,6 +102,15 @@ def behind(proxy: Any) -> list:
         return []
 
 
+def named_in(code: types.CodeType) -> set:
+    """The names in the code, and its texts that are names of modules: `sys.modules["m"]`, `import_module("m")`."""
+    codes, texts = [code], set()
+    for c in codes:
+        codes += [k for k in c.co_consts if isinstance(k, types.CodeType)]
+        texts.update([k for k in c.co_consts if type(k) is str and k in sys.modules])
+    return names_in(code) | texts
+
+
 def of_function(f: Any) -> list:
     """(name, object) for what the code of f may read: the names in it, and of a user's module those attributes only that the
     code names; its cells, defaults and attributes."""
@@ -113,7 +122,7 @@ def of_function(f: Any) -> list:
             pass
     space = f.__globals__
     if type(space) is not Globals and not is_foreign(space.get("__name__")):
-        names = names_in(f.__code__)
+        names = named_in(f.__code__)
         for n in names:
             value = space[n] if n in space else sys.modules.get(n)  # imported by the code itself
             if isinstance(value, types.ModuleType):
@@ -371,7 +380,7 @@ def reads(f: Any, holders: dict) -> bool:
     space = f.__globals__
     if type(space) is Globals or is_foreign(space.get("__name__")):
         return False
-    used = names_in(f.__code__)
+    used = named_in(f.__code__)
     modules = [space[n] if n in space else sys.modules.get(n) for n in used]
     spaces = [space, *[vars(m) for m in modules if isinstance(m, types.ModuleType)]]
     return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
