@@ -7,13 +7,13 @@ import pytest
 import sympy
 from raw_device import host, launched_on_host  # noqa: F401
 from raw_kernels import (
-    STENCIL,
     GAUSSIAN,
     GIVEN,
     GRADIENT,
     LOOP,
     SECOND,
     SIZES,
+    STENCIL,
     THETA,
     VALUE,
     X,
