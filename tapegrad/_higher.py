@@ -13,7 +13,7 @@ from .ops.creation import asarray, made
 
 
 class vectorize(np.vectorize):
-    __doc__ = np.vectorize.__doc__
+    """`numpy.vectorize`, whose function may be given tracked numbers."""
 
     def __call__(self, *args, **kwargs):
         plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)

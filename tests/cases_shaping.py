@@ -145,6 +145,7 @@ CASES = [
     case("block", lambda x, y: np.block([[x, y], [y, x]]) ** 2, x23, normal(2, 3, seed=5)),
     case("append", lambda x, y: np.append(x, y) ** 2, x23, x3),
     case("meshgrid", lambda x, y: np.meshgrid(x, y)[0] ** 2 * np.meshgrid(x, y, indexing="xy")[1], x3, normal(2)),
+    case("ix_", lambda x, y: np.multiply(*np.ix_(x, y)) ** 2, x3, normal(2)),
     case("meshgrid ij", lambda x, y: np.multiply(*np.meshgrid(x, y, indexing="ij", sparse=True)) ** 2, x3, normal(2)),
     case("array", lambda x: np.array([[x[0], x[1]], [2.0, x[2]]], like=x) ** 2, x3, numpy_only=True),
     # repeating and padding
@@ -184,7 +185,7 @@ CASES = [
     case("diff with ends", lambda x, y: np.diff(x, axis=0, prepend=y[:1], append=0.5) ** 2, x23, normal(2, 3, seed=5)),
     case("ediff1d", lambda x: np.ediff1d(x, to_begin=x[0, :1]) ** 2, x23),
     case("astype", lambda x: np.astype(x, np.complex128) ** 2 * (1 + 2j), x23, kinds=("strided",)),
-    case("copy", lambda x: np.copy(x) * x.copy(), x23),
+    case("copy", lambda x: np.copy(x) * x.copy(), x23, covers=("copy_of",)),
     case("getitem", lambda x: x[1, ::2] * x[0, [0, 2]] * x[1, 0] * x[mask][:2], x23),
     case("slice_of", lambda x: np.concatenate([x, x]) ** 2, x23, covers=("embed", "packed")),
     # creation

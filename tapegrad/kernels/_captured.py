@@ -54,7 +54,7 @@ class Captured:
         >>> import numpy as np
         >>> a = np.array([1.0, 2.0])
         >>> c = Captured()
-        >>> c.root(lambda x: a[0] * x)
+        >>> c.root({"scale": a})
         >>> c.settle("scaled")
         >>> before = c.changed()
         >>> a[0] = 3.0
