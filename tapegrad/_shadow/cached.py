@@ -3,8 +3,9 @@
 import types
 from typing import Any
 
-from .._variable import Variable
+from .._variable import Variable, View
 from .builtin import Globals, names_in
+from .changes import names
 from .kinds import ATOMS, is_foreign, state_of
 
 PLAIN = (types.ModuleType, types.BuiltinFunctionType)
@@ -53,35 +54,37 @@ class Cached:
         return getattr(self.cache, name)
 
 
+def is_variable(x: Any) -> bool:
+    return type(x) is Variable or type(x) is View
+
+
+def is_written(v: Variable) -> bool:
+    """Is the memory under a captured array another one than at first?"""
+    base = getattr(v, "_base", v)
+    return bool(getattr(base, "_version", 0)) or base._trace is not None
+
+
 class Reach:
     """Does a function, by the names in its code, lead to anything that this call has written?"""
 
     def __init__(self, shadow: Any, f: Any):
         self.shadow, self.met = shadow, set()
-        self.written = {id(a) for a, v in shadow.arrays if getattr(v, "_version", 0)}
+        holders = [(old, now, first) for old, now, first in (*shadow.lists, *shadow.objects) if first is not None]
+        self.written = {id(old) for old, now, first in holders if shadow.differs(now, first)}
         self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is Globals}
 
     def finds_written(self, todo: list) -> bool:
+        if not (self.written or names(self.shadow) or any([is_written(v) for v in self.shadow.seen.values() if is_variable(v)])):
+            return False
         while todo:
             x = todo.pop()
             if type(x) in ATOMS or id(x) in self.met or isinstance(x, (*PLAIN, type)):
                 continue
             self.met.add(id(x))
-            if id(x) in self.written or self.changed(x):
+            new = self.shadow.seen.get(id(x))
+            if id(x) in self.written or is_variable(new) and is_written(new):
                 return True
             todo += self.inside(x)
-        return False
-
-    def changed(self, x: Any) -> bool:
-        """Is the shadow of x, or the memory under it, another one than at first?"""
-        new = self.shadow.seen.get(id(x))
-        if isinstance(new, Variable):
-            base = getattr(new, "_base", new)
-            return bool(getattr(base, "_version", 0)) or base._trace is not None
-        for held in (self.shadow.lists, self.shadow.objects):
-            for old, now, first in held:
-                if old is x and first is not None and self.shadow.differs(now, first):
-                    return True
         return False
 
     def inside(self, x: Any) -> list:
@@ -93,11 +96,11 @@ class Reach:
             found = [c.cell_contents for c in x.__closure__ or () if self.filled(c)]
             found += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
             space, mine = x.__globals__, self.spaces.get(id(x.__globals__), {})
-            names = [n for n in names_in(x.__code__) if n in space]
-            if any(dict.__contains__(mine, n) and mine[n] is not self.shadow.seen.get(id(space[n]), space[n]) for n in names):
+            used = [n for n in names_in(x.__code__) if n in space]
+            if any(dict.__contains__(mine, n) and mine[n] is not self.shadow.seen.get(id(space[n]), space[n]) for n in used):
                 self.written.add(id(x.__code__))  # a global was bound anew
                 return [x.__code__]
-            return found + [space[n] for n in names]
+            return found + [space[n] for n in used]
         if isinstance(x, dict):
             return [*x.keys(), *x.values()]
         if isinstance(x, (list, tuple, set, frozenset)):
