@@ -75,11 +75,7 @@ def altered(shadow: Any) -> dict:
             found.append(x)
     for x, new, before in shadow.objects:
         own = state_of(x, type(new))
-        if (
-            attributes(state_of(new), before)
-            or type(x) is not types.FunctionType
-            and not same(own.values(), [before.get(n, EMPTY) for n in own])
-        ):
+        if attributes(state_of(new), before) or not same(own.values(), [before.get(n, EMPTY) for n in own]):
             found.append(x)
     for f, g in shadow.bare:
         if f.__dict__ or g.__dict__:
