@@ -165,7 +165,9 @@ def plain(text: Text, calls: int = 1) -> Plain:
     smooth = abs(rough[0] - exact[0]) <= 1e-3 * scale and abs(rough[1] - exact[1]) <= 3e-2 * scale
     steady = abs(y[NODES // 2] - value) < 1e-12 * scale
     # A kink on the line, away from its middle, spoils the polynomial alone; these differences are exact to STEP^4.
-    short = (8 * (run(STEP) - run(-STEP)) - (run(2 * STEP) - run(-2 * STEP))) / (12 * STEP)
+    right, left_of = run(STEP), run(-STEP)
+    short = (8 * (right - left_of) - (run(2 * STEP) - run(-2 * STEP))) / (12 * STEP)
+    smooth = smooth and abs(right + left_of - 2 * value) <= 0.01 * STEP * scale  # a kink in the middle itself spoils neither
     smooth = smooth and abs(short - exact[0]) <= 0.3 * CLOSE * (1 + abs(value) + abs(exact[0]))
     return Plain(value, left, *exact, bool(np.all(np.isfinite(y)) and scale < LARGE and smooth and steady))
 
