@@ -19,7 +19,7 @@ import numpy as np
 from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
-from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
+from ._primitive import ADD_AT, OPEN, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
 
@@ -254,13 +254,20 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
+class Always(list):
+    """Stands for that note where a trace hides values: their products may be invalid in its next run, so it is a safe rule always."""
+
+    def clear(self):
+        pass
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero."""
-    invalid: list = []
+    invalid: list = Always([True]) if getattr(OPEN, "hiding", 0) else []
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()

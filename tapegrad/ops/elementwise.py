@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, is_array, xp_of
-from .._primitive import plain
+from .._primitive import primal_of, seen
 from .._tape import SAFE
 from .._variable import Variable
 from ._define import dtype, implements, primitive, rules, same
@@ -160,19 +160,18 @@ def sign(x):
 
 def part_of_length(x: Any, length: Any) -> tuple:
     """x / length, the derivative of a length; zero where the length is zero, in every further derivative too.  And where that is."""
-    p = plain(length)
-    zero = p == 0
-    if isinstance(p, (np.ndarray, np.generic)) and not zero.any():
+    zero = primal_of(length) == 0
+    if seen(zero) is not None and not zero.any():
         return x / length, zero
     return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length), zero
 
 
 def safe_length(length: Callable, out: Any, *x: Any) -> tuple:
     """(length, *x), as they are; or, where the length is too large to be a number though x are not, a quarter of each.  (On the host.)"""
-    p = plain(out)
-    if not isinstance(p, (np.ndarray, np.generic)) or not np.isinf(p).any():
+    large = primal_of(out) == np.inf
+    if not isinstance(large, Variable) and (seen(large) is None or not large.any()):
         return out, *x
-    small = [v * select(np.isinf(p), dtype(v).type(0.25), dtype(v).type(1)) for v in x]
+    small = [v * select(large, dtype(v).type(0.25), dtype(v).type(1)) for v in x]
     return length(*small), *small
 
 
@@ -280,7 +279,8 @@ def root_slope(g, r):
 
 def _root_slope_vjp(c, g, r):
     """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
-    if seen(r) and plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
+    gate = seen(unknown_limit(g, r))
+    if gate is not None and gate.ndim == 0 and gate and seen(c) is not None and seen(c) == 0:
         warn("sqrt", users_line())
     return root_slope(c, r)
 
@@ -288,22 +288,17 @@ def _root_slope_vjp(c, g, r):
 def _root_slope_jvp(t, out, g, r):
     """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
     gate, (c, e) = unknown_limit(g, r), t
-    if seen(r) and gate.any():
-        if (c is not None and meets(c, gate)) or (e is not None and plain(r).ndim == 0 and plain(e) == 0):
+    if seen(gate) is not None and gate.any():
+        if (c is not None and meets(c, gate)) or (e is not None and gate.ndim == 0 and seen(e) is not None and seen(e) == 0):
             warn("sqrt", users_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b
 
 
-def seen(x: Any) -> bool:
-    """May x be looked at?  On a device that would wait."""
-    return isinstance(plain(x), (np.ndarray, np.generic))
-
-
 def unknown_limit(g: Any, r: Any) -> Any:
     """Where g / r is 0 / 0."""
-    return (plain(g) == 0) & (plain(r) == 0)
+    return (primal_of(g) == 0) & (primal_of(r) == 0)
 
 
 def _sqrt_rule(g, out, x):

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special as sp
 
 from .._array import is_array, xp_of
-from .._primitive import is_tracked, plain
+from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, dtype, implements, primitive, rules, same
 from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0, zero_of
@@ -65,7 +65,7 @@ def polygamma(n, x):
     """n, an integer or an array of integers, is a constant."""
     if is_tracked(n):
         raise NoRuleError("scipy.special.polygamma has no derivative in n; pass tapegrad.value(n)")
-    return polygamma_n(x, n=plain(n))
+    return polygamma_n(x, n=values_of(n))
 
 
 @primitive(sp.gamma)
@@ -134,7 +134,7 @@ rules(
 
 def rgamma_slope(x: Any) -> Any:
     """The derivative of 1 / gamma; on the left, where the poles of gamma are its zeros, by gamma(1 - x) sin(pi x) / pi."""
-    left = plain(x) < 0.5
+    left = primal_of(x) < 0.5
     u, v = select(left, x, zero_of(x)), select(left, zero_of(x) + 1, x)
     mirrored = gamma(1.0 - u) * (cos(math.pi * u) - digamma(1.0 - u) * sin(math.pi * u) * (1 / math.pi))
     return select(left, mirrored, -rgamma(v) * digamma(v))
@@ -655,7 +655,7 @@ def exprel_n(x, *, n):
 
 def _expn_rule(g, out, n, x):
     """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
-    n = plain(n)
+    n = values_of(n)
     n = n.astype(int) if is_array(n) else int(n)
     e = exp(-x) / x
     return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
