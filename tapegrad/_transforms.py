@@ -30,7 +30,7 @@ from ._tree import Const, structure, tree_map
 from ._variable import Variable
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
-from .ops._define import dtype, shape
+from .ops._define import dtype, shape, xp
 
 
 class Transform(Remade):
@@ -210,8 +210,8 @@ def empty_rows(x: Any) -> Any:
 
 def basis(x: Any) -> list:
     """The unit arrays of the shape of x."""
-    s, x = shape(x), layout_of(x)
-    library = xp_of(x) if is_array(x) else np
+    s = shape(x)
+    library = xp(x) if is_array(layout_of(x)) else np
     n = int(np.prod(s))
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 

@@ -72,7 +72,8 @@ for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.fromfunc
 def _same(f):
     def create(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         x = layout_of(a)
-        return handle(getattr(xp_of(x), f.__name__)(x, dtype=dtype, shape=shape))
+        like = getattr(xp_of(x), f.__name__)
+        return handle(like(x, dtype=dtype, shape=shape))
 
     create.__name__ = f.__name__
     return create
@@ -85,9 +86,9 @@ for _f in (np.zeros_like, np.ones_like, np.empty_like):
 @implements(np.full)
 def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
-    here = layout_of(y)
-    xp = xp_of(here) if like is None else xp_of(layout_of(like))
-    out = handle(xp.empty(plain_of(shape), dtype or getattr(here, "dtype", None) or np.asarray(here).dtype, order))
+    xp = xp_of(layout_of(y if like is None else like))
+    to = dtype or (dtype_of(y) if hasattr(y, "dtype") else np.asarray(y).dtype)
+    out = handle(xp.empty(plain_of(shape), to, order))
     if not isinstance(out, Variable):
         out[...] = values_of(y)
     else:

@@ -175,8 +175,8 @@ def frechet(f: Any, a: Any, e: Any) -> Any:
     """The derivative of f at a in the direction e: f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0, f(a)]]."""
     n, axis = shape(a)[-1], ndim(a) - 1
     zero = zero_of(a) * e * 0
-    top, bottom = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
-    y = f(concatenate(top, bottom, axis=axis - 1))
+    upper, lower = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
+    y = f(concatenate(upper, lower, axis=axis - 1))
     return slice_of(slice_of(y, axis=axis - 1, start=0, stop=n), axis=axis, start=n, stop=2 * n)
 
 
