@@ -165,17 +165,20 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     return taken(a, argpartition(primal_of(a), kth, axis), axis)
 
 
+@primitive(multi=3)
+def places_of_unique(x, *, equal_nan):
+    """For each different element where it is first; for each element which of these it is; how often each is there."""
+    return tuple(xp_of(x).unique(x, True, True, True, **({"equal_nan": equal_nan} if xp_of(x) is np else {}))[1:])
+
+
 @implements(np.unique)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """Of equal elements the first takes the derivative."""
-    x = values_of(ar)
     if axis is not None or ndim(ar) == 0:
         raise ArgumentError("numpy.unique: of a tracked Variable only flat, without axis=")
-    rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
-    found = xp_of(x).unique(x, True, return_inverse, return_counts, **rest)
-    first, rest = found[1], list(found[2:])
+    first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan)]
     values = taken(flat(ar), first, 0)
-    out = [values] + ([first] if return_index else []) + rest
+    out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
     return tuple(out) if len(out) > 1 else values
 
 
