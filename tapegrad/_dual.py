@@ -32,10 +32,6 @@ class Dual(Trace):
         x._saved = True
         return x
 
-    def read(self, tangent: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
-        """The tangent of a region of a buffer."""
-        return bind(READ, (tangent,), {"path": path, "at": at, "copy": copy})
-
     def apply(self, prim, args, params):
         inputs, tangents = [], []
         # what is read by copy, or element by element, is not held by anybody
