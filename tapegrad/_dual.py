@@ -22,6 +22,10 @@ FORWARD[pushed.__code__] = 0
 
 class Dual(Trace):
     __slots__ = ()
+    holds = True
+
+    def copied_slot(self, tangent: Any, x: Variable) -> Any:
+        return like_layout(copied(tangent), x)
 
     def watch(self, value: Any, tangent: Any) -> Variable:
         if isinstance(value, Variable):

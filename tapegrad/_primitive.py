@@ -61,26 +61,39 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow)
+OPEN = (
+    threading.local()
+)  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow); `hiding`: traces that hide values
 
 
 class Trace:
     """One open transform.  A later trace has a higher level, so the innermost acts first.
 
-    All fields of all traces stand here, for a trace that ends changes its class to `Ended`."""
+    A trace says what an operation is at its level (`apply` or `step`), and what its slots are.  A Variable of it has the value one
+    level down.  The fields named here are those of all traces and of tapes, which are read most; others may have fields of their
+    own, for a trace that ends changes its class to `Ended`."""
 
-    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look")
+    __slots__ = (
+        *("level", "risen", "__dict__", "__weakref__"),
+        *("records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look"),
+    )
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
+    hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
+    holds = False  # are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
+        if self.hides:
+            OPEN.__dict__.setdefault("hiding", []).append(self)
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
+        if self.hides:
+            OPEN.hiding.remove(self)
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:

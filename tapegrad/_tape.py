@@ -21,7 +21,7 @@ import numpy as np
 from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
-from ._primitive import ADD_AT, READ, Primitive, Trace, bind, handle, lower, plain
+from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, lower, plain
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
 
@@ -280,13 +280,23 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
+class Unknown:
+    """Stands for the notes of invalid operations where nobody can tell."""
+
+    def append(self, x):
+        pass
+
+    def clear(self):
+        pass
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero."""
-    invalid: list = []
+    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
+    invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()
@@ -298,7 +308,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
             COLLECTOR.resume()
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
+def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
     top = max(s for s, _ in seeds)
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:

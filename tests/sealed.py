@@ -20,7 +20,7 @@ def arrays_in(x, depth=0):
     """The plain arrays that x holds: below all levels, tangents, in containers, in what a rule has closed over."""
     if isinstance(x, Variable):
         yield from arrays_in(x._value, depth)
-        if x._slot is not None and type(x._slot) is not int:
+        if x._trace is not None and x._trace.holds:
             yield from arrays_in(x._slot, depth)
     elif is_array(x):
         yield x
