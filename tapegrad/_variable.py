@@ -97,7 +97,7 @@ def is_saved(x: Any) -> bool:
     while isinstance(x, Variable):
         if getattr(x, "_saved", False):
             return True
-        if isinstance(x._slot, Variable) and is_saved(x._slot):
+        if x._trace is not None and x._trace.holds and is_saved(x._slot):
             return True
         x = x._value
     return False
@@ -105,7 +105,7 @@ def is_saved(x: Any) -> bool:
 
 def has_tangent(x: Any) -> bool:
     while isinstance(x, Variable):
-        if x._slot is not None and type(x._slot) is not int:
+        if x._trace is not None and x._trace.holds:
             return True
         x = x._value
     return False
@@ -114,12 +114,12 @@ def has_tangent(x: Any) -> bool:
 def copied(x: Any) -> Any:
     """The same value, slots and all, over memory of its own.  A tangent is memory too."""
     if isinstance(x, Variable):
-        if x._trace is not None and x._trace.lent:
-            return variable(x._trace.now())
-        slot = x._slot
-        if slot is not None and type(slot) is not int:
-            slot = like_layout(copied(slot), x)
-        return variable(copied(x._value), x._trace, slot)
+        trace, slot = x._trace, x._slot
+        if trace is not None and trace.lent:
+            return variable(trace.now())
+        if trace is not None and trace.holds:
+            slot = trace.copied_slot(slot, x)
+        return variable(copied(x._value), trace, slot)
     if isinstance(x, np.generic):
         return x
     return x.copy(order="K")
@@ -135,10 +135,10 @@ def like_layout(tangent: Any, value: Any) -> Any:
     if isinstance(tangent, Variable):
         if t.dtype != value.dtype:  # real for complex: an operation, for its adjoint takes the real part
             return like_layout(late.fit(tangent, value.shape, value.dtype), value)
-        slot = tangent._slot
-        if slot is not None and type(slot) is not int:
+        trace, slot = tangent._trace, tangent._slot
+        if trace is not None and trace.holds:
             slot = like_layout(slot, value)
-        return variable(like_layout(tangent._value, value), tangent._trace, slot)
+        return variable(like_layout(tangent._value, value), trace, slot)
     xp = xp_of(value)
     fresh = xp.empty_like(value)
     fresh[...] = t

@@ -75,30 +75,24 @@ def hollow(v: Any) -> Any:
 
 
 class Hidden(Trace):
-    """`records`: the lanes of each value, one level down; a slot is a place there."""
+    """A slot is the pair of lanes, one level down."""
 
-    __slots__ = ()
     hides = True
 
-    def __init__(self):
-        super().__init__()
-        self.records = []
-
     def made(self, lanes: tuple) -> Variable:
-        self.records.append(lanes)
-        y = variable(hollow(lanes[0]), self, len(self.records) - 1)
+        y = variable(hollow(lanes[0]), self, lanes)
         y._saved = True
         return y
 
     def lanes(self, x: Any) -> tuple:
         value, slot = lower(x, self)
-        return (value, value) if slot is None else self.records[slot]
+        return (value, value) if slot is None else slot
 
-    def apply(self, prim, args, params):
+    def step(self, prim, args, inputs, slots, params):
         for a in args:
             if isinstance(a, Variable) and not (prim.writes and a is args[0]):
                 a._saved = True
-        given = [self.lanes(a) for a in args]
+        given = [(v, v) if s is None else s for v, s in zip(inputs, slots, strict=True)]
         outs = []
         with np.errstate(all="ignore"):  # whoever records sees no flags of later runs
             for k in range(2):
@@ -126,7 +120,7 @@ class Hidden(Trace):
     def close(self):
         for x in self.risen:
             if x._trace is self:
-                x._value = self.records[x._slot][-1]
+                x._value = x._slot[-1]
         super().close()
 
 

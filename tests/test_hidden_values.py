@@ -160,8 +160,6 @@ def test_a_value_frozen_at_one_point_is_wrong_at_the_other():
     """A trace that answers with the values of its first lane, and no guard."""
 
     class Careless(Hidden):
-        __slots__ = ()
-
         def values(self, x):
             return self.lanes(x)[0]
 

@@ -38,7 +38,7 @@ FLOORS = [
         "ops.structured",
         "ops.fft",
     ],
-    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
+    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast"],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_twins"],
     ["_shadow."],
     ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],

@@ -43,20 +43,19 @@ PASSING = {
     "_primitive": "levels, views and writes",
     "_tape": "layout of what is kept and summed",
     "_loans": "memory in other hands",
+    "_fast": "short ways",
     "_calls": "arguments and results of transforms that have ended",
     "_functional": "the same",
     "_shadow.arrays": "captured memory",
     "_shadow.restore": "captured memory",
     "_shadow.threads": "captured memory",
-    "ops._define": "generated texts",
+    "ops._define": "shape",
     "ops._attach": "shape and dtype; views",
     "ops.degenerate": "levels below all transforms",
     "ops.gathering": "the short way to a diagonal",
     "ops.indexing": "layout of buffers",
     "ops.linalg": "the short way of solve, which asks for shapes",
-    "ops.products": "short ways",
-    "ops.views": "short ways to elements, transposes and diagonals",
-    "ops.writing": "the short way to write",
+    "ops.views": "a diagonal",
 }
 LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
 PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts

@@ -26,7 +26,6 @@ import numpy as np
 from .._array import xp_of
 from .._dual import Dual
 from .._primitive import Ended, layout_of, live, primal_of, values_of
-from .._tape import Tape
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
 from .elementwise import absolute
@@ -277,7 +276,7 @@ def levels(a: Any) -> tuple:
     layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
-        taped = taped or type(a._trace) is Tape
+        taped = taped or (a._trace is not None and a._trace.pulls)
         if isinstance(a._trace, Dual) and tangent is None:
             tangent = a._slot
         a = a._value

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from .._array import F8, xp_of
-from .._primitive import layout_of, primal_of, refresh, unread_transpose, view
-from .._tape import Tape, keep
-from .._variable import Variable, View, new
-from ._define import NONE, implements, linear, ndim, primitive, rules, shape
+from .._array import xp_of
+from .._primitive import hook, layout_of, primal_of, view
+from .._variable import Variable
+from ._define import implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, conj, fit, reshape, slice_of, sum, transpose
 
 
-# On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
-@primitive(infix="(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)")
+@primitive()
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -95,116 +93,11 @@ def bilinear(t, out, x, y):
 rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
 
 
-# --- the product of real vectors and matrices, one tape open: the short way ---
-#
-# An operand that is the transpose of something, read for nothing but this product, needs no record of its own: the rule gives
-# the cotangent transposed.  Rules by [is the operand a transpose?][axes of x][axes of y], each also for a Variable g.
-
-LEFT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * y,
-            lambda g, out, x, y: y.dot(g) if type(g) is ndarray else matmul(y, g),
-        ),
-        (
-            None,
-            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row(y)),
-            lambda g, out, x, y: g.dot(y.T) if type(g) is ndarray else matmul(g, y.T),
-        ),
-    ),
-    (
-        (),
-        (),
-        (
-            None,
-            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row(g)),
-            lambda g, out, x, y: y.dot(g.T) if type(g) is ndarray else matmul(y, T(g)),
-        ),
-    ),
-)
-RIGHT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * x,
-            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row(g)),
-        ),
-        (
-            None,
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-        ),
-    ),
-    (
-        (),
-        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row(x))),
-        (None, None, lambda g, out, x, y: g.T.dot(x) if type(g) is ndarray else matmul(T(g), x)),
-    ),
-)
-
-
 @implements(np.matmul, np.linalg.matmul)
+@hook
 def product(x, y):
     """x @ y."""
-    cx, cy = type(x), type(y)
-    turned_x = turned_y = 0
-    i = j = trace = other = None
-    v, w = x, y
-    if cx is Variable:
-        v, trace, i = x._value, x._trace, x._slot
-    elif cx is View:
-        v, trace, i, turned_x = operand(x)
-    if cy is Variable:
-        w, other, j = y._value, y._trace, y._slot
-    elif cy is View:
-        w, other, j, turned_y = operand(y)
-    if trace is None:
-        trace = other
-    elif other is not None and other is not trace:
-        return matmul(x, y)
-    if type(trace) is not Tape or not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
-        return matmul(x, y)
-    n, m = v.ndim, w.ndim
-    if not 0 < n < 3 or not 0 < m < 3:
-        return matmul(x, y)
-    z = new(Variable)
-    z._value = v.dot(w)
-    z._trace = trace
-    records = trace.records
-    z._slot = len(records)
-    if j is None:
-        if cy is ndarray:
-            w = keep(trace, w)
-        elif cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, NONE, None, None, None, w))
-    elif i is None:
-        if cx is ndarray:
-            v = keep(trace, v)
-        elif cx is Variable:
-            x._saved = True
-        records.append((None, None, RIGHT[turned_y][n][m], j, None, v, None))
-    else:
-        if cx is Variable:
-            x._saved = True
-        if cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, RIGHT[turned_y][n][m], j, None, v, w))
-    return z
-
-
-def operand(x: View) -> tuple:
-    """(value, trace, slot, 1 if the slot is that of the transpose else 0) of a view."""
-    source = unread_transpose(x) if x._seen == -1 and x._value is not None else None
-    if source is not None:
-        x._base._saved = True
-        return source._value.T, source._trace, source._slot, 1
-    if x._seen != x._base._version:
-        refresh(x)
-    return x._value, x._trace, x._slot, 0
+    return matmul(x, y)
 
 
 # --- composed of matmul ---

@@ -63,22 +63,20 @@ def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
     return added_by(x, at, axis=axis, like=like) if isinstance(at, Variable) else added_at(x, at=at, axis=axis, like=like)
 
 
-def _taken_vjp(g, out, x, at, axis):
-    return taken_back(g, at, axis, shape(x))
-
-
-def _added_vjp(g, out, x, at, axis, like):
-    return taken(g, at, axis)
-
-
-def _of_index(g, out, x, at, *settings):
-    return None
-
-
-rules(taken_at, _taken_vjp, jvp=linear)
-rules(added_at, _added_vjp, jvp=linear)
-rules(taken_by, _taken_vjp, _of_index, jvp=lambda t, out, x, at, axis: taken(t[0], at, axis))
-rules(added_by, _added_vjp, _of_index, jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like))
+rules(taken_at, lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)), jvp=linear)
+rules(added_at, lambda g, out, x, at, axis, like: taken(g, at, axis), jvp=linear)
+rules(
+    taken_by,
+    lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)),
+    lambda g, out, x, at, axis: None,
+    jvp=lambda t, out, x, at, axis: taken(t[0], at, axis),
+)
+rules(
+    added_by,
+    lambda g, out, x, at, axis, like: taken(g, at, axis),
+    lambda g, out, x, at, axis, like: None,
+    jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like),
+)
 
 
 @implements(np.bincount)
