@@ -74,6 +74,30 @@ def test_programs_without_a_shadow():
     run(range(40), bare=True)
 
 
+def between(seeds):
+    """Transforms around the trace, too: its lanes hold tracked values then."""
+    for seed in seeds:
+        make = maker(draw(seed), np)[0]
+        x, v = argument(seed, np)
+        mixed = lambda ys: ys[0] * 1.3 + ys[1] * ys[1] * 0.2
+        hidden = lambda f: lambda x: mixed([y[0] for y in at_both(f, (x,), (x * 1.0001,))])
+        known = lambda x, make=make: mixed([make()[0](x * 1.0), make()[0](x * 1.0001)])
+        with np.errstate(all="ignore"):
+            for form, lift in FORMS.items():
+                got, want = lift(hidden(make()[0]), v)(x), lift(known, v)(x)
+                assert same(got, want), f"seed {seed}, {form}: {got} instead of {want}\n{source(draw(seed)).text}"
+
+
+def test_programs_between_transforms():
+    between(range(30))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(80_000, 82_000, 250)], ids=str)
+def test_two_thousand_programs_between_transforms(seeds):
+    between(seeds)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(60_000, 70_000, 250)], ids=str)
 def test_ten_thousand_programs(seeds):
