@@ -1,7 +1,5 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
-import importlib
-
 from . import errors as errors
 from ._byhand import Tape as Tape
 from ._byhand import ravel as ravel
@@ -10,6 +8,8 @@ from ._byhand import value as value
 from ._functional import checkpoint as checkpoint
 from ._functional import inplace as inplace
 from ._functional import stateful as stateful
+from ._late import PUBLIC as _PUBLIC
+from ._late import load as _load
 from ._transforms import grad as grad
 from ._transforms import hessian as hessian
 from ._transforms import hmp as hmp
@@ -25,15 +25,13 @@ from .ops import _attach as _attach
 
 __version__ = "0.1.0"
 
-_LAZY = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")
-
 
 def __getattr__(name: str):
     """Subpackages load on first use (PEP 562)."""
-    if name in _LAZY:
-        return importlib.import_module(f"tapegrad.{name}")
+    if name in _PUBLIC:
+        return _load(f"tapegrad.{name}")
     raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_PUBLIC})

@@ -7,7 +7,6 @@ open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
 `twin(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -17,6 +16,7 @@ import numpy as np
 
 from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
+from ._late import load
 from ._primitive import plain
 from ._variable import Variable, View
 from .errors import ArgumentError
@@ -104,7 +104,7 @@ def library_function(f: Any, device: str | None, args: tuple) -> Any:
     """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments; ours,
     composed of others, where CuPy has none."""
     if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
-        return getattr(importlib.import_module(device), f.__name__, None) or function_for(f) or f
+        return getattr(load(device), f.__name__, None) or function_for(f) or f
     return f
 
 

@@ -19,8 +19,9 @@ import numpy as np
 from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
+from ._late import late
 from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
-from ._variable import Variable, View, bottom, copied, frozen, late, variable
+from ._variable import Variable, View, bottom, copied, frozen, variable
 
 
 class Form:

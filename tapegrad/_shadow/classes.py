@@ -13,7 +13,7 @@ import threading
 import types
 from typing import Any
 
-from .. import _twins
+from .. import _stand_ins
 from .._primitive import OPEN
 from .kinds import REAL, SLOTS, is_user_class, put_state, slots_of, state_of
 
@@ -34,7 +34,7 @@ class Classes:
 
     def klass(self, c: type) -> Any:
         if not is_user_class(c):
-            return _twins.function(c) or c
+            return _stand_ins.function(c) or c
         if issubclass(c, BaseException) or c in self.classes:
             return c
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both

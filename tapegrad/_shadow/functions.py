@@ -4,7 +4,7 @@ import functools
 import types
 from typing import Any
 
-from .. import _random, _twins
+from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
 from .builtin import FUNCTIONS, LIBRARY, Globals, Module
@@ -23,7 +23,7 @@ class Functions:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        twin = _twins.function(f)
+        twin = _stand_ins.function(f)
         if twin is not None:
             return twin
         if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
@@ -136,7 +136,7 @@ class Functions:
         return self.leave(c.value)
 
     def module(self, m: Any) -> Any:
-        twin = _twins.module(m)
+        twin = _stand_ins.module(m)
         if twin is not None:
             return twin
         if is_foreign(m.__name__):
@@ -150,4 +150,4 @@ class Functions:
         return m if mine is space else Module(mine)
 
     def library(self, f: Any) -> Any:
-        return _twins.function(f) or f
+        return _stand_ins.function(f) or f
