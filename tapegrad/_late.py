@@ -54,7 +54,7 @@ FILLED = {
     "_dual.FORWARD": ("ops._define",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
-    "_shadow.core.MAKERS": ("_transforms", "_functional"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.PARTIALS": ("kernels.trace.special",),
     "kernels.graph.nodes.FOLD1": ("kernels.trace.special",),

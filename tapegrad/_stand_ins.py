@@ -1,4 +1,4 @@
-"""The twins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
+"""The stand-ins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
 
 import sys
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import Any
 
 from ._late import load
 
-TWINS = {
+STAND_INS = {
     "numpy": "tapegrad.numpy",
     "cupy": "tapegrad.cupy",
     "scipy": "tapegrad.scipy",
@@ -15,10 +15,10 @@ TWINS = {
 
 
 def find(name: str) -> Any:
-    """The twin of a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
+    """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy"):
         if name == theirs or name.startswith(theirs + "."):
-            ours = load(TWINS[theirs])  # the face of a library is loaded when its user is met
+            ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
             for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
                 if part.startswith("_") or ours is None:
                     return None

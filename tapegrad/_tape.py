@@ -292,7 +292,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             G[k] = None
             c = rule(g, out, x)
             if invalid:
-                c = again(invalid, c, rule, g, out, x)
+                c = made_safe(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
         elif type(second) is not Form:  # two
@@ -300,13 +300,13 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             if rule is not None:
                 c = rule(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, rule, g, out, x, y)
+                    c = made_safe(invalid, c, rule, g, out, x, y)
                 h = G[i]
                 G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, second, g, out, x, y)
+                    c = made_safe(invalid, c, second, g, out, x, y)
                 h = G[j]
                 G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
         elif second is SETTINGS:
@@ -331,7 +331,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
     return G
 
 
-def again(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
+def made_safe(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
     """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
     invalid.clear()
     fold = getattr(rule, "fold", None)

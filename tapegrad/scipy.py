@@ -7,12 +7,12 @@ import scipy.fft as _scipy_fft
 import scipy.linalg as _scipy_linalg
 import scipy.special as _scipy_special
 
-from ._faces import twin as _twin
+from ._faces import faces_of as _faces_of
 from ._late import load as _load
 
-linalg = _twin("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
-special = _twin("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
-fft = _twin("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
+linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
+special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
+fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 
 
 def __getattr__(name):

@@ -43,7 +43,7 @@ FLOORS = [
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach"],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
+    ["_calls", "_transforms", "_transposed", "_byhand", "_memory"],
     [
         "kernels.graph.",
         "kernels.trace.",

@@ -140,11 +140,11 @@ def made(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
-def rest(c: type, new: type, bases: tuple, again: bool) -> None:
+def rest(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
-    if not again or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
     free = c.__dict__[POOL]
     free.append((new, bases))

@@ -23,9 +23,9 @@ class Functions:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        twin = _stand_ins.function(f)
-        if twin is not None:
-            return twin
+        face = _stand_ins.function(f)
+        if face is not None:
+            return face
         if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
             if not closure or space["__name__"].partition(".")[0] in NUMERIC:
                 return FUNCTIONS.get(f) or self.library(f)
@@ -136,9 +136,9 @@ class Functions:
         return self.leave(c.value)
 
     def module(self, m: Any) -> Any:
-        twin = _stand_ins.module(m)
-        if twin is not None:
-            return twin
+        ours = _stand_ins.module(m)
+        if ours is not None:
+            return ours
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return Module(self.globals_of(vars(m)))
