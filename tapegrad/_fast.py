@@ -19,12 +19,13 @@ from numpy import ndarray
 from ._array import F8, NUMBERS
 from ._dual import FORWARD, Dual
 from ._foreign import OBJECTS
+from ._late import late
 from ._primitive import ASSIGN, READ, Primitive, bind, both_saved, handle, refresh, settled, view
-from ._tape import IMMUTABLE, JOINT, REGION, SETTINGS, Fold, Like, Tape, fixed, keep, late
+from ._tape import IMMUTABLE, JOINT, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from ._variable import Variable, View, bottom, frozen, new, variable
+from .ops import _families as _families
 from .ops import products, views, writing
 from .ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
-from .ops._families import FAMILIES as FAMILIES
 from .ops.indexing import laid_out, pull_diagonal, pull_turned, read
 from .ops.products import T, column, matmul, row
 from .ops.views import DIAGONAL, is_element, shown, transpose, unchanging

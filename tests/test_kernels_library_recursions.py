@@ -15,7 +15,8 @@ from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import _waiting, autoregression, garch, kalman, kalman_vector, markov
+from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov
+from tapegrad.kernels.launch import waiting
 
 REALS = [np.float64, np.float32]
 
@@ -149,7 +150,7 @@ def test_twins_give_the_bits_of_the_cuda_source(case, real):
 def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
-    sweeps = k._model[6].__self__
+    sweeps = k.definition.both.__self__
     sweeps = sweeps.made(len(theta)) if hasattr(sweeps, "made") else sweeps
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
     for batch in (theta.shape[1], 1):
@@ -163,9 +164,9 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
     theta = np.concatenate([theta, theta[:, :61] * 0.9], axis=1)  # no whole number of blocks
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(_waiting, "THREADS", threads)
-        monkeypatch.setattr(_waiting, "WORTH", 0)
-        monkeypatch.setitem(_waiting.STATE, "workers", _waiting.Workers(threads))
+        monkeypatch.setattr(waiting, "THREADS", threads)
+        monkeypatch.setattr(waiting, "WORTH", 0)
+        monkeypatch.setitem(waiting.STATE, "workers", waiting.Workers(threads))
         found.append((*k.value_and_grad(theta, data), k(theta, data)))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
@@ -178,7 +179,7 @@ def test_generated_kernel_of_the_formula(case):
     if len(theta) > 100:
         return  # 8 states or 8 hidden states: minutes of compilation; differences and sums over paths check those
     value, gradient = k.value_and_grad(theta, data)
-    expected, slope = k._model[2].value_and_grad(theta, data)
+    expected, slope = k.definition.formula.value_and_grad(theta, data)
     close(value, expected, 1e-11)
     close(gradient, slope, 1e-10)
     if len(theta) > 40:
@@ -213,7 +214,7 @@ def test_float32(case):
 )
 def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
-    from tapegrad.kernels._cuda import cubin
+    from tapegrad.kernels.launch.cuda import cubin
 
     k, theta, data = CASES[name]()
     for kernel in handmade(k, theta, data, False):
@@ -630,7 +631,7 @@ def test_invalid_parameters(name, row, wrong):
     assert v[3] == -np.inf and not g[:, 3].any()
     assert np.array_equal(v[others], value[others]) and np.array_equal(g[:, others], gradient[:, others])
     assert k(bad, data)[3] == -np.inf
-    assert not np.isfinite(k._model[2](bad, data)[3]) and not k._model[2].grad(bad, data)[:, 3].any()
+    assert not np.isfinite(k.definition.formula(bad, data)[3]) and not k.definition.formula.grad(bad, data)[:, 3].any()
     v, g = k.options(invalid="nan").value_and_grad(bad, data)
     assert np.isnan(v[3]) and np.isnan(g[:, 3]).all() and np.array_equal(v[others], value[others])
 

@@ -24,8 +24,9 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, is_scalar, xp_of
 from .._foreign import OBJECTS, operand
+from .._late import late
 from .._primitive import Primitive, bind, layout_of
-from .._tape import Like, late
+from .._tape import Like
 from .._variable import Variable, View, bottom
 from ..errors import DeviceError
 
