@@ -17,7 +17,7 @@ from .shaping import arrays_of, astype, concatenate, reshape, zeros_like
 # --- elements by an index along one axis ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def taken(x, *, at, axis):
     """The elements of x at the indices `at`, an array with as many axes, along one axis."""
     return xp_of(x).take_along_axis(x, at, axis)
@@ -153,6 +153,6 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
 
 
-@primitive()
+@primitive(batch="elementwise")
 def floor(x):
     return xp_of(x).floor(x)
