@@ -20,7 +20,15 @@ class Primitive:
     """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
-    with an input, so both ends are marked as saved, and whichever is written first moves away."""
+    with an input, so both ends are marked as saved, and whichever is written first moves away.
+
+    `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
+    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params):
+      "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
+      "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
+      "matrix"       it acts on the last axes, however many stand before
+      "moves"        each element of the result is one of the operands', or 0, which does not depend on values
+    A word is a claim: tests/test_batched_words.py proves those of all operations."""
 
     __slots__ = (
         "name",
@@ -40,6 +48,7 @@ class Primitive:
         "aliases",
         "same",
         "linear",
+        "batch",
     )
 
     def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
@@ -47,6 +56,7 @@ class Primitive:
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
         self.vjp = self.jvp = self.pull = self.keep_spec = None
         self.joint = self.same = self.linear = False
+        self.batch = None
         self._keeps = {}
 
     def keeps(self, slots: tuple) -> tuple:

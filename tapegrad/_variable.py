@@ -12,6 +12,35 @@ How memory is kept right, all of it:
 
 So a write costs its region, plus at most one copy of the buffer since the buffer was made or since an operation that read
 the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
+
+Every field, and every state that it can be in:
+
+  _value    a NumPy or CuPy array or NumPy number    what one level down is; of a plain handle its memory
+            a Variable                               of a handle of level 2 and more: a value, of a lower level or plain
+            a Variable, in an unread View            the matrix of which it is the transpose (_fast.py)
+            None                                     an unread View
+  _trace    None                                     plain: no open transform watches it
+            a Tape, a Dual, another open Trace       watched; `_slot` is that trace's
+            an Ended trace                           its transform is over: it counts as its `_value`
+            a Loan                                   its memory is in foreign hands: read by copy each time (_loans.py)
+  _slot     None                                     of a plain handle, a Loan
+            a number                                 of a Tape: the index of the record that made the value
+            an array, number or Variable             of a Dual: the tangent, laid out in memory like the value
+            what the trace says                      of another trace; an array only if that says `holds`
+  _saved    unset or False                           nobody is known to hold this memory (`is_saved` asks all levels)
+            True                                     somebody may: the next write moves the handle first
+  _version  unset or 0                               cold: not written yet; views alias it, and the first write moves it,
+                                                     unless the array owns its memory and nobody holds it
+            n > 0                                    hot: written or moved n times; views copy their region
+            Moving                                   on loan: whatever a view has seen is out of date
+  of a View:
+  _base     a Variable that is no View               the handle of which it is a region
+  _path     steps (kind, what), one or more          that lead from there to here (ops/indexing.py)
+  _seen     -1                                       not read yet
+            the base's _version                      read: _value, _trace and _slot are those of the region now
+            a smaller number                         out of date: `refresh` reads it again
+
+A value, what a level wraps or a record keeps, is a Variable that is never written (`frozen`); a handle is what the user has.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """What a trace that is neither Tape nor Dual is given: entry points, slots and fields of its own, safe rules where it hides values;
 and the file of short ways, without which the engine runs."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tapegrad as tg
 from tapegrad._dual import Dual
 from tapegrad._primitive import HOOKS, Trace, bind
 from tapegrad._tape import PART, Fold, primitive_of
+from tapegrad._variable import View
 from tapegrad.ops._define import PRIMITIVES
 
 FAST = "tapegrad._fast" in sys.modules
@@ -130,6 +132,11 @@ def test_slots_are_told_apart_by_the_trace():
         trace.close()
 
 
+def test_the_table_of_states_has_a_row_for_each_field():
+    rows = {line.split()[0] for line in sys.modules["tapegrad._variable"].__doc__.splitlines() if line.startswith("  _")}
+    assert rows == {*tg.Variable.__slots__, *View.__slots__}
+
+
 @pytest.mark.parametrize("order", [lambda f, x: tg.grad(f)(x), lambda f, x: tg.grad(lambda x: tg.grad(f)(x)[0])(x)])
 def test_a_trace_that_hides_values_gets_the_safe_rules(order):
     """0 times inf is not met while ones are shown, so that NumPy's flag says nothing."""
@@ -171,6 +178,30 @@ def test_each_record_names_its_primitive():
 
 
 # --- the engine without its short ways ---
+
+ELSEWHERE = {
+    "_byhand": "has its own tape ended?",
+    "_shadow/builtin": "exec and compile of the user's, followed",
+}
+
+
+def short_ways(path):
+    """Lines that ask whether a trace is a tape or a dual, or that run generated text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            asked = [getattr(c, "id", getattr(c, "attr", None)) for c in node.comparators]
+            if "Tape" in asked or "Dual" in asked:
+                yield node.lineno
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", None)) == "exec":
+            if "kernels" not in path.parts:  # kernels have texts of their own
+                yield node.lineno
+
+
+def test_short_ways_stand_in_one_file():
+    package = Path(tg.__file__).parent
+    found = {p.relative_to(package).with_suffix("").as_posix(): list(short_ways(p)) for p in sorted(package.rglob("*.py"))}
+    assert len(found.pop("_fast")) > 10
+    assert {name for name, lines in found.items() if lines} <= set(ELSEWHERE)
 
 
 def test_each_hook_is_filled():

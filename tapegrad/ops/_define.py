@@ -119,10 +119,13 @@ class Signature:
         self.defaults = tuple([p.default for p in rest if p.default is not p.empty])
         kind = inspect.Parameter.KEYWORD_ONLY if self.varying else inspect.Parameter.POSITIONAL_OR_KEYWORD
         first = [p for p in parameters if p not in rest]
+        self.names = () if self.varying or self.settings else self.arrays  # of all arguments, if they are arrays
         self.entry = inspect.Signature([*first, *[p.replace(kind=kind) for p in rest]])
 
     def split(self, args: tuple, settings: dict) -> tuple:
         """The arrays of a call of the entry point, and its settings by name."""
+        if len(args) == len(self.names) and not settings:
+            return args, {}
         given = self.entry.bind(*args, **settings)
         given.apply_defaults()
         given = given.arguments
@@ -151,17 +154,20 @@ def primitive(
     infix: str | None = None,
     holomorphic: bool = True,
     aliases: bool = False,
+    batch: Any = None,
     prim: Any = None,
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
     same, or an expression of v and w.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
-    `aliases`: what the body gives may share memory with an array that it gets, or be that array."""
+    `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
+    NumPy's ufuncs, and of what has the forward rule `same`, is known."""
 
     def declare(run):
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes, p.aliases = run, shapes, aliases
+        p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
         entry = FunctionType(bound.__code__, space, run.__name__)
@@ -189,6 +195,8 @@ def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = No
     signature = signature_of(prim.run)
     prim.joint, prim.vjp = joint is not None, tuple([named(r, prim) for r in (vjp if joint is None else (joint,))])
     prim.same, prim.linear = jvp is same, jvp is linear
+    if prim.same and prim.batch is None:
+        prim.batch = "elementwise"
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
     prim.jvp = _applied(entry) if jvp is linear else _pushed(prim.vjp) if jvp is same else jvp
     entry.__globals__["pair"] = is_operator(prim, signature)

@@ -88,13 +88,13 @@ def without_eta(x):
     return x
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def quotient(m, w):
     """k_ij / (w_j - w_i) for the anti-Hermitian part k of m; zero on the diagonal; in the limit where eigenvalues are equal."""
     return divided(anti(m), abs(m), w)
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def over_gaps(k, w):
     """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
     n = w.shape[-1]

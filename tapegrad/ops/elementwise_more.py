@@ -241,7 +241,7 @@ def nextafter(x, y):
 rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
-@primitive(np.round, np.around)
+@primitive(np.round, np.around, batch="elementwise")
 def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 
@@ -304,7 +304,7 @@ def sign_bit(x: Any) -> Any:
     return copysign(dtype(x).type(1), primal_of(x))
 
 
-@primitive()
+@primitive(batch="elementwise")
 def exponent(x):
     return xp_of(x).frexp(x)[1]
 

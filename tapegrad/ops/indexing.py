@@ -65,7 +65,7 @@ def laid_out(b: Any) -> tuple:
 # --- bodies ---
 
 
-@primitive(prim=READ)
+@primitive(prim=READ, batch="moves")
 def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:

@@ -3,6 +3,7 @@
 Rules are transposes; on complex arrays the engine conjugates around them."""
 
 import itertools
+import string
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,17 @@ from ._define import implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, conj, fit, reshape, slice_of, sum, transpose
 
 
-@primitive()
+def matrices(run: Any, xs: list, params: dict) -> Any:
+    """`batch` of operations on two matrices, or batches of them, where an operand of one axis is a vector."""
+    n, m = [v.ndim - 1 for v in xs]
+    xs = [xs[0][:, None] if n == 1 else xs[0], xs[1][..., None] if m == 1 else xs[1]]
+    rank = max(v.ndim for v in xs)
+    out = run(*[v.reshape(v.shape[:1] + (1,) * (rank - v.ndim) + v.shape[1:]) for v in xs], **params)
+    out = out[..., 0, :] if n == 1 else out
+    return out[..., 0] if m == 1 else out
+
+
+@primitive(batch=matrices)
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -195,13 +206,13 @@ def moved(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for indices that differ."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -255,13 +266,13 @@ if hasattr(np, "matvec"):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -294,7 +305,14 @@ def linalg_trace(x, /, *, offset=0, dtype=None):
 # --- einsum ---
 
 
-@primitive()
+def _contract_stacked(run, xs, params):
+    """One more label, of the samples."""
+    labels, result = params["subscripts"].split("->")
+    new = next(c for c in string.ascii_letters if c not in labels)
+    return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
+
+
+@primitive(batch=_contract_stacked)
 def contract(*xs, subscripts, optimize):
     """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
@@ -435,7 +453,7 @@ def multi_dot(arrays, *, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def backwards(x):
     return x[..., ::-1].copy()
 

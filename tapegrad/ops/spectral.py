@@ -40,7 +40,7 @@ from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 # --- Hermitian matrices ---
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def spectrum(x, *, UPLO):
     """The eigenvalues and eigenvectors of primal values."""
     return tuple(xp_of(x).linalg.eigh(x, UPLO))
@@ -130,7 +130,7 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 # --- singular values ---
 
 
-@primitive(multi=3)
+@primitive(multi=3, batch="matrix")
 def singular(x):
     """The singular value decomposition of primal values."""
     return tuple(xp_of(x).linalg.svd(x, full_matrices=False))
@@ -228,7 +228,7 @@ def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_f
 # --- orthogonal factor ---
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def qr_of(x):
     """Reduced QR of a square or tall matrix of full column rank."""
     return tuple(xp_of(x).linalg.qr(x))
@@ -299,7 +299,7 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
 # --- pseudo-inverse and least squares ---
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def pseudo_inverse(x, *, rcond, hermitian=False):
     library = xp_of(x)
     return np.linalg.pinv(x, rcond, hermitian) if library is np else library.linalg.pinv(x, rcond)
@@ -364,7 +364,7 @@ def lstsq(a, b, rcond=None):
     return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32) if library is np else rank, s
 
 
-@primitive(np.linalg.matrix_rank)
+@primitive(np.linalg.matrix_rank, batch="matrix")
 def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     if xp_of(A) is np:
         return np.linalg.matrix_rank(A, tol, hermitian, rtol=rtol)
