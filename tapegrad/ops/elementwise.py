@@ -457,7 +457,7 @@ def bell(x):
 
 @primitive()
 def tanh_slope(x, y):
-    """1 / cosh(x)^2 for y = tanh(x).  Where 1 - y^2 would be rounding of 1, or zero, it is not taken."""
+    """1 / cosh(x)^2; y is tanh(x), plain.  Where 1 - y^2 would be rounding of 1, or zero, it is not taken."""
     if isinstance(y, float):
         d = 1.0 - y * y
         return d if d > 0.01 else (1.0 / np.cosh(x)) ** 2
@@ -477,13 +477,7 @@ def tanh_slope(x, y):
     return d
 
 
-# y stands for tanh(x) and no more: what moves it is x
-rules(
-    tanh_slope,
-    lambda g, out, x, y: -2.0 * (g * out) * y,
-    lambda g, out, x, y: zeros_like(g) if dtype(g).kind == "c" else None,
-    jvp=lambda t, out, x, y: None if t[0] is None else -2.0 * (t[0] * out) * y,
-)
+rules(tanh_slope, lambda g, out, x, y: -2.0 * (g * out) * tanh(x), lambda g, out, x, y: None, jvp=same)
 rules(bell, lambda g, out, x: -2.0 * ((g * out) * times00(x, out)), jvp=same)
 rules(other_leg, lambda g, out, x: -over0(g * x, out), jvp=same)
 rules(less_square, lambda g, out, x: -2.0 * g * x, jvp=same)
@@ -492,7 +486,7 @@ rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
 rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * tanh_slope(x, out), jvp=same)
+rules(tanh, lambda g, out, x: g * tanh_slope(x, plain(out)), jvp=same)
 rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
