@@ -26,7 +26,8 @@ CONTINUOUS = {
     "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }  # fmt: skip
-METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint")
+STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")  # discontinuous: the derivative is that of what is picked
+METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
 def _places(name: str, n: Any, q: Any, method: str) -> tuple:
@@ -35,6 +36,11 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]
         at = q * (n + (1.0 - alpha - beta)) + (alpha - 1.0)
+    elif method in STEPS:
+        at = library.asarray(q_value(q) * n - 1 - 0.5 * (method == "closest_observation"))
+        low = library.floor(at)
+        kept = (at == low) & ((low % 2 == 1) | (method != "closest_observation"))
+        at = library.where(at < 0, 0, low + library.where(kept, 0.5 * (method == "averaged_inverted_cdf"), 1.0))
     elif method in METHODS:
         at = library.asarray(q_value(q) * (n - 1))
         near = {"lower": library.floor, "higher": library.ceil, "nearest": library.rint}
@@ -89,13 +95,35 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     return restored(cast(r, to), a, axis, keepdims)
 
 
+def _weighted(f, a, q, axis, method, keepdims, weights):
+    """By NumPy's own function f, which picks an element of each row: the first that is equal to it takes the derivative."""
+    a, w = array_of(a), plain(array_of(weights))
+    if xp(a) is not np:
+        raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
+    found = f(plain(a), plain(array_of(q)), axis, method=method, weights=w)
+    whole, found = isinstance(found, np.ndarray), np.asarray(found)
+    rows, outer = last(a, axis)
+    flat, picked = reshape(rows, to=(-1, shape(rows)[-1])), found.reshape(-1, math.prod(outer))
+    rs = []
+    for values in picked:
+        hit = plain(flat) == values[:, None]
+        r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
+        rs.append(restored(cast(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
+    many = np.ndim(plain(q))
+    return reshape(s.stack(rs), to=(*np.shape(plain(q)), *shape(rs[0]))) if many else rs[0]
+
+
 @implements(np.quantile)
-def quantile(a, q, axis=None, *, method="linear", keepdims=False):
+def quantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.quantile, a, q, axis, method, keepdims, weights)
     return _quantile("quantile", a, q, axis, method, keepdims)
 
 
 @implements(np.percentile)
-def percentile(a, q, axis=None, *, method="linear", keepdims=False):
+def percentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.percentile, a, q, axis, method, keepdims, weights)
     return _quantile("percentile", a, q, axis, method, keepdims, 100.0)
 
 
@@ -105,12 +133,16 @@ def median(a, axis=None, *, keepdims=False):
 
 
 @implements(np.nanquantile)
-def nanquantile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanquantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanquantile, a, q, axis, method, keepdims, weights)
     return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
 
 
 @implements(np.nanpercentile)
-def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanpercentile, a, q, axis, method, keepdims, weights)
     return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
 
 
