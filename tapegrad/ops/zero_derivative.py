@@ -9,8 +9,11 @@ import numpy as np
 
 from .._array import F8, is_array, is_differentiable, xp_of
 from .._primitive import is_tracked, plain
-from ..errors import NoRuleError
+from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, implements, shape
+from .creation import linspace
+from .products import flat
+from .reductions import amax, amin, sum
 from .shaping import arrays_of, astype
 from .sorting import taken_back
 
@@ -90,3 +93,30 @@ def bincount(x, /, weights=None, minlength=0):
         raise ValueError("numpy.bincount: x and weights must be vectors of the same length")
     size = len(xp_of(at).bincount(at, None, minlength))
     return taken_back(astype(w, to=F8), at=at.astype(np.intp), axis=0, like=(size,))
+
+
+@implements(np.histogram)
+def histogram(a, bins=10, range=None, density=None, weights=None):
+    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
+    x = plain(arrays_of([a])[0])
+    counts, edges = xp_of(x).histogram(x, values(bins), values(range), weights=values(weights))
+    if type(bins) is not str and np.ndim(values(bins)):
+        moved = arrays_of([bins])[0] if tracked([bins]) else edges
+    elif not tracked([a] if range is None else range):
+        moved = edges
+    elif type(bins) is str:
+        raise ArgumentError(
+            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
+        )
+    else:
+        low, high = (amin(a), amax(a)) if range is None else range
+        same = 0.5 * (plain(low) == plain(high))
+        moved = linspace(low - same, high + same, len(edges))
+    if tracked([weights]):
+        x, w = x.ravel(), flat(arrays_of([weights])[0])
+        if not is_differentiable(plain(w)) or plain(w).dtype.kind == "c":
+            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
+        inside = (x >= edges[0]) & (x <= edges[-1])
+        at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
+        counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
+    return (counts / sum(counts) / (moved[1:] - moved[:-1]) if density else counts), moved
