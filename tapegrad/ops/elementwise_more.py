@@ -22,14 +22,14 @@ from .elementwise import (
     divide,
     floor_divide,
     over0,
-    part_of_length,
     remainder,
-    safe_length,
     select,
+    share_of,
     sign,
     sqrt,
     tanh,
     times0,
+    unless_zero,
     xp_of2,
     zero_of,
 )
@@ -64,10 +64,32 @@ def hypot(x, y):
 rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 
+@primitive()
+def part_of_hypot(x, y, r):
+    """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
+    cancel."""
+    return share_of((x, y), r, xp_of2(x, y).hypot)
+
+
+def _across(g, a, b, x, y):
+    r = hypot(x, y)
+    p = primal_of(r)
+    return g * part_of_hypot(a, b, p) * part_of_hypot(y, x, p) / unless_zero(r)
+
+
+rules(
+    part_of_hypot,
+    lambda g, out, x, y, r: _across(g, y, x, x, y),
+    lambda g, out, x, y, r: -_across(g, x, y, x, y),
+    lambda g, out, x, y, r: None,
+    jvp=same,
+)
+
+
 def _hypot_part(g, out, x, y):
-    length, a, _ = safe_length(hypot, out, x, y)
-    u, zero = part_of_length(a, length)
-    return note(note(g * u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
+    r = primal_of(out)
+    u, zero = g * part_of_hypot(x, y, r), r == 0
+    return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
 rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
@@ -85,9 +107,8 @@ def arctan2(y, x):
 def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
-    length, a, _ = safe_length(hypot, r, x, y)
-    u, zero = part_of_length(a, length)
-    d = times0(g, u / select(zero, zero_of(r) + 1, r))
+    zero = primal_of(r) == 0
+    d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 
@@ -304,7 +325,7 @@ def sign_bit(x: Any) -> Any:
     return copysign(dtype(x).type(1), primal_of(x))
 
 
-@primitive(batch="elementwise")
+@primitive()
 def exponent(x):
     return xp_of(x).frexp(x)[1]
 
