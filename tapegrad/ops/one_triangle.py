@@ -62,7 +62,7 @@ def alike_of(x: Any) -> Any:
     return True if found.all() else found if found.any() else False
 
 
-@primitive()
+@primitive(batch="matrix")
 def alike_each(x):
     return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
 

@@ -45,7 +45,7 @@ def added_at(x, *, at, axis, like):
     return out
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def taken_by(x, at, *, axis):
     return taken_at(x, at=at, axis=axis)
 
