@@ -10,6 +10,7 @@ is the real one. Functions not in the table keep their real body, which fails lo
 `stats` counts what a device would have felt: see `hosted_cupy`.
 """
 
+import contextlib
 import ctypes
 import itertools
 import re
@@ -50,6 +51,18 @@ def reset_counts():
     global _transfer_open
     stats.update(kernels=0, syncs=0, unknown=set())
     _transfer_open = False
+
+
+@contextlib.contextmanager
+def uncounted():
+    """What the tests themselves do on the device."""
+    global _transfer_open
+    before = stats.copy(), _transfer_open
+    try:
+        yield
+    finally:
+        stats.update(before[0])
+        _transfer_open = before[1]
 
 
 def count_transfer():

@@ -173,6 +173,7 @@ def test_written_by_name_and_read_behind_a_holder(name):
     assert threads.THREADS == set()
 
 
+@pytest.mark.unsealed
 @pytest.mark.parametrize("name", [n for n in HOLDERS if n not in ("weak proxy", "constant")])
 def test_read_by_name_and_written_behind_a_holder(name):
     """The array is only read by name; a plain write behind the holder would change what the records hold."""
