@@ -20,7 +20,7 @@ import kernels as models
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.kernels import _cuda
+from tapegrad.kernels.launch import cuda
 
 RATE = """
 extern "C" __global__ void fma_rate(real* out, long long steps) {
@@ -51,9 +51,9 @@ class Ceilings:
         b = cupy.empty_like(a)
         self.bandwidth = 2 * a.nbytes / seconds(cupy, lambda: cupy.copyto(b, a))
         self.rate = {}
-        processors = _cuda.limits(cupy.cuda.Device().id)[0]
+        processors = cuda.limits(cupy.cuda.Device().id)[0]
         for dtype, words in REALS.items():
-            kernel = _cuda.loaded(words + RATE, "fma_rate")
+            kernel = cuda.loaded(words + RATE, "fma_rate")
             out = cupy.empty(processors * 2048, dtype)
             args = out, np.int64(sizes["chains"])
             spent = seconds(cupy, lambda kernel=kernel, args=args: kernel((processors * 8,), (256,), args))
@@ -122,9 +122,9 @@ class Table:
 
     def registers(self, kernel, theta, data):
         launcher = kernel._family.launcher(
-            "VG", 0, (len(theta), 0 if data.ndim == 1 else len(data), False), theta.dtype, False, _cuda.CudaLauncher
+            "VG", 0, (len(theta), 0 if data.ndim == 1 else len(data), False), theta.dtype, False, cuda.CudaLauncher
         )
-        return _cuda.loaded(*launcher.forms[1][:2]).registers
+        return cuda.loaded(*launcher.forms[1][:2]).registers
 
     def jax_time(self, make, theta, data):
         if make is None:

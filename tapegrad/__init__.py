@@ -1,6 +1,7 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
 from ._byhand import Tape as Tape
@@ -28,11 +29,23 @@ __version__ = "0.1.0"
 _LAZY = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")
 
 
-def __getattr__(name: str):
-    """Subpackages load on first use (PEP 562)."""
-    if name in _LAZY:
-        return importlib.import_module(f"tapegrad.{name}")
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+if TYPE_CHECKING:  # what loads on first use, for type checkers
+    from . import cupy as cupy
+    from . import kernels as kernels
+    from . import numpy as numpy
+    from . import optimize as optimize
+    from . import scipy as scipy
+    from . import statespace as statespace
+    from . import stats as stats
+    from . import testing as testing
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Subpackages load on first use (PEP 562)."""
+        if name in _LAZY:
+            return importlib.import_module(f"tapegrad.{name}")
+        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

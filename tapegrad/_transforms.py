@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -31,6 +31,12 @@ from ._variable import Variable
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
+
+# For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
+X = TypeVar("X")
+Y = TypeVar("Y")
+A = TypeVar("A")
+P = ParamSpec("P")
 
 
 class Transform(Remade):
@@ -73,6 +79,18 @@ def _again(f: Callable) -> Callable:
     return Const if isinstance(f, Const) else lambda g: g
 
 
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], Y], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[Y, X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], tuple[Y, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[P, tuple[Any, Any]]: ...
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
@@ -99,6 +117,16 @@ def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> 
     return ((value, plain_tree(r.aux)) if has_aux else value), gradient
 
 
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], Any], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], tuple[Any, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
+@overload
+def grad(f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[P, Any]: ...
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Gradient of a real scalar function; see `value_and_grad`.
 
@@ -114,7 +142,7 @@ def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     return (gradient, value[1]) if settings[1] else gradient
 
 
-def vjp(f: Callable, *primals: Any) -> tuple:
+def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
 
     w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
@@ -143,7 +171,7 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     return value, pullback
 
 
-def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
+def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
     """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
 
     Tangents have the exact shapes of their primals; None stands for zero.
@@ -158,7 +186,7 @@ def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
 # --- second order ---
 
 
-def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
+def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple[Y, X, X]:
     """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
 
     >>> import numpy as np, tapegrad as tg
@@ -171,7 +199,7 @@ def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
     return value, gradient, hv
 
 
-def hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
+def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
     """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
 
     >>> import numpy as np, tapegrad as tg
@@ -181,7 +209,7 @@ def hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
     return value_grad_hvp(f, x, v, args)[2]
 
 
-def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -216,7 +244,14 @@ def basis(x: Any) -> list:
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 
 
-def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
+def jacobian(
+    f: Callable[P, Any],
+    argnums: int | tuple = 0,
+    mode: Literal["auto", "forward", "reverse"] = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[P, Any]:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
@@ -336,7 +371,7 @@ def _columns(r: Recorded) -> dict:
     return blocks
 
 
-def hessian(f: Callable, argnums: int | tuple = 0, *, shadow: bool = True) -> Callable:
+def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = True) -> Callable[P, Any]:
     """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg

@@ -147,5 +147,5 @@ def array_library(request, monkeypatch):
         pytest.skip("NOT RUN: CUDA C on the CPU, for there is no g++")
     library = hosted_cupy.install()
     loader = Loader()
-    monkeypatch.setattr(importlib.import_module("tapegrad.kernels._cuda"), "loaded", loader)
+    monkeypatch.setattr(importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", loader)
     return SimpleNamespace(hosted=True, loader=loader, stats=hosted_cupy.stats, **vars(library))

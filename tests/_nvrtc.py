@@ -14,8 +14,8 @@ from _cuda_host import FOLDER
 from _kernel_cases import CASES, MAPS, WAYS, fresh, program
 
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels._cuda import OPTIONS, cubin, nvrtc
-from tapegrad.kernels._emit_split import emit_split, splittable
+from tapegrad.kernels.emit.cuda_split import emit_split, splittable
+from tapegrad.kernels.launch.cuda import OPTIONS, cubin, nvrtc
 
 FILE = Path(__file__).with_name("register_budget.txt")
 ARCHS = (75, 80, 86, 89, 90, 100, 120)

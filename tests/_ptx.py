@@ -9,7 +9,7 @@ import re
 import numpy as np
 from _cuda_host import HostKernel
 
-from tapegrad.kernels._cuda import translated
+from tapegrad.kernels.launch.cuda import translated
 
 TYPES = {
     "pred": "bool", "f32": "float", "f64": "double",

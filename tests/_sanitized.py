@@ -8,7 +8,7 @@ from _cuda_host import HostKernel, arguments
 from _kernel_cases import case, lowered
 
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels._emit_split import emit_split
+from tapegrad.kernels.emit.cuda_split import emit_split
 
 SIZES = [(batch, steps) for batch in (1, 5, 33) for steps in (0, 1, 7)]
 SANITIZE = ("-fsanitize=address", "-g")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapegrad.kernels._host import host_kernel
+from tapegrad.kernels.launch.host import host_kernel
 
 
 class OnHost:
@@ -26,16 +26,16 @@ def launched_on_host(xp, monkeypatch):
     if xp is not np and getattr(xp.cuda.runtime, "_hosted", False):
         import hosted_cupy
 
-        from tapegrad.kernels import _raw_cuda
+        from tapegrad.kernels.raw_code import cuda as raw_cuda
 
         made = {}
 
         def loaded(*args):
             return made.setdefault(args, OnHost(hosted_cupy.host_view, launches, *args))
 
-        monkeypatch.setattr(_raw_cuda, "loaded", loaded)
-        monkeypatch.setattr(_raw_cuda, "limits", lambda function: (256, 40))
-        monkeypatch.setattr(_raw_cuda, "blocks_at_once", lambda function, threads, shared: 65536 // (40 * threads))
+        monkeypatch.setattr(raw_cuda, "loaded", loaded)
+        monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 40))
+        monkeypatch.setattr(raw_cuda, "blocks_at_once", lambda function, threads, shared: 65536 // (40 * threads))
     return xp, launches
 
 

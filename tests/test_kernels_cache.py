@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernels import _cache, _cpu
+from tapegrad.kernels.launch import cache, cpu
 
-NAME = _cache.key("a test")
+NAME = cache.key("a test")
 
 
 @pytest.fixture
@@ -28,19 +28,19 @@ def folder(tmp_path, monkeypatch):
 def times(factor):
     """The text of a function that multiplies, and the function as compiled, or read, in a process that knows nothing of it."""
     text = f"define i64 @kernel(i64 %x) {{\n  %y = mul i64 %x, {factor}\n  ret i64 %y\n}}\n"
-    key = _cache.key(_cpu.machine()[1], text)
+    key = cache.key(cpu.machine()[1], text)
 
     def run():
-        _cpu.STATE.pop(key, None)
-        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(_cpu.compiled(text))(2)
+        cpu.STATE.pop(key, None)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(cpu.compiled(text))(2)
 
     return key, run
 
 
 def counted(monkeypatch):
     """How often code is compiled."""
-    calls, compile_ = [], _cpu.object_code
-    monkeypatch.setattr(_cpu, "object_code", lambda *args: calls.append(1) or compile_(*args))
+    calls, compile_ = [], cpu.object_code
+    monkeypatch.setattr(cpu, "object_code", lambda *args: calls.append(1) or compile_(*args))
     return calls
 
 
@@ -164,7 +164,7 @@ def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
         where.write_bytes(b"")
         where = where / "y"
     elif how == "read-only":
-        monkeypatch.setattr(_cache.tempfile, "mkstemp", lambda **kw: (_ for _ in ()).throw(PermissionError("read-only")))
+        monkeypatch.setattr(cache.tempfile, "mkstemp", lambda **kw: (_ for _ in ()).throw(PermissionError("read-only")))
     elif how == "nowhere":
         where = Path("/proc/nowhere/at/all")
     elif how == "no home":
@@ -172,7 +172,7 @@ def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     if how == "name with nul":
-        monkeypatch.setattr(_cache, "folder", lambda: Path("a\0b"))
+        monkeypatch.setattr(cache, "folder", lambda: Path("a\0b"))
     elif how != "no home":
         monkeypatch.setenv("TAPEGRAD_CACHE", str(where))
     assert run() == 62 and run() == 62 and len(calls) == 2
@@ -183,19 +183,19 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
         os.close(handle)
         raise OSError(28, "no space left")
 
-    monkeypatch.setattr(_cache.os, "fdopen", full)
-    _cache.save(NAME, b"content")
+    monkeypatch.setattr(cache.os, "fdopen", full)
+    cache.save(NAME, b"content")
     monkeypatch.undo()
     assert list(folder.iterdir()) == []
 
 
 WRITER = """
 import sys
-from tapegrad.kernels import _cache
+from tapegrad.kernels.launch import cache
 name = sys.argv[1]
 for n in range(300):
-    _cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
-    found = _cache.load(name)
+    cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
+    found = cache.load(name)
     assert found is not None and found == found[:1] * len(found)
 """
 
@@ -213,9 +213,9 @@ def test_processes_that_write_at_once(folder):
 def test_kernels_are_read_by_the_next_process(folder):
     code = """
 import numpy as np, tapegrad as tg
-from tapegrad.kernels import _cpu
-compile_, calls = _cpu.object_code, []
-_cpu.object_code = lambda *args: calls.append(1) or compile_(*args)
+from tapegrad.kernels.launch import cpu
+compile_, calls = cpu.object_code, []
+cpu.object_code = lambda *args: calls.append(1) or compile_(*args)
 k = tg.kernels.likelihood(lambda t, y: -(y - t[0]) ** 2 * t[1])
 value = k(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, 2.0]))
 print(len(calls), *value)

@@ -10,7 +10,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError
-from tapegrad.kernels import _trace
+from tapegrad.kernels.trace import tracing
 
 kernels = tg.kernels
 Y = np.array([1.0, 2.0, 4.0])
@@ -115,8 +115,8 @@ def test_a_recorded_call_keeps_what_it_was_traced_with():
 def test_traced_once_while_nothing_changes(monkeypatch):
     """Lists that the function itself writes while it is traced are what it left them."""
     seen, count = [0], []
-    traced = _trace.Tracer.run
-    monkeypatch.setattr(_trace.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
+    traced = tracing.Tracer.run
+    monkeypatch.setattr(tracing.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
     nothing = np.array([np.nan, -0.0])
 
     def f(t, y):
@@ -170,8 +170,8 @@ def test_attributes_that_the_function_does_not_read_may_change(monkeypatch):
             return self.kernel(THETA, self.data)
 
     fit, count = Fit(), []
-    traced = _trace.Tracer.run
-    monkeypatch.setattr(_trace.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
+    traced = tracing.Tracer.run
+    monkeypatch.setattr(tracing.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
     fit.kernel = kernels.likelihood(fit.loglik)
     first = fit.kernel(THETA, Y)
     fit.data[3], fit.calls = 1.0, 7

@@ -418,7 +418,7 @@ def test_nestings_on_the_tape():
 @pytest.mark.parametrize("sizes", [(1, 0, 0, 0, 0), (0, 2, 0, 1, 0), (1, 1, 1, 1, 1)])
 def test_nvrtc_compiles(sizes, arch):
     pytest.importorskip("cupy")
-    from tapegrad.kernels._cuda import cubin
+    from tapegrad.kernels.launch.cuda import cubin
 
     k, theta = process(sizes), parameters(sizes, 1)
     for kernel in k.kernels(len(theta), 3, arch == 90, True):
@@ -443,7 +443,7 @@ def agrees(k, theta, device, monkeypatch):
     """Both libraries give the same; on hosted CuPy by the CUDA C, by hand and generated."""
     xp, _ = device
     if xp is not np and not hosted_cupy.real_device():
-        monkeypatch.setattr(importlib.import_module("tapegrad.kernels._cuda"), "loaded", Loader())  # of generated kernels
+        monkeypatch.setattr(importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", Loader())  # of generated kernels
     data = DATA.copy()
     data[1, 5] = np.nan
     expected, slope = k.value_and_grad(theta, data)

@@ -13,7 +13,7 @@ from _kernel_cases import CASES, MAPS, WAYS, case, dense_kalman, lowered
 
 import tapegrad as tg
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels._cpu import Launcher
+from tapegrad.kernels.launch.cpu import Launcher
 
 kernels = tg.kernels
 TESTS = Path(__file__).parent

@@ -15,7 +15,7 @@ from test_kernels_recursion import DIFFUSE, KNOWN, NILE, POINTS
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, DeviceError, KernelError, ShapeError
-from tapegrad.kernels import _cuda
+from tapegrad.kernels.launch import cuda
 
 kernels = tg.kernels
 
@@ -230,8 +230,8 @@ def test_a_divided_sum_has_the_bits_of_the_undivided(cupy, batch, steps):
 
 def test_a_divided_sum_in_slabs(cupy, monkeypatch):
     """As many chunks at a time as there is room for."""
-    monkeypatch.setattr(_cuda, "SMALL", 0)
-    monkeypatch.setattr(_cuda, "limits", lambda device: (1, 64, 65536))
+    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "limits", lambda device: (1, 64, 65536))
     data = np.random.default_rng(8).normal(size=(2, 64 * 33 + 5))
     same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data))
     if cupy.hosted:
@@ -284,7 +284,7 @@ def test_a_few_resident_threads_do_all_samples_in_any_order(cupy, monkeypatch):
     k, theta, data = case("kalman 2")
     theta = np.tile(theta, 40)
     expected = k.value_and_grad(theta, data)
-    monkeypatch.setattr(_cuda, "resident", lambda threads, registers, device: 3)
+    monkeypatch.setattr(cuda, "resident", lambda threads, registers, device: 3)
     t, d = cupy.asarray(theta), cupy.asarray(data)
     same(k.value_and_grad(t, d), expected)
     if cupy.hosted:
@@ -297,20 +297,20 @@ def test_a_few_resident_threads_do_all_samples_in_any_order(cupy, monkeypatch):
 def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch):
     k, theta, data = case("kalman 2")
     made = []
-    empty = _cuda.cupy.empty
-    monkeypatch.setattr(_cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype))
-    monkeypatch.setattr(_cuda, "limits", lambda device: (2, 2048, 65536))
+    empty = cuda.cupy.empty
+    monkeypatch.setattr(cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype))
+    monkeypatch.setattr(cuda, "limits", lambda device: (2, 2048, 65536))
     long = cupy.asarray(np.tile(data, 40))
     step = 5 * 8  # five numbers of the carry; the totals of the sums would be eight
     assert len(k.lowered(7, 0).bodies[1].loop.sums) < 8
     k.value_and_grad(cupy.asarray(np.tile(theta, 3000)), long)
     assert made[-1] <= 2 * 2048 * step * long.size
-    monkeypatch.setattr(_cuda, "SMALL", 0)
-    monkeypatch.setattr(_cuda, "INTERVALS", (1,))
-    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
+    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "INTERVALS", (1,))
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
     same(k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long), k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)))
     assert made[-1] == 64 * step * long.size
-    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 31 * step * long.size)
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 31 * step * long.size)
     with pytest.raises(KernelError, match="32 samples need"):
         k.value_and_grad(cupy.asarray(theta), long)
 
@@ -322,19 +322,19 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
     theta, data = np.tile(theta, 3), np.tile(data, 1610 // data.size)
     carry = len(k.lowered(theta.shape[0], 0).loops[0].carry)
     made = []
-    empty = _cuda.cupy.empty
-    monkeypatch.setattr(_cuda.cupy, "empty", lambda n, dtype: made.append(n) or empty(n, dtype))
-    monkeypatch.setattr(_cuda, "SMALL", 0)
+    empty = cuda.cupy.empty
+    monkeypatch.setattr(cuda.cupy, "empty", lambda n, dtype: made.append(n) or empty(n, dtype))
+    monkeypatch.setattr(cuda, "SMALL", 0)
     t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
     for every in (1, 8, 64):
         totals = len(k.lowered(theta.shape[0], 0).loops[1].sums)
         rows = (data.size if every == 1 else -(-data.size // every) + every) * carry + (totals if totals >= 8 else 0)
-        monkeypatch.setattr(_cuda, "free_bytes", lambda rows=rows: 2 * 64 * 8 * rows)
+        monkeypatch.setattr(cuda, "free_bytes", lambda rows=rows: 2 * 64 * 8 * rows)
         same(k.value_and_grad(t, d), expected)
         assert made[-1] == 64 * rows
-    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 64 * 8 * (3 * rows))
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 64 * 8 * (3 * rows))
     same(k.hvp(t, t, d), k.hvp(theta, theta, data))
-    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 8 * carry)
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 32 * 8 * 8 * carry)
     with pytest.raises(KernelError, match="32 samples need"):
         k.value_and_grad(t, d)
 
@@ -343,8 +343,8 @@ def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):
     """With 391 steps one in 64 would take more rows than one in 8, as there are 64 of a segment."""
     k, theta, data = case("kalman 2")
     data = np.tile(data, 17)
-    monkeypatch.setattr(_cuda, "SMALL", 0)
-    monkeypatch.setattr(_cuda, "free_bytes", lambda: 2 * 32 * 8 * 5 * (49 + 8))
+    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 32 * 8 * 5 * (49 + 8))
     theta = np.tile(theta, 6)
     same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(data)), k.value_and_grad(theta, data))
     if cupy.hosted:
@@ -353,7 +353,7 @@ def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 63, 64, 65, 130])
 def test_segments_of_every_length(cupy, monkeypatch, length):
-    monkeypatch.setattr(_cuda, "INTERVALS", (8,))
+    monkeypatch.setattr(cuda, "INTERVALS", (8,))
     same(
         KNOWN.value_and_grad(cupy.asarray(POINTS), cupy.asarray(np.tile(NILE, 2)[:length])),
         KNOWN.value_and_grad(POINTS, np.tile(NILE, 2)[:length]),
@@ -368,18 +368,18 @@ def test_segments_of_every_length(cupy, monkeypatch, length):
 
 @pytest.mark.parametrize("registers", [24, 64, 128, 168, 255])
 def test_block_and_registers_fit_a_processor(registers, monkeypatch):
-    monkeypatch.setattr(_cuda, "limits", lambda device: (132, 2048, 65536))
+    monkeypatch.setattr(cuda, "limits", lambda device: (132, 2048, 65536))
     for threads in (32, 64, 128):
-        blocks = _cuda.resident(threads, registers, 0)
+        blocks = cuda.resident(threads, registers, 0)
         assert blocks % 132 == 0 and blocks
         each = blocks // 132
         assert each * threads <= 2048 and each * threads * registers <= 65536 and each <= 32
     with pytest.raises(KernelError, match="registers"):
-        _cuda.resident(1024, 168, 0)
+        cuda.resident(1024, 168, 0)
 
 
 def test_few_samples_take_small_blocks():
-    assert [_cuda.block_size(n, 132, 128) for n in (1, 132 * 32, 132 * 32 + 1, 132 * 64 + 1, 10**6)] == [32, 32, 64, 128, 128]
+    assert [cuda.block_size(n, 132, 128) for n in (1, 132 * 32, 132 * 32 + 1, 132 * 64 + 1, 10**6)] == [32, 32, 64, 128, 128]
 
 
 def test_streams_and_no_hidden_wait(cupy):
@@ -400,7 +400,7 @@ def test_streams_and_no_hidden_wait(cupy):
 def test_debug_mode_waits_and_errors_name_the_kernel(cupy, monkeypatch):
     t, d = cupy.asarray(THETA), cupy.asarray(X)
     GAUSSIAN(t, d)
-    monkeypatch.setattr(_cuda, "DEBUG", True)
+    monkeypatch.setattr(cuda, "DEBUG", True)
     if cupy.hosted:
         before = cupy.stats["syncs"]
         GAUSSIAN(t, d)
@@ -412,12 +412,12 @@ def test_debug_mode_waits_and_errors_name_the_kernel(cupy, monkeypatch):
         registers = 64
 
         def __call__(self, grid, block, args):
-            raise _cuda.runtime.CUDARuntimeError(700)
+            raise cuda.runtime.CUDARuntimeError(700)
 
-    monkeypatch.setattr(_cuda, "loaded", lambda source, entry: Failing())
+    monkeypatch.setattr(cuda, "loaded", lambda source, entry: Failing())
     with pytest.raises(DeviceError, match=r"gaussian\.F0, 1 blocks of 32 threads: cudaErrorIllegalAddress"):
         GAUSSIAN(t, d)
-    monkeypatch.setattr(_cuda, "DEBUG", False)
+    monkeypatch.setattr(cuda, "DEBUG", False)
     with pytest.raises(DeviceError, match="TAPEGRAD_DEBUG=1"):
         GAUSSIAN(t, d)
 
@@ -443,19 +443,19 @@ def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
             return Function()
 
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(_cuda, "Module", Module)
-    monkeypatch.setattr(_cuda, "MODULES", {})
+    monkeypatch.setattr(cuda, "Module", Module)
+    monkeypatch.setattr(cuda, "MODULES", {})
     asked = []
-    monkeypatch.setattr(_cuda.driver, "funcGetAttribute", lambda what, of: asked.append((what, of)) or 40)
+    monkeypatch.setattr(cuda.driver, "funcGetAttribute", lambda what, of: asked.append((what, of)) or 40)
     source = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = 1; }'
-    kernel = _cuda.loaded(source, "k")
-    assert kernel is _cuda.loaded(source, "k") and kernel.registers == 40
-    assert asked == [(_cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, 1234)]
+    kernel = cuda.loaded(source, "k")
+    assert kernel is cuda.loaded(source, "k") and kernel.registers == 40
+    assert asked == [(cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, 1234)]
     kernel((1,), (32,), ("x",))
     assert launches == [(((1,), (32,), ("x",)), {"shared_mem": 0})]
-    monkeypatch.setattr(_cuda, "MODULES", {})
-    monkeypatch.setattr(_cuda, "cubin", None)
-    _cuda.loaded(source, "k")
+    monkeypatch.setattr(cuda, "MODULES", {})
+    monkeypatch.setattr(cuda, "cubin", None)
+    cuda.loaded(source, "k")
     assert len(loads) == 2 and loads[0] == loads[1] and loads[0][:4] == b"\x7fELF" and len(list(tmp_path.iterdir())) == 1
 
 

@@ -15,11 +15,12 @@ from test_kernels_recursion import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels import _cpu, _waiting, emit_cuda
-from tapegrad.kernels._arguments import with_ways
-from tapegrad.kernels._cpu import Launcher
-from tapegrad.kernels._cuda import cubin
-from tapegrad.kernels._lower import lowered
+from tapegrad.kernels import emit_cuda
+from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.generated.arguments import with_ways
+from tapegrad.kernels.launch import cpu, waiting
+from tapegrad.kernels.launch.cpu import Launcher
+from tapegrad.kernels.launch.cuda import cubin
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 RNG = np.random.default_rng(0)
@@ -183,11 +184,11 @@ def test_sum_over_samples_for_every_batch_and_any_threads(batch, monkeypatch):
     w = np.random.default_rng(2).normal(size=batch)
     gradient = lambda: tg.vjp(lambda x: GAUSSIAN(theta, x), X)[1](w)
     expected = np.stack([(w * -(X[k][:, None] - theta[k]) / theta[2 + k] ** 2).sum(axis=1) for k in range(2)])
-    monkeypatch.setattr(_waiting, "THREADS", 1)
+    monkeypatch.setattr(waiting, "THREADS", 1)
     one = gradient()
     close(one, expected, 1e-11)
-    monkeypatch.setattr(_waiting, "THREADS", 3)
-    monkeypatch.setattr(_waiting, "WORTH", 0)
+    monkeypatch.setattr(waiting, "THREADS", 3)
+    monkeypatch.setattr(waiting, "WORTH", 0)
     assert np.array_equal(one, gradient())
 
 
@@ -454,7 +455,7 @@ KINDS = [
 @pytest.mark.parametrize("name", ["gaussian", "holes", "garch"])
 @pytest.mark.parametrize("what, kind, order", KINDS)
 def test_cuda_source_gives_the_bits_of_the_cpu_kernel(name, what, kind, order, per_sample, monkeypatch):
-    monkeypatch.setattr(_cpu, "PARTS", 1)
+    monkeypatch.setattr(cpu, "PARTS", 1)
     k, theta, data = (DIFFUSE, POINTS, HOLES) if name == "holes" else case(name)
     rng = np.random.default_rng(1)
     theta, dtype = np.ascontiguousarray(theta[:, np.arange(16) % theta.shape[1]]), np.dtype(float)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernels import _waiting
+from tapegrad.kernels.launch import waiting
 
 kernels = tg.kernels
 RNG = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_what_is_left_running_writes_into_nothing_of_the_caller():
     for t in old:
         t.join(20)
     assert np.array_equal(room, np.full(8, 7.0))
-    assert not [t for t in old if t.is_alive() and t not in _waiting.workers().threads]
+    assert not [t for t in old if t.is_alive() and t not in waiting.workers().threads]
     expected = k(theta, np.ones(10))
     assert np.array_equal(k(theta, np.ones(10), out=room), expected) and np.array_equal(room, expected)
 
@@ -166,7 +166,7 @@ def test_an_error_in_one_part_is_raised():
 
     for work in (1.0, 1e7, 1e9):
         with pytest.raises(ValueError, match="here"):
-            _waiting.spread(4, work, run)
+            waiting.spread(4, work, run)
 
 
 @pytest.mark.parametrize("work", [1.0, 1e7, 1e9, 1e11])
@@ -179,5 +179,5 @@ def test_each_block_is_done_once(blocks, work):
         with lock:
             done.extend(range(first, last))
 
-    _waiting.spread(blocks, work, run)
+    waiting.spread(blocks, work, run)
     assert sorted(done) == list(range(blocks))

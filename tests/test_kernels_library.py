@@ -14,9 +14,9 @@ from test_kernels_likelihood import GRADIENT, SECOND, THETA, VALUE, X
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
 from tapegrad.kernels import gaussian, mixture, regression, student_t
-from tapegrad.kernels._cuda import cubin
-from tapegrad.kernels._elementary import device_functions
-from tapegrad.kernels._library import CHUNK, PRELUDE
+from tapegrad.kernels.launch.cuda import cubin
+from tapegrad.kernels.library.handwritten import CHUNK, PRELUDE
+from tapegrad.kernels.library.own_functions import device_functions
 
 REALS = [np.float64, np.float32]
 RNG = np.random.default_rng(0)

@@ -225,7 +225,7 @@ def test_on_both_libraries(device, what, monkeypatch):
     """By hand and generated."""
     xp, _ = device
     if xp is not np and getattr(xp.cuda.runtime, "_hosted", False):
-        monkeypatch.setattr(importlib.import_module("tapegrad.kernels._cuda"), "loaded", Loader())
+        monkeypatch.setattr(importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", Loader())
     M, y = model(1, 5), series(6, holes=[2])
     M = varying(M, 6, "r", 5) if what == "steps" else M
     moved = type(M)(*[xp.asarray(x) for x in M])

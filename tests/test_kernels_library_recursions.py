@@ -15,7 +15,8 @@ from test_kernels_recursion import DIFFUSE, KNOWN, MANY, NILE, formula
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import _waiting, autoregression, garch, kalman, kalman_vector, markov
+from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov
+from tapegrad.kernels.launch import waiting
 
 REALS = [np.float64, np.float32]
 
@@ -163,9 +164,9 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
     theta = np.concatenate([theta, theta[:, :61] * 0.9], axis=1)  # no whole number of blocks
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(_waiting, "THREADS", threads)
-        monkeypatch.setattr(_waiting, "WORTH", 0)
-        monkeypatch.setitem(_waiting.STATE, "workers", _waiting.Workers(threads))
+        monkeypatch.setattr(waiting, "THREADS", threads)
+        monkeypatch.setattr(waiting, "WORTH", 0)
+        monkeypatch.setitem(waiting.STATE, "workers", waiting.Workers(threads))
         found.append((*k.value_and_grad(theta, data), k(theta, data)))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
@@ -213,7 +214,7 @@ def test_float32(case):
 )
 def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
-    from tapegrad.kernels._cuda import cubin
+    from tapegrad.kernels.launch.cuda import cubin
 
     k, theta, data = CASES[name]()
     for kernel in handmade(k, theta, data, False):

@@ -13,7 +13,7 @@ import scipy.stats
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels._arguments import Looking
+from tapegrad.kernels.generated.arguments import Looking
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 

@@ -17,9 +17,9 @@ from test_kernels_recursion import MODELS, summed
 import tapegrad as tg
 from tapegrad.errors import KernelError
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels._blocks import LIMITS
-from tapegrad.kernels._cpu import Launcher
-from tapegrad.kernels._cuda import cubin
+from tapegrad.kernels.graph.blocks import LIMITS
+from tapegrad.kernels.launch.cpu import Launcher
+from tapegrad.kernels.launch.cuda import cubin
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 kernels = tg.kernels

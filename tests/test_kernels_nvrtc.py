@@ -8,7 +8,7 @@ import _nvrtc
 from _nvrtc import ARCHS, FILE, excess, figures, kernels, read, written
 
 from tapegrad.errors import KernelError
-from tapegrad.kernels._cuda import cubin
+from tapegrad.kernels.launch.cuda import cubin
 
 QUICK = (75, 90)
 

@@ -12,7 +12,7 @@ from test_kernels_cuda import prepared
 
 from tapegrad import kernels
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels._emit_split import emit_split
+from tapegrad.kernels.emit.cuda_split import emit_split
 
 pytestmark = needs_compiler
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]

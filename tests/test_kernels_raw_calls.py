@@ -278,8 +278,8 @@ def test_barriers_in_several_threads():
 
 
 def test_workers_share_the_samples(monkeypatch):
-    monkeypatch.setattr(tg.kernels._raw, "WORTH", 0)
-    monkeypatch.setattr(tg.kernels._raw, "THREADS", 3)
+    monkeypatch.setattr(tg.kernels.raw_code.kernel, "WORTH", 0)
+    monkeypatch.setattr(tg.kernels.raw_code.kernel, "THREADS", 3)
     y = np.linspace(0.1, 1.2, 1001)
     x, d, r = y, np.zeros(1001), np.ones(1001)
     for _ in range(5):
@@ -366,7 +366,7 @@ def test_devices_are_checked(device):
 @pytest.mark.cupy_only
 def test_blocks_are_bounded_by_registers(device, monkeypatch):
     xp, _ = device
-    raw_cuda = pytest.importorskip("tapegrad.kernels._raw_cuda")
+    raw_cuda = pytest.importorskip("tapegrad.kernels.raw_code.cuda")
     monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 255))
     with pytest.raises(KernelError, match="a block of 512 threads was asked for, its 255 registers allow 256; pass a smaller block="):
         gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
@@ -379,15 +379,15 @@ def test_slots_are_bounded_by_residency(device, monkeypatch):
     xp, launches = device
     if not getattr(xp.cuda.runtime, "_hosted", False):
         pytest.skip("looks at the launches of the stand-in")
-    from tapegrad.kernels import _raw_cuda
+    from tapegrad.kernels.raw_code import cuda as raw_cuda
 
     tg.grad(lambda x: recursion()(x, 3).sum())(xp.ones(300_000))
     grid = {name: grid[0] for name, grid, _ in launches}
     assert grid["recursion"] == -(-300_000 // 128) and grid["recursion_vjp"] == 132 * (65536 // (40 * 128))
-    monkeypatch.setattr(_raw_cuda.cupy.cuda.runtime, "memGetInfo", lambda: (1 << 16, 1 << 20))
+    monkeypatch.setattr(raw_cuda.cupy.cuda.runtime, "memGetInfo", lambda: (1 << 16, 1 << 20))
     tg.grad(lambda x: recursion()(x, 3).sum())(xp.ones(300_000))
     assert launches[-1][1][0] == 10  # half of 64 KiB holds 10 blocks of 128 slots of 3 doubles
-    monkeypatch.setattr(_raw_cuda.cupy.cuda.runtime, "memGetInfo", lambda: (1 << 10, 1 << 20))
+    monkeypatch.setattr(raw_cuda.cupy.cuda.runtime, "memGetInfo", lambda: (1 << 10, 1 << 20))
     with pytest.raises(KernelError, match="the work arrays of 128 threads need 3072 bytes"):
         tg.grad(lambda x: recursion()(x, 3).sum())(xp.ones(300))
 
@@ -396,7 +396,7 @@ def test_slots_are_bounded_by_residency(device, monkeypatch):
 @pytest.mark.parametrize("make", [gaussian, stencil, reduction, linear, recursion, while_loop, scale])
 def test_nvrtc_compiles(make, arch):
     pytest.importorskip("cupy")
-    from tapegrad.kernels._cuda import cubin
+    from tapegrad.kernels.launch.cuda import cubin
 
     for real in REALS:
         assert cubin(make().text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"

@@ -28,7 +28,7 @@ from scipy.interpolate import CubicSpline
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
-from tapegrad.kernels import _trace
+from tapegrad.kernels.trace import tracing
 
 kernels = tg.kernels
 THETA = np.array([[0.2, -0.1], [0.3, 0.5]])
@@ -639,8 +639,8 @@ def test_what_is_not_read_may_change(monkeypatch):
             return self.data, self.unread, self.children, self.calls
 
     settings = module(scale=1.5, other=2.0)
-    s, count, traced = Station(), [], _trace.Tracer.run
-    monkeypatch.setattr(_trace.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
+    s, count, traced = Station(), [], tracing.Tracer.run
+    monkeypatch.setattr(tracing.Tracer, "run", lambda self, *args: count.append(1) or traced(self, *args))
     k = kernels.likelihood(s.loglik)
     agree(k, s.loglik)
     first = len(count)

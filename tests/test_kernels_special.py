@@ -15,7 +15,7 @@ from test_kernels_likelihood import close, kernels
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
-from tapegrad.kernels._cpu import Launcher
+from tapegrad.kernels.launch.cpu import Launcher
 
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 RNG = np.random.default_rng(0)

@@ -15,10 +15,11 @@ from mpmath import mp, mpf
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
-from tapegrad.kernels import _waiting, emit_cuda
-from tapegrad.kernels._cpu import Launcher
-from tapegrad.kernels._emit_llvm import emit
-from tapegrad.kernels._emit_split import emit_split
+from tapegrad.kernels import emit_cuda
+from tapegrad.kernels.emit.cuda_split import emit_split
+from tapegrad.kernels.emit.llvm import emit
+from tapegrad.kernels.launch import waiting
+from tapegrad.kernels.launch.cpu import Launcher
 
 kernels = tg.kernels
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
@@ -331,7 +332,7 @@ def test_threads_and_padding_give_the_same_bits(monkeypatch):
     x = RNG.normal(size=(2, 900)).astype(F4)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(_waiting, "THREADS", threads)
+        monkeypatch.setattr(waiting, "THREADS", threads)
         found.append([*TILTED.value_and_grad(theta, x), tg.grad(lambda x: TILTED(theta, x).sum())(x)])
     for a, b in zip(*found, strict=True):
         assert np.isfinite(a).all() and np.array_equal(a, b)

@@ -12,10 +12,10 @@ from _kernel_cases import CASES, MATRICES, case
 from test_kernels_likelihood import GAUSSIAN
 
 import tapegrad as tg
-from tapegrad.kernels import _cache, _waiting
-from tapegrad.kernels._cpu import Launcher, compiled
-from tapegrad.kernels._graph import Graph
-from tapegrad.kernels._lower import lowered
+from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.graph.nodes import Graph
+from tapegrad.kernels.launch import cache, waiting
+from tapegrad.kernels.launch.cpu import Launcher, compiled
 
 kernels = tg.kernels
 
@@ -42,14 +42,14 @@ def test_one_sample_gets_the_bits_that_it_gets_among_others(name, dtype):
 def test_threads_give_the_same_bits(monkeypatch):
     rng = np.random.default_rng(0)
     theta, x = np.abs(rng.normal(size=(4, 3001))) + 0.5, rng.normal(size=(2, 2000))
-    monkeypatch.setattr(_waiting, "THREADS", 1)
+    monkeypatch.setattr(waiting, "THREADS", 1)
     one = GAUSSIAN.value_and_grad(theta, x)
-    monkeypatch.setattr(_waiting, "THREADS", 3)
+    monkeypatch.setattr(waiting, "THREADS", 3)
     for a, b in zip(one, GAUSSIAN.value_and_grad(theta, x), strict=True):
         assert np.array_equal(a, b)
     each = rng.normal(size=(2, 500, 3001))
     three = GAUSSIAN.value_and_grad(theta, each)
-    monkeypatch.setattr(_waiting, "THREADS", 1)
+    monkeypatch.setattr(waiting, "THREADS", 1)
     for a, b in zip(three, GAUSSIAN.value_and_grad(theta, each), strict=True):
         assert np.array_equal(a, b)
 
@@ -131,13 +131,13 @@ def test_graph_simplifies_at_birth():
 
 def test_cache_ignores_damaged_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
-    _cache.save("a", b"content")
-    assert _cache.load("a") == b"content"
+    cache.save("a", b"content")
+    assert cache.load("a") == b"content"
     (tmp_path / "a.o").write_bytes(b"damaged")
-    assert _cache.load("a") is None
+    assert cache.load("a") is None
     monkeypatch.setenv("TAPEGRAD_CACHE", "")
-    _cache.save("b", b"content")
-    assert _cache.load("b") is None
+    cache.save("b", b"content")
+    assert cache.load("b") is None
 
 
 def test_kernels_come_back_from_disk(tmp_path, monkeypatch):

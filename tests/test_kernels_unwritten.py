@@ -6,7 +6,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import KernelError, ShapeError
-from tapegrad.kernels import _call
+from tapegrad.kernels.raw_code import plan
 
 kernels = tg.kernels
 THETA = np.array([[0.1, 0.2, 0.3], [1.0, 2.0, 3.0]])  # two parameters, three samples
@@ -148,7 +148,7 @@ def test_functions_for_the_cpu():
 
 
 def test_large_outputs_are_looked_at_in_the_first_calls(monkeypatch):
-    monkeypatch.setattr(_call, "SMALL", 100)
+    monkeypatch.setattr(plan, "SMALL", 100)
     k = kernel(BODIES["branch"][0])
     x = np.ones(200)
     for _ in range(3):

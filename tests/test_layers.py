@@ -42,7 +42,16 @@ FLOORS = [
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_twins"],
     ["_shadow."],
     ["_calls", "_transforms", "_transposed", "_byhand", "_functional"],
-    ["kernels."],
+    [
+        "kernels.graph.",
+        "kernels.trace.",
+        "kernels.emit.",
+        "kernels.launch.",
+        "kernels.generated.",
+        "kernels.raw_code.",
+        "kernels.library.",
+        "kernels",
+    ],
     ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
     ["__init__"],
 ]

@@ -15,7 +15,8 @@ import pytest
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError
-from tapegrad.kernels import LIBRARY, _library
+from tapegrad.kernels import LIBRARY
+from tapegrad.kernels.library import handwritten
 
 kernels = tg.kernels
 THETA = np.array([[0.2, -0.1, 0.4], [0.3, 0.5, 1.0]])
@@ -182,7 +183,7 @@ def test_a_deep_copy_has_objects_of_its_own():
 @pytest.mark.parametrize("module", LIBRARY)
 def test_the_library(module):
     """Every kernel in every module, and those that the functions `process` give."""
-    found = [x for x in vars(getattr(kernels, module)).values() if isinstance(x, _library.Shelved)]
+    found = [x for x in vars(getattr(kernels, module)).values() if isinstance(x, handwritten.Shelved)]
     if module == "celerite":
         found = [kernels.celerite.process(real=1, jitter=True)]
     if module == "carma":

@@ -3,13 +3,13 @@ likelihoods written by hand, in modules of their own that load on first use."""
 
 import importlib
 
-from ._api import likelihood as likelihood
-from ._api import recursion as recursion
-from ._emit_cuda import emit_cuda as emit_cuda
-from ._map import map_ as map
-from ._raw import raw as raw
-from ._trace import loop as loop
-from ._trace import while_loop as while_loop
+from .emit.cuda import emit_cuda as emit_cuda
+from .generated.kernel import likelihood as likelihood
+from .generated.kernel import recursion as recursion
+from .generated.map import map_ as map
+from .raw_code.kernel import raw as raw
+from .trace.tracing import loop as loop
+from .trace.tracing import while_loop as while_loop
 
 LIBRARY = (
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -21,7 +21,7 @@ __all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_
 def __getattr__(name: str):
     """A model of the library; its twins need Numba."""
     if name in LIBRARY:
-        return importlib.import_module(f"tapegrad.kernels.{name}")
+        return importlib.import_module(f"tapegrad.kernels.library.{name}")
     raise AttributeError(f"module 'tapegrad.kernels' has no attribute {name!r}")
 
 

@@ -1,0 +1,483 @@
+"""Code for blocks, written once for both emitters, as elementary.py is: loops, loads and stores of a builder `b`, in the same order of
+arithmetic, so that CPU and GPU give the same bits.
+
+A builder offers range (a loop), load and put (an element of a buffer), cell, get and set (a number that changes), beside its
+arithmetic.  Matrix products and factorisations are routines: functions of pointers, made once for each shape and called."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph.blocks import contiguous, size_of
+
+SHORT = 8  # instructions of an elementwise loop up to which four elements are computed at a time
+
+
+@dataclass(frozen=True)
+class Affine:
+    """const + sum of factor * loop variable."""
+
+    const: int = 0
+    terms: dict = field(default_factory=dict)
+
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(self.const + other, self.terms)
+        terms = dict(self.terms)
+        for name, factor in other.terms.items():
+            terms[name] = terms.get(name, 0) + factor
+        return Affine(self.const + other.const, {n: f for n, f in terms.items() if f})
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: int) -> "Affine":
+        return Affine(self.const * factor, {n: f * factor for n, f in self.terms.items()} if factor else {})
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: "Affine | int") -> "Affine":
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> "Affine":
+        return self * -1 + other
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Where elements are: `base` in the language of the emitter; a constant buffer has one number for all lanes; those of a wide
+    one are float64 in a kernel of float32."""
+
+    base: str
+    offset: int = 0
+    constant: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Access:
+    """Elements at offset + strides * index of a buffer."""
+
+    buffer: Buffer
+    offset: int
+    strides: tuple
+
+    def at(self, *index: Any) -> Affine:
+        out = Affine(self.offset)
+        for stride, i in zip(self.strides, index, strict=True):
+            out = out + (i if isinstance(i, Affine) else Affine(i)) * stride
+        return out
+
+
+def read(b: Any, x: Access, *index: Any) -> Any:
+    return b.load(x.buffer, x.at(*index))
+
+
+def write(b: Any, x: Access, value: Any, *index: Any) -> None:
+    b.put(x.buffer, x.at(*index), value)
+
+
+# --- routines ---
+
+
+def cuts(n: int) -> list[tuple]:
+    """(from, to, step): tiles that cover n."""
+    for step in (4, 3, 2):
+        if n % step == 0:
+            return [(0, n, step)]
+    whole = n - n % 4
+    return [(0, whole, 4)] * (whole > 0) + [(whole, n, n - whole)] * (n > whole)
+
+
+def tiles(b: Any, n: int, visit: Callable) -> None:
+    """visit(first, size) for the tiles of n columns."""
+    for begin, end, step in cuts(n):
+        with b.range(begin, end, step) as c:
+            visit(c, step)
+
+
+def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
+    """In tiles; a gated operand's zeros give 0 also with nan."""
+    for begin, end, step in cuts(n):
+        with b.range(begin, end, step) as i:
+            tiles(b, m, lambda j, width, i=i, step=step: tile(b, out, x, y, inner, i, step, j, width, gates))
+
+
+def tile(
+    b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple, pitch: int = 1
+) -> None:
+    """`rows` times `columns` elements, the columns at a distance of `pitch`."""
+    cells = [[b.cell(b.c(0.0)) for _ in range(columns)] for _ in range(rows)]
+    with b.range(0, inner) as k:
+        left = [read(b, x, i + r, k) for r in range(rows)]
+        right = [read(b, y, k, j + c * pitch) for c in range(columns)]
+        for r in range(rows):
+            for c in range(columns):
+                u, v = gated(b, left[r], right[c], gates)
+                b.set(cells[r][c], b.fma(u, v, b.get(cells[r][c])))
+    for r in range(rows):
+        for c in range(columns):
+            write(b, out, b.get(cells[r][c]), i + r, j + c * pitch)
+
+
+def gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
+    zero = b.c(0.0)
+    if gates[0]:
+        v = b.select(b.eq(u, zero), zero, v)
+    if gates[1]:
+        u = b.select(b.eq(v, zero), zero, u)
+    return u, v
+
+
+def cholesky(b: Any, out: Access, a: Access, n: int) -> None:
+    with b.range(0, n) as i, b.range(i + 1, n) as j:
+        write(b, out, b.c(0.0), i, j)
+    with b.range(0, n) as j:
+        pivot = b.cell(read(b, a, j, j))
+        with b.range(0, j) as k:
+            v = read(b, out, j, k)
+            b.set(pivot, b.fnma(v, v, b.get(pivot)))
+        d = b.sqrt(b.get(pivot))
+        write(b, out, d, j, j)
+        r = b.rcp(d)
+        with b.range(j + 1, n) as i:
+            acc = b.cell(read(b, a, i, j))
+            with b.range(0, j) as k:
+                b.set(acc, b.fnma(read(b, out, i, k), read(b, out, j, k), b.get(acc)))
+            write(b, out, b.mul(b.get(acc), r), i, j)
+
+
+def substitute(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lower: bool, unit: bool) -> None:
+    """out = t^-1 right, by rows, several columns at a time."""
+
+    def columns(c: Affine, width: int) -> None:
+        with b.range(0, n) as u:
+            i = u if lower else n - 1 - u
+            cells = [b.cell(read(b, right, i, c + q)) for q in range(width)]
+            with b.range(0, u) as v:
+                k = v if lower else n - 1 - v
+                factor = read(b, t, i, k)
+                for q in range(width):
+                    b.set(cells[q], b.fnma(factor, read(b, out, k, c + q), b.get(cells[q])))
+            r = None if unit else b.rcp(read(b, t, i, i))
+            for q in range(width):
+                value = b.get(cells[q])
+                write(b, out, value if unit else b.mul(value, r), i, c + q)
+
+    tiles(b, m, columns)
+
+
+def trisolve(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lower: bool, transpose: bool, unit: bool) -> None:
+    if transpose:
+        t, lower = Access(t.buffer, t.offset, t.strides[::-1]), not lower
+    substitute(b, out, t, right, n, m, lower, unit)
+
+
+def exchange(b: Any, swap: Any, x: Access, i: Affine, j: Affine, c: Affine) -> None:
+    """Elements (i, c) and (j, c) change places where `swap` holds."""
+    u, v = read(b, x, i, c), read(b, x, j, c)
+    write(b, x, b.select(swap, v, u), i, c)
+    write(b, x, b.select(swap, u, v), j, c)
+
+
+def lu(b: Any, out: Access, a: Access, n: int) -> None:
+    """out[0]: both factors; out[1][j, i]: whether rows j and i were exchanged."""
+    f, flags = Access(out.buffer, 0, (n, 1)), Access(out.buffer, n * n, (n, 1))
+    with b.range(0, n) as i, b.range(0, n) as j:
+        write(b, f, read(b, a, i, j), i, j)
+        write(b, flags, b.c(0.0), i, j)
+    with b.range(0, n) as j:
+        with b.range(j + 1, n) as i:
+            swap = b.gt(b.abs(read(b, f, i, j)), b.abs(read(b, f, j, j)))
+            write(b, flags, b.select(swap, b.c(1.0), b.c(0.0)), j, i)
+            with b.range(0, n) as c:
+                exchange(b, swap, f, j, i, c)
+        r = b.rcp(read(b, f, j, j))
+        with b.range(j + 1, n) as i:
+            factor = b.mul(read(b, f, i, j), r)
+            write(b, f, factor, i, j)
+            with b.range(j + 1, n) as c:
+                write(b, f, b.fnma(factor, read(b, f, j, c), read(b, f, i, c)), i, c)
+
+
+def lusolve(b: Any, out: Access, factors: Access, right: Access, n: int, m: int, transpose: bool) -> None:
+    f, flags = Access(factors.buffer, 0, (n, 1)), Access(factors.buffer, n * n, (n, 1))
+    turned = Access(factors.buffer, 0, (1, n))
+    with b.range(0, n) as i, b.range(0, m) as c:
+        write(b, out, read(b, right, i, c), i, c)
+
+    def exchanged(j: Affine, i: Affine) -> None:
+        swap = b.gt(read(b, flags, j, i), b.c(0.0))
+        with b.range(0, m) as c:
+            exchange(b, swap, out, j, i, c)
+
+    if not transpose:
+        with b.range(0, n) as j, b.range(j + 1, n) as i:
+            exchanged(j, i)
+        substitute(b, out, f, out, n, m, True, True)
+        substitute(b, out, f, out, n, m, False, False)
+        return
+    substitute(b, out, turned, out, n, m, True, False)
+    substitute(b, out, turned, out, n, m, False, True)
+    with b.range(0, n) as u:
+        j = n - 1 - u
+        with b.range(0, u) as v:
+            exchanged(j, n - 1 - v)
+
+
+def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None:
+    f, flags = Access(factors.buffer, 0, (n + 1,)), Access(factors.buffer, n * n, (n, 1))
+    total = b.cell(b.c(0.0 if what == "logdet" else 1.0))
+    with b.range(0, n) as k:
+        d = read(b, f, k)
+        if what == "logdet":
+            b.set(total, b.add(b.get(total), b.function("log", b.abs(d))))
+        elif what == "det":
+            b.set(total, b.mul(b.get(total), d))
+        else:
+            s = b.select(b.lt(d, b.c(0.0)), b.neg(b.get(total)), b.select(b.gt(d, b.c(0.0)), b.get(total), b.mul(d, b.c(0.0))))
+            b.set(total, s)
+    if what != "logdet":
+        with b.range(0, n) as j, b.range(j + 1, n) as i:
+            swap = b.gt(read(b, flags, j, i), b.c(0.0))
+            b.set(total, b.select(swap, b.neg(b.get(total)), b.get(total)))
+    write(b, out, b.get(total), 0)
+
+
+class BlockCode:
+    """The part of an emitter's Kernel that writes code for blocks; `self` is a builder, too.
+
+    Inside of `self.typed(wide)` it is one of float64, or of the kernel's dtype.  Each node has one of these types, and loads and
+    stores go by that of the buffer."""
+
+    part: int | None = None  # the number of the loop whose step is written
+    wide_arena: str  # `arena` for blocks of float64
+
+    def block(self, i: int, op: str, args: tuple, env: dict) -> None:
+        """Code for the instruction of a block, or of a number computed from one."""
+        g, plan = self.g, self.low.plan
+        if op == "view" or (self.part, i) in plan.inlined:
+            return
+        if g.shape[i]:
+            env[i] = self.home((self.part, i))
+        with self.typed(i in self.low.wide):
+            if op == "elem":
+                env[i] = self.element(args[0], [self.g.meta[i]], env, True)
+            elif op == "sum":
+                self.summed(i, env)
+            elif op == "assemble":
+                self.assembled(i, env)
+            elif op in ROUTINES:
+                self.called(i, op, args, env)
+            else:
+                self.mapped(self.whole(i, env), g.shape[i], plan.group[self.part, i], i, env)
+
+    def home(self, key: Any) -> Buffer:
+        """The place of a block in the arena."""
+        place = self.low.plan.place[key]
+        node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
+        return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
+
+    def whole(self, i: int, env: dict) -> Access:
+        return Access(env[i], 0, contiguous(self.g.shape[i]))
+
+    def access(self, j: int, env: dict) -> Access:
+        """How to read block j."""
+        g = self.g
+        if g.op[j] == "view":
+            offset, strides = g.meta[j]
+            source = self.access(g.args[j][0], env)
+            return Access(source.buffer, source.offset + offset, strides)
+        if g.op[j] == "array":
+            return Access(self.constants(j), 0, contiguous(g.shape[j]))
+        return self.whole(j, env)
+
+    def number(self, j: int) -> int | None:
+        """The number that all elements of j are, if it is one."""
+        g = self.g
+        source = g.args[j][0] if g.op[j] == "view" else j
+        return None if g.shape[source] else source
+
+    def element(self, j: int, index: list, env: dict, flat: bool = False) -> Any:
+        """Element `index` of block j; `flat`: the index counts the elements."""
+        n = self.number(j)
+        if n is not None:
+            return self.everywhere(n, env)
+        a = self.access(j, env)
+        value = self.load(a.buffer, (Affine(a.offset) + index[0]) if flat else a.at(*index))
+        return self.compare("ne", value, self.c(0.0)) if self.g.boolean(j) else value
+
+    def everywhere(self, j: int, env: dict) -> Any:
+        """The number j for all lanes."""
+        return self.value(j, env)
+
+    def flat(self, nodes: list[int], shape: tuple, env: dict) -> bool:
+        """Can these be read in one loop over all elements?"""
+        return all(self.number(j) is not None or self.access(j, env).strides == contiguous(shape) for j in nodes)
+
+    def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
+        """The values of a group of elementwise instructions at one index."""
+        g, local = self.g, dict(env)
+        done: set = set()
+        for i, op, args in group:
+            for j in args:
+                if j not in done:
+                    done.add(j)
+                    with self.typed(j in self.low.wide):
+                        local[j] = self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
+            done.add(i)
+            self.straight_scalar([(i, op, args)], local)
+        return local
+
+    def along(self, n: int, visit: Callable, short: bool) -> None:
+        """visit(i) for n neighbouring elements, several in a turn if it is short."""
+        steps = next(k for k in (4, 3, 2, 1) if n % k == 0) if short else 1
+        with self.range(0, n, steps) as i:
+            for k in range(steps):
+                visit(i + k)
+
+    def loops(self, stack: ExitStack, dims: tuple, steps: int = 1) -> list:
+        return [stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1)) for k, n in enumerate(dims)]
+
+    def mapped(self, out: Access, shape: tuple, group: list, result: int, env: dict) -> None:
+        """out = the elementwise `result` of a group of instructions (none: a copy)."""
+        g = self.g
+        inner = {i for i, _, _ in group}
+        leaves = [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
+        flat = self.flat(leaves, shape, env) and out.strides == contiguous(shape)
+
+        def visit(here: list) -> None:
+            value = self.evaluated(group, here, env, flat)[result] if group else self.element(result, here, env, flat)
+            if g.boolean(result):
+                value = self.select(value, self.c(1.0), self.c(0.0))
+            self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
+
+        if flat:
+            self.along(size_of(shape), lambda i: visit([i]), len(group) <= SHORT)
+            return
+        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= SHORT else 1
+        with ExitStack() as stack:
+            index = self.loops(stack, shape, steps)
+            for k in range(steps):
+                visit([*index[:-1], index[-1] + k])
+
+    def row_by_row(self, j: int, env: dict) -> Iterator[tuple]:
+        """(number in the flat block, value) of the elements of block j, in loops."""
+        shape = self.g.shape[j]
+        flat = self.flat([j], shape, env)
+        dims = (size_of(shape),) if flat else shape
+        with ExitStack() as stack:
+            index = self.loops(stack, dims)
+            yield Access(Buffer(""), 0, contiguous(dims)).at(*index), self.element(j, index, env, flat)
+
+    def filled_with(self, out: Buffer, shape: tuple, j: int, env: dict) -> None:
+        """The buffer becomes block j, or the number j for all elements."""
+        self.mapped(Access(out, 0, contiguous(shape)), shape, [], j, env)
+
+    def accumulate(self, out: Buffer, shape: tuple, readers: list[Callable], flat: bool = True) -> None:
+        """out += x, or x y, elementwise; each reader gives a factor at an index."""
+        dims = (size_of(shape),) if flat else shape
+        target = Access(out, 0, contiguous(dims))
+
+        def visit(index: list) -> None:
+            x = [reader(index) for reader in readers]
+            old = read(self, target, *index)
+            write(self, target, self.fma(*x, old) if len(x) == 2 else self.add(old, x[0]), *index)
+
+        if flat:
+            self.along(dims[0], lambda i: visit([i]), True)
+            return
+        with ExitStack() as stack:
+            visit(self.loops(stack, dims))
+
+    def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
+        """Of a step, whose terms are of the kernel's dtype."""
+        flat = self.flat(list(term), shape, env)
+
+        def reader(index: list, j: int) -> Any:
+            with self.typed(False):
+                value = self.element(j, index, env, flat)
+            return self.widen(value) if out.wide else value
+
+        with self.typed(out.wide):
+            self.accumulate(out, shape, [lambda index, j=j: reader(index, j) for j in term], flat)
+
+    def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
+        """The carry of the next step; what is made of parts of the old carry goes through a place of its own."""
+        g, place = self.g, self.low.plan.place
+        blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
+        shape = lambda k: g.shape[loop.carry[k]]
+        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (n, loop.carry[k])]
+        moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
+        for k, after in moved:
+            self.filled_with(self.home(("moved", n, k)), shape(k), after, env)
+        for k, after in blocks:
+            if ("moved", n, k) not in place:
+                self.filled_with(carry[k], shape(k), after, env)
+        for k, _ in moved:
+            with self.range(0, size_of(shape(k))) as i:
+                self.put(carry[k], i, self.load(self.home(("moved", n, k)), i))
+
+    def summed(self, i: int, env: dict) -> None:
+        g = self.g
+        (x,), axes, shape = g.args[i], g.meta[i], g.shape[g.args[i][0]]
+        group = self.low.plan.group[self.part, i][:-1]
+        rest = [k for k in range(len(shape)) if k not in axes]
+        with ExitStack() as outer:
+            index: dict = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))
+            total = self.cell(self.c(0.0))
+            with ExitStack() as stack:
+                index.update(zip(axes, self.loops(stack, tuple([shape[k] for k in axes])), strict=True))
+                here = [index[k] for k in range(len(shape))]
+                value = self.evaluated(group, here, env, False)[x] if group else self.element(x, here, env)
+                self.set(total, self.add(self.get(total), value))
+            if rest:
+                write(self, self.whole(i, env), self.get(total), *[index[k] for k in rest])
+        if not rest:
+            env[i] = self.get(total)
+
+    def assembled(self, i: int, env: dict) -> None:
+        g, out = self.g, env[i]
+        size, pieces = size_of(g.shape[i]), g.meta[i]
+        if sum(size_of(p.dims) for p in pieces) < size:
+            self.filled_with(out, (size,), g.zero, env)
+        for p in pieces:
+            s = g.args[i][p.source]
+            to = Access(out, p.to, p.to_strides)
+            if g.shape[s]:
+                source = self.access(s, env)
+                source = Access(source.buffer, source.offset + p.at, p.at_strides)
+            with ExitStack() as stack:
+                index = self.loops(stack, p.dims) if size_of(p.dims) > 1 else [0] * len(p.dims)
+                write(self, to, read(self, source, *index) if g.shape[s] else self.value(s, env), *index)
+
+    def called(self, i: int, op: str, args: tuple, env: dict) -> None:
+        g = self.g
+        write_code, operands = ROUTINES[op]
+        reads = [self.operand(args[k], env) for k in operands]
+        out = self.whole(i, env) if g.shape[i] else Access(self.single(self.c(0.0)), 0, (1,))
+        self.routine(op, write_code, [out, *reads], sizes(g, i, op, args))
+        if not g.shape[i]:
+            env[i] = read(self, out, 0)
+
+    def operand(self, j: int, env: dict) -> Access:
+        """Block j for a routine; where all its elements are one number, that number at stride 0."""
+        n = self.number(j)
+        return self.access(j, env) if n is None else Access(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
+
+
+def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
+    """The numbers with which a routine is called."""
+    if op == "matmul":
+        return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1], g.meta[i]
+    if op in ("trisolve", "lusolve"):
+        return (*g.shape[i], *g.meta[i])
+    if op in ("cholesky", "lu"):
+        return (g.shape[i][-1],)
+    return g.shape[args[-1]][-1], op
+
+
+ROUTINES = {
+    "matmul": (matmul, (0, 1)), "cholesky": (cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (lu, (0,)),
+    "lusolve": (lusolve, (1, 2)), "logdet": (determinant, (1,)), "det": (determinant, (1,)), "detsign": (determinant, (0,)),
+}  # fmt: skip

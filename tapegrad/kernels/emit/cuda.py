@@ -1,0 +1,499 @@
+"""A lowered program as CUDA C: one sample in each thread, blocks of threads striding over the samples.
+
+    kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of each stored loop] [, needed])
+
+Arrays are (rows, batch), those of the steps (rows, T, batch), but a step output summed over samples is (rows, T, slots), to which
+each thread adds.  The tape is [warp][row][lane] with `size` rows: first the totals of sums, if they are many, then the arena of
+large matrices (arena.py), then for each loop [step][component], from row `start` on, for `room` steps.  A warp is one of
+threads and not of samples, so the tape's size depends on the launch and not on the batch; components lie a constant apart, so that
+one register addresses them all.  Where only the run tells how many steps a sample takes, the most that any took goes to `needed`.
+Indices are 64 bits wide everywhere.  How steps are stored: cuda_tape.py.
+
+The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
+-fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ..graph.blocks import BLOCK_OPS, size_of
+from ..graph.nodes import COMPARE, Graph
+from ..graph.program import Loop, carried
+from .block_code import Access, Affine, BlockCode, Buffer
+from .cuda_builder import BITS, FOUR, HEAD, WARP, Writer, function
+from .cuda_tape import TapeCode
+from .elementary import FUNCTIONS, called
+from .lower import CHUNK, Body, Lowered
+from .schedule import Item, ordered, peak
+
+THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
+SAME = nullcontext()
+ROOM = 160  # registers that the values of a step may take, before it is put in another order
+FEW = 24  # instructions of a step that is worth loading data by four
+REGISTERS = 255  # of a thread; of kernels that need fewer by our count, few spill, and little
+MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of an emitted kernel in order: (name, C type, role); the rows of its outputs; the rows of totals in the
+    tape; the threads that a block may have."""
+
+    parameters: tuple
+    outputs: tuple
+    totals: int = 0
+    threads: int = THREADS
+
+    def roles(self) -> list[str]:
+        return [role for _, _, role in self.parameters]
+
+
+def head(low: Lowered, bits: int) -> str:
+    """What stands before the kernels of a program."""
+    integer, known = "long long" if bits == 64 else "int", set(FUNCTIONS)
+    text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
+    text += BITS.format(real="real", whole="whole", integer=integer)
+    uses = low.functions()
+    text += "".join(function(f, bits, False, f in called(uses)) for f in sorted(known.intersection(uses)))
+    if low.precise is not None:  # the same names for float64
+        text += BITS.format(real="double", whole="long long", integer="long long")
+        uses = low.functions(True)
+        text += "".join(function(f, 64, True, f in called(uses)) for f in sorted(known.intersection(uses)))
+    return text
+
+
+class Kernel(BlockCode, TapeCode, Writer):
+    """The text of one program."""
+
+    def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
+        super().__init__(bits)
+        self.low, self.per_sample, self.every, self.own = low, per_sample, every, bits
+        self.sum = "real" if low.precise is None else "double"  # the type of sums
+        self.g: Graph = low.program.g
+        self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
+        self.totals = {n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)}
+        self.arena, self.wide_arena = "arena", "wide_arena"
+        self.globals: dict = {}
+        self.routines: dict = {}
+
+    def text(self, entry: str) -> tuple[str, Signature]:
+        env: dict = {}
+        parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
+        stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
+        if self.totals or stored or self.low.arena:
+            parameters += [("tape", "real*", "tape"), ("size", "i64", "size")]
+            parameters += [(name, "i64", name) for n in stored for name in (f"start{n}", f"room{n}")]
+            warp = f"((i64)blockIdx.x * blockDim.x + threadIdx.x) / {WARP}"
+            self.line(f"real* const mine = tape + {warp} * size * {WARP} + threadIdx.x % {WARP};")
+            for n in stored if self.every > 1 else ():
+                c, carry = self.every, len(self.low.loops[n].carry)
+                self.line(f"const i64 segment{n} = start{n} + (room{n} + {c - 1}) / {c} * {carry};")
+        wide = self.low.precise is not None
+        if self.totals:  # volatile, or the compiler would keep them in registers after all
+            self.line(f"volatile {self.sum}* const kept = {self.as_double('mine') if wide else 'mine'};")
+        if self.low.arena:
+            self.line(f"real* const arena = mine + {self.total_rows * WARP};")
+            if wide:
+                self.line(f"double* const wide_arena = {self.as_double('arena')};")
+        if self.low.counted:
+            parameters += [("needed", "i64*", "needed")]
+        self.begin()
+        self.load_inputs(env)
+        self.region(self.low.sections, self.low.outer, env)
+        self.store_outputs(env)
+        text, signature = self.finished(entry, tuple(parameters), any(loop.carry for loop in self.low.loops))
+        made = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
+        return self.head() + made + text, signature
+
+    def head(self) -> str:
+        """What stands before the kernels."""
+        return head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of the tape that totals take."""
+        return sum(self.totals.values()) * (1 if self.low.precise is None else 2)
+
+    def as_double(self, pointer: str) -> str:
+        """The place of this lane among numbers of float64, from that among numbers of float32: a row has two of these."""
+        return f"(double*)({pointer} - threadIdx.x % {WARP}) + threadIdx.x % {WARP}"
+
+    def typed(self, wide: bool) -> AbstractContextManager:
+        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        bits = 64 if wide else self.own
+        return SAME if bits == self.bits else self.of_bits(bits, wide)
+
+    @contextmanager
+    def of_bits(self, bits: int, wide: bool) -> Iterator[None]:
+        names = ("bits", "f", "real", "word")
+        before = {name: getattr(self, name) for name in names}
+        other = Writer(bits, wide)
+        self.__dict__.update({name: getattr(other, name) for name in names})
+        yield
+        self.__dict__.update(before)
+
+    def single(self, value: str) -> Buffer:
+        return replace(super().single(value), wide=self.bits > self.own)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        with self.typed(buffer.wide):
+            return super().load(buffer, at)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        with self.typed(buffer.wide):
+            super().put(buffer, at, value)
+
+    def inputs(self) -> list[tuple]:
+        p = self.low.program
+        arrays = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))]
+        return [*arrays, ("data", "const real*", "data"), *[("each", "const real*", "step input")] * bool(p.streams)]
+
+    def outputs(self) -> list[tuple]:
+        p = self.low.program
+        kinds = ["double*" if keep else "real*" for keep in self.low.precise or (False,) * len(p.groups)]
+        arrays = [(f"out{k}", kind, "output") for k, kind in enumerate(kinds)]
+        return [*arrays, *[("steps", "real*" if self.per_sample else f"{self.sum}*", "step output")] * bool(p.step_rows)]
+
+    def begin(self, work: str = "batch", each: str = "s") -> None:
+        """The loop of a thread over what is its own."""
+        self.line(f"const i64 slots = (i64)gridDim.x * blockDim.x, work = {work};")
+        self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
+        self.indent = "    "
+
+    def store_outputs(self, env: dict) -> None:
+        for group, nodes in enumerate(self.low.program.groups):
+            row = 0
+            for o in nodes:
+                with self.typed(self.low.precise is not None and self.low.precise[group]):
+                    if self.g.shape[o]:
+                        for k, value in self.row_by_row(o, env):
+                            self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
+                    else:
+                        self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
+                row += size_of(self.g.shape[o])
+
+    def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
+        """The function of all lines so far.  The launch bounds of a recursion ask for two blocks on a processor: without that the
+        compiler spills small kernels of 64 registers; with it it gives a plain sum twice the registers that it needs."""
+        types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
+        bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
+        text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
+        return text, Signature(parameters, rows, self.total_rows)
+
+    def load_inputs(self, env: dict) -> None:
+        g = self.g
+        for node, group, k in self.low.parameters():
+            if g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, size_of(g.shape[node])) as r:
+                    self.put(env[node], r, self.let(f"in{group}[({self.count(r + k)}) * batch + s]"))
+            else:
+                env[node] = self.let(f"in{group}[{k}LL * batch + s]")
+        count = g.input("N", 0, 0)
+        if count in self.low.used():
+            env[count] = self.let("(real)T")
+        if g.input("N", 0, 1) in self.low.used():
+            env[g.input("N", 0, 1)] = self.let("(double)T", "double")
+
+    def value(self, i: int, env: dict) -> str:
+        op = self.g.op[i]
+        if op == "const":
+            return self.c(self.g.args[i][0])
+        if op == "bool":
+            return "true" if self.g.args[i][0] else "false"
+        return env[i]
+
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        if j not in self.globals:
+            with self.typed(j in self.low.wide):
+                content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
+                name = f"k{len(self.globals)}"
+                self.globals[j] = name, f"static __device__ const {self.real} {name}[] = {{{content}}};\n"
+        return Buffer(self.globals[j][0], constant=True, wide=j in self.low.wide)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
+        if key not in self.routines:
+            w = Writer(self.bits, self.bits > self.own)
+            code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+            kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
+            head = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds))
+            name, body = f"{op}{len(self.routines)}", "\n".join(w.lines)
+            text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
+            self.routines[key] = name, text
+        given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
+        self.line(f"{self.routines[key][0]}({given});")
+
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
+
+    def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            with self.typed(i in self.low.wide):
+                x = [self.value(j, env) for j in args]
+                if op in FUNCTIONS:
+                    env[i] = self.let(f"own_{op}({x[0]})")
+                elif op in COMPARE:
+                    env[i] = self.compare(op, *x)
+                elif op in ("and", "or", "not"):
+                    env[i] = getattr(self, op + "_")(*x)
+                else:
+                    env[i] = getattr(self, op)(*x)
+
+    def trips(self, n: int, loop: Loop, env: dict) -> str:
+        if loop.data:
+            return "T"
+        if loop.of is not None:
+            return f"trips{self.low.bodies[self.low.bodies[n].source].label}"
+        steps = self.let(f"fmin{self.f}(fmax{self.f}({self.value(loop.steps, env)}, {self.c(0.0)}), {self.c(2.0**31)})")
+        name = f"trips{self.low.bodies[n].label}"
+        self.line(f"i64 {name} = (i64){steps};")
+        self.line(f"if ({steps} > (real){name}) ++{name};")
+        if n in self.low.counted:
+            more = f"if ({name} > room{n}) " if self.low.overruns else ""  # it is asked in each step of an outer loop
+            self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
+        if loop.stored and not self.low.overruns:
+            self.line(f"if ({name} > room{n}) {name} = room{n};")
+        return name
+
+    def loop(self, n: int, env: dict) -> None:
+        body = self.low.bodies[n]
+        loop = body.loop
+        g = self.g
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        chunked, wide = loop.data and bool(loop.sums), self.low.sums_wide(loop)
+        label = body.label
+        carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
+        totals = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
+        if n in self.totals:
+            first = sum(rows for m, rows in self.totals.items() if m < n)
+            totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
+        sums = totals
+        if chunked:
+            sums = [self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)]
+        crowded = self.crowded(n)
+        if crowded:
+            self.line(f"volatile {self.sum} held{label}[{len(sums)}];")
+            sums = [f"held{label}[{k}]" for k in range(len(sums))]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        for place, shape in zip(totals, sum_shapes, strict=True):
+            if n in self.totals:
+                self.line(f"{place} = 0;")
+            else:
+                with self.typed(wide):
+                    self.keep(place, shape, g.zero, env)
+        trips = self.trips(n, loop, env)
+        outer, u = f"o{label}", f"u{label}"
+        if chunked:
+            self.line(f"for (i64 {outer} = 0; {outer} < {trips}; {outer} += {CHUNK}) {{")
+            self.line(f"const i64 e{label} = {outer} + {CHUNK} < {trips} ? {outer} + {CHUNK} : {trips};")
+            with self.typed(wide):
+                for place, shape in zip(sums, sum_shapes, strict=True):
+                    if crowded:
+                        self.line(f"{place} = 0;")
+                    else:
+                        self.keep(place, shape, g.zero, env)
+            self.steps(n, env, carry, sums, u, trips, (outer, f"e{label}"))
+        else:
+            self.steps(n, env, carry, sums, u, trips, ("0", trips))
+        if chunked:
+            for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                if shape:
+                    with self.typed(wide):
+                        self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                else:
+                    self.line(f"{total} = {total} + {place};")
+            self.line("}")
+        env.update(zip(loop.final, carry, strict=True))
+        with self.typed(wide):
+            env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
+
+    def keep(self, place: str | Buffer, shape: tuple, node: int, env: dict) -> None:
+        """The first value of a carry or sum."""
+        if shape:
+            self.filled_with(place, shape, node, env)
+        else:
+            self.line(f"{self.real} {place} = {self.value(node, env)};")
+
+    def steps(self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]) -> None:
+        """The loop over the steps from cut[0] to below cut[1]; four at a time where four numbers of a datum are loaded at once."""
+        start, rows = f"i64 {u} = {cut[0]}", self.fours(n)
+        before = self.indent
+        if rows:
+            self.line(f"{start};")
+            start, whole = "", "T % 4 == 0 && " if rows != [0] else ""
+            self.line(f"if ({whole}(unsigned long long)data % 16 == 0) {{")
+            self.line("#pragma unroll 1")  # more than four steps at once take more registers, and some spill
+            self.line(f"for (; {u} + 4 <= {cut[1]}; {u} += 4) {{")
+            self.indent += "  "
+            for k in rows:
+                self.line(f"const Four q{k} = *(const Four*)(data + ({k}LL * T + {u}));")
+            for turn in range(4):
+                self.line("{")
+                self.step(n, env, carry, sums, f"({u} + {turn})", trips, {k: f"q{k}.v[{turn}]" for k in rows})
+                self.line("}")
+            self.indent = before
+            self.line("}")
+            self.line("}")
+        self.line(f"for ({start}; {u} < {cut[1]}; ++{u}) {{")
+        self.indent += "  "
+        part, self.part = self.part, n
+        self.step(n, env, carry, sums, u, trips)
+        self.part = part
+        self.indent = before
+        self.line("}")
+
+    def fours(self, n: int) -> list[int]:
+        """The rows of the data of which a step of loop n reads four numbers at once, for all samples read the same: without a carry
+        and with little else to do its loads would take as long as its arithmetic.  In float64 they do not."""
+        body = self.low.bodies[n]
+        loop = body.loop
+        plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
+        if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(op in FUNCTIONS for _, op, _ in body.code):
+            return []
+        return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
+
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, four: dict | None = None) -> None:
+        """`four`: where the data of this step are, by their rows, if they were loaded before."""
+        body, env = self.low.bodies[n], dict(outer)
+        loop = body.loop
+        t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
+        env.update(zip(loop.carry, carry, strict=True))
+        if loop.stored:
+            self.store(n, loop, self.taped(n, t), carry, env)
+        if self.every > 1 and body.source is not None and loop.of.stored:
+            self.segment(body.source, outer, u, self.taped(body.source, t))
+        work, sections = self.loads(n, t, env, four), body.sections
+        if loop.active is not None:
+            m, first, rest = body.split()
+            self.begun(body, work, [*sections[:m], first], u, env)
+            sections = [[]] * m + [rest, *sections[m + 1 :]]
+        for k, code in enumerate(sections):
+            work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in code]
+            if k < len(body.inner) and (loop.active is None or k >= m):
+                work.append((("loop", k), (), lambda k=k: self.loop(body.inner[k].number, env)))
+        work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
+        for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
+            work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
+        for k in range(len(work)) if body.blocks or body.inner else self.order(body, work):
+            work[k][2]()
+        values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry changes under its names
+        following = [(name, self.let(self.value(x, env))) for name, c, x in values if not self.g.shape[c]]
+        for name, value in following:
+            self.line(f"{name} = {value};")
+        self.blocks_forward(n, loop, carry, env)
+
+    def begun(self, body: Body, loads: list, sections: list, u: str, env: dict) -> None:
+        """The step of a while loop up to where it may end; takes what this reads from memory out of `loads`."""
+        read = {j for code in sections for _, _, args in code for j in args} | {body.loop.active}
+        for item in [x for x in loads if body.inner or body.blocks or x[0] in read]:
+            loads.remove(item)
+            item[2]()
+        self.region(sections, body.inner[: len(sections) - 1], env)
+        self.line(f"if (!{self.value(body.loop.active, env)}) {{ trips{body.label} = {u}; break; }}")
+
+    def order(self, body: Body, work: list) -> list[int]:
+        items, fixed = self.items(body, work)
+        return ordered(items, carried(body.loop), ROOM * 32 // self.own - fixed)
+
+    def items(self, body: Body, work: list) -> tuple[list[Item], int]:
+        """What a step does, as values to put in order, and how many more are alive in all of it."""
+        varying = {name for name, *_ in work} | set(body.loop.carry)
+        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, *_ in work]
+        return items, len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
+
+    def crowded(self, n: int) -> bool:
+        """Does a step of loop n need more registers than there are?  The compiler would then spill what it can; half of the traffic
+        is saved where it is the sums of a chunk that lie in memory."""
+        if n not in self.totals:
+            return False
+        body, g = self.low.bodies[n], self.g
+        work = [(j, ()) for j in sorted(body.used()) if g.op[j] == "in" and g.mask[j] and j not in body.loop.carry]
+        work += [(i, args) for i, _, args in body.code] + [(("sum", k), term) for k, term in enumerate(body.terms)]
+        items, fixed = self.items(body, work)
+        alive = fixed + peak(items, self.order(body, work), carried(body.loop))
+        return alive * self.own // 32 + len(body.terms) * (self.low.precise is not None) > REGISTERS
+
+    def loads(self, n: int, t: str, env: dict, four: dict | None = None) -> list[tuple]:
+        """What a step reads from memory: (node, (), the function that writes it)."""
+        body = self.low.bodies[n]
+        used, places = body.used(), {}
+        if body.source is not None:
+            m, source = body.source, body.loop.of
+            stored = [(k, c) for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True) if c in used]
+            at = self.taped(m, t) if stored else t
+            places = {c: self.stored_at(m, source, at, k) for k, c in stored}
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env and j not in places and body.own(self.g, j):
+                kind, _, k = self.g.args[j]
+                at = f"({k}LL * T + {t})" + (" * batch + s" if self.per_sample or kind == "e" else "")
+                places[j] = f"{'data' if kind == 'y' else 'each'}[{at}]" if kind != "i" else f"(real){t}"
+                if four is not None and kind == "y":
+                    places[j] = four[k]
+
+        def load(j):
+            if self.g.shape[j]:
+                name = f"b{next(self.fresh)}"
+                self.line(f"real* const {name} = &{places[j]};")
+                env[j] = Buffer(name)
+            else:
+                env[j] = self.let(places[j])
+
+        return [(j, (), lambda j=j: load(j)) for j in places]
+
+    def hand_out(self, k: int, t: str, value: str) -> None:
+        """A step's output: each sample has its own place, or each thread, which sums."""
+        summed = self.low.program.by_data and not self.per_sample
+        place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
+        self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
+
+    def take_up(self, name: str | Buffer, s: int, term: tuple, env: dict) -> None:
+        """One more term of a sum, a number or a product."""
+        if self.g.shape[s]:
+            self.accumulate_term(name, self.g.shape[s], term, env)
+            return
+        x, f = [self.value(j, env) for j in term], self.f
+        if s in self.low.wide:
+            x, f = [f"(double){v}" for v in x], ""
+        self.line(f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
+
+
+def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
+    """Raises ArgumentError for a program with sums of float64 beside another dtype, if this is not that one."""
+    if program.precise is not None and np.dtype(dtype) != np.float32:
+        raise ArgumentError(f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not {np.dtype(dtype)}")
+    return 8 * np.dtype(dtype).itemsize
+
+
+def emit_cuda(
+    program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
+) -> tuple[str, str, Signature]:
+    """CUDA C source of a lowered program, the name of its entry, and its parameters; of the steps of a recursion that a sweep back
+    needs, the carry is stored of one in `every`, and the others are computed again.
+
+    >>> import tapegrad as tg
+    >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
+    >>> source, entry, signature = tg.kernels.emit_cuda(k.lowered(1, 0))
+    >>> [name for name, _, _ in signature.parameters]
+    ['in0', 'data', 'out0', 'out1', 'batch', 'T']
+    """
+    source, signature = Kernel(program, bits_for(program, dtype), per_sample, every).text(entry)
+    return source, entry, signature

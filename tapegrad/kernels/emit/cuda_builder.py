@@ -1,0 +1,213 @@
+"""CUDA C, an operation at a time: temporaries, memory, loops, and the functions of elementary.py; what stands before the kernels."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..graph.nodes import COMPARE
+from . import elementary
+from .block_code import Affine, Buffer
+
+WARP = 32
+HEAD = """typedef {real} real;
+typedef {integer} whole;
+typedef long long i64;
+"""
+BITS = """static __device__ __forceinline__ {whole} bits_of({real} x) {{ union {{ {real} r; {whole} i; }} u; u.r = x; return u.i; }}
+static __device__ __forceinline__ {real} real_of({whole} x) {{ union {{ {real} r; {whole} i; }} u; u.i = x; return u.r; }}
+static __device__ __forceinline__ {whole} shift_right({whole} x, int n) {{ return ({whole})((unsigned {integer})x >> n); }}
+static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return ({whole})((unsigned {integer})x << n); }}
+"""
+FOUR = "struct alignas(16) Four { real v[4]; };\n"
+
+
+class Writer:
+    """C statements, one temporary for each operation; the operations that elementary.py writes its functions in.  `wide`: of float64
+    in a kernel of float32."""
+
+    def __init__(self, bits: int, wide: bool = False):
+        self.bits = bits
+        self.f = "f" if bits == 32 else ""
+        self.real, self.word = ("double", "long long") if wide else ("real", "whole")
+        self.lines: list[str] = []
+        self.fresh = itertools.count()
+        self.indent = "  "
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def let(self, text: str, kind: str | None = None) -> str:
+        name = f"x{next(self.fresh)}"
+        self.line(f"const {kind or self.real} {name} = {text};")
+        return name
+
+    def c(self, x: float) -> str:
+        x = float(np.float32(x)) if self.bits == 32 else float(x)
+        if math.isnan(x):
+            return "real_of(0x7ff8000000000000LL)" if self.bits == 64 else "real_of(0x7fc00000)"
+        if math.isinf(x):
+            text = "real_of(0x7ff0000000000000LL)" if self.bits == 64 else "real_of(0x7f800000)"
+            return text if x > 0 else f"(-{text})"
+        return f"({x.hex()}{self.f})"
+
+    def add(self, a, b):
+        return self.let(f"{a} + {b}")
+
+    def sub(self, a, b):
+        return self.let(f"{a} - {b}")
+
+    def mul(self, a, b):
+        return self.let(f"{a} * {b}")
+
+    def div(self, a, b):
+        return self.let(f"{a} / {b}")
+
+    def neg(self, a):
+        return self.let(f"-{a}")
+
+    def fma(self, a, b, c):
+        return self.let(f"fma{self.f}({a}, {b}, {c})")
+
+    def fnma(self, a, b, c):
+        return self.let(f"fma{self.f}(-{a}, {b}, {c})")
+
+    def fms(self, a, b, c):
+        return self.let(f"fma{self.f}({a}, {b}, -{c})")
+
+    def rcp(self, a):
+        return self.div(self.c(1.0), a)
+
+    def floor(self, a):
+        return self.let(f"floor{self.f}({a})")
+
+    def sqrt(self, a):
+        return self.let(f"sqrt{self.f}({a})")
+
+    def abs(self, a):
+        return self.let(f"fabs{self.f}({a})")
+
+    def compare(self, op: str, a, b):
+        return self.let(f"{a} {COMPARE[op]} {b}", "bool")
+
+    def lt(self, a, b):
+        return self.compare("lt", a, b)
+
+    def gt(self, a, b):
+        return self.compare("gt", a, b)
+
+    def eq(self, a, b):
+        return self.compare("eq", a, b)
+
+    def isnan(self, a):
+        return self.let(f"{a} != {a}", "bool")
+
+    def select(self, m, a, b, kind: str | None = None):
+        return self.let(f"{m} ? {a} : {b}", kind)
+
+    def and_(self, a, b):
+        return self.let(f"{a} && {b}", "bool")
+
+    def or_(self, a, b):
+        return self.let(f"{a} || {b}", "bool")
+
+    def not_(self, a):
+        return self.let(f"!{a}", "bool")
+
+    def to_int(self, a):
+        return self.let(f"({self.word}){a}", self.word)
+
+    def from_int(self, a):
+        return self.let(f"({self.real}){a}")
+
+    def to_bits(self, a):
+        return self.let(f"bits_of({a})", self.word)
+
+    def from_bits(self, a):
+        return self.let(f"real_of({a})")
+
+    def iadd(self, a, n: int):
+        return self.let(f"{a} + ({n}{'LL' if self.bits == 64 else ''})", self.word)
+
+    def iand(self, a, n: int):
+        return self.let(f"{a} & {n}{'LL' if self.bits == 64 else ''}", self.word)
+
+    def shl(self, a, n: int):
+        return self.let(f"shift_left({a}, {n})", self.word)
+
+    def shr(self, a, n: int):
+        return self.let(f"shift_right({a}, {n})", self.word)
+
+    def odd(self, a):
+        return self.let(f"({a} & 1) != 0", "bool")
+
+    def function(self, name: str, a):
+        return self.let(f"own_{name}({a})")
+
+    def widen(self, a):
+        return self.let(f"(double){a}", "double")
+
+    def narrow(self, a):
+        return self.let(f"(real){a}", "real")
+
+    def same(self, a):
+        return a
+
+    # --- memory, and loops for blocks ---
+
+    def cell(self, value: str) -> str:
+        name = f"m{next(self.fresh)}"
+        self.line(f"{self.real} {name} = {value};")
+        return name
+
+    def get(self, cell: str) -> str:
+        return self.let(cell)
+
+    def set(self, cell: str, value: str) -> None:
+        self.line(f"{cell} = {value};")
+
+    def single(self, value: str) -> Buffer:
+        """A buffer of one element."""
+        return Buffer(f"(&{self.cell(value)})")
+
+    def count(self, x: Affine | int) -> str:
+        if isinstance(x, int):
+            return str(x)
+        parts = [name if factor == 1 else f"{name} * {factor}" for name, factor in x.terms.items()]
+        parts += [str(x.const)] if x.const or not parts else []
+        return " + ".join(parts)
+
+    def place_in(self, buffer: Buffer, at: Affine | int) -> str:
+        index = self.count(at + buffer.offset)
+        return f"{buffer.base}[{index}]" if buffer.constant else f"{buffer.base}[({index}) * {WARP}]"
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        return self.let(self.place_in(buffer, at))
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        self.line(f"{self.place_in(buffer, at)} = {value};")
+
+    @contextmanager
+    def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
+        """A loop; its variable counts from start to below stop."""
+        if isinstance(start, int) and isinstance(stop, int) and start < stop <= start + step:
+            yield Affine(start)
+            return
+        i, before = f"i{next(self.fresh)}", self.indent
+        self.line("#pragma unroll 1")  # whole matrices unrolled compile in minutes and spill
+        self.line(f"for (i64 {i} = {self.count(start)}; {i} < {self.count(stop)}; {i} += {step}) {{")
+        self.indent += "  "
+        yield Affine(0, {i: 1})
+        self.indent = before
+        self.line("}")
+
+
+def function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
+    """The text of exp, log, ... as a device function; `called`: not to be written out at each use."""
+    w = Writer(bits, wide)
+    result = elementary.FUNCTIONS[name](w, "x")
+    body = "\n".join(w.lines)
+    how = "__noinline__" if called else "__forceinline__"
+    return f"static __device__ {how} {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"

@@ -1,0 +1,85 @@
+"""A sum over many data for few samples, as CUDA C: the data in parts, which threads of one sample share among them.
+
+    partial(inputs..., data, sums, batch, T, first, chunks, each)   the sums of chunks first .. first + chunks - 1
+    gather(sums, totals, rows, chunks)                              added to the totals, one after the other
+    finish(inputs..., outputs..., totals, batch, T)                 what follows the sum
+
+A chunk is the same as in the undivided kernel, and so is the order in which chunks are added: the results have the same bits,
+whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][sample]."""
+
+import numpy as np
+
+from .cuda import Kernel, Signature, bits_for
+from .lower import CHUNK, Lowered
+
+GATHER = """extern "C" __global__ void __launch_bounds__(128)
+gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i64 chunks) {{
+  for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < rows; k += (i64)gridDim.x * blockDim.x) {{
+    {real} total = totals[k];
+    for (i64 chunk = 0; chunk < chunks; ++chunk) total = total + sums[chunk * rows + k];
+    totals[k] = total;
+  }}
+}}
+"""
+
+
+def splittable(low: Lowered) -> bool:
+    """Is the program one plain sum over data, of numbers?  Its terms may have loops in them, but none that is swept back: the parts
+    have no tape."""
+    p = low.program
+    if low.arena or p.streams or p.step_rows or any(p.g.shape[s] for loop in low.loops for s in loop.sums):
+        return False
+    return len(low.outer) == 1 and low.loops[0].data and not low.loops[0].carry and not low.taped()
+
+
+class Part(Kernel):
+    """One of the kernels of a split program."""
+
+    def partial(self) -> tuple[str, Signature]:
+        body, env, inputs = self.low.bodies[0], {}, self.inputs()
+        inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
+        inner += [(name, "i64", name) for name in ("first", "chunks", "each")]
+        self.begin("batch * ((chunks + each - 1) / each)", "w")
+        self.line("const i64 s = w % batch, from = w / batch * each, to = from + each < chunks ? from + each : chunks;")
+        self.load_inputs(env)
+        self.straight(self.low.sections[0], env)
+        sums = [f"s{k}" for k in range(len(body.loop.sums))]
+        self.line("for (i64 chunk = from; chunk < to; ++chunk) {")
+        self.line(f"const i64 o = (first + chunk) * {CHUNK}, e = o + {CHUNK} < T ? o + {CHUNK} : T;")
+        for name in sums:
+            self.line(f"{self.sum} {name} = 0;")
+        self.steps(0, env, [], sums, "u", "T", ("o", "e"))
+        for k, name in enumerate(sums):
+            self.line(f"sums[(chunk * {len(sums)} + {k}) * batch + s] = {name};")
+        self.line("}")
+        return self.finished("partial", (*inputs, *inner))
+
+    def finish(self) -> tuple[str, Signature]:
+        loop, env = self.low.loops[0], {}
+        inputs = [x for x in self.inputs() if x[2] == "input"] + self.outputs()
+        self.begin()
+        self.load_inputs(env)
+        self.straight(self.low.sections[0], env)
+        for k, s in enumerate(loop.sums):
+            env[s] = self.let(f"totals[{k}LL * batch + s]", self.sum)
+        self.straight(self.low.sections[1], env)
+        self.store_outputs(env)
+        return self.finished(
+            "finish", (*inputs, ("totals", f"const {self.sum}*", "totals"), ("batch", "i64", "batch"), ("T", "i64", "steps"))
+        )
+
+
+def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False) -> tuple[str, dict[str, Signature]]:
+    """CUDA C source of the three kernels, and the parameters of `partial` and `finish`.
+
+    >>> import tapegrad as tg
+    >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
+    >>> source, signatures = emit_split(k.lowered(1, 0))
+    >>> [name for name, _, _ in signatures["partial"].parameters]
+    ['in0', 'data', 'sums', 'batch', 'T', 'first', 'chunks', 'each']
+    """
+    bits = bits_for(low, dtype)
+    parts = {name: getattr(Part(low, bits, per_sample), name)() for name in ("partial", "finish")}
+    text = Part(low, bits, per_sample).head() + "".join(text for text, _ in parts.values())
+    gather = GATHER.format(real="real" if low.precise is None else "double")
+    return text + gather, {name: signature for name, (_, signature) in parts.items()}

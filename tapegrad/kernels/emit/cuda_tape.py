@@ -1,0 +1,75 @@
+"""The part of the CUDA emitter that stores the carries of steps and reads them back: see cuda.py for the tape.
+
+Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
+it comes to the last of them, into c more rows behind the loop's."""
+
+import itertools
+
+from ..graph.nodes import Graph
+from ..graph.program import Loop
+from .block_code import Buffer
+from .cuda_builder import WARP
+from .lower import Lowered
+
+
+class TapeCode:
+    """`self` is an emitter's Kernel."""
+
+    low: Lowered
+    g: Graph
+    every: int
+    fresh: itertools.count
+
+    def taped(self, n: int, t: str) -> str:
+        """The number under which step t of loop number n is stored; of a step for which there is no room, that of the last."""
+        if not (self.low.overruns and n in self.low.counted):
+            return t
+        return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
+
+    def place(self, n: int, loop: Loop, t: str, k: int) -> str:
+        return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
+
+    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
+        name = f"b{next(self.fresh)}"
+        self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
+        return Buffer(name)
+
+    def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
+        """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
+        if self.every == 1:
+            return self.place(n, loop, t, k)
+        return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
+
+    def store(self, n: int, loop: Loop, t: str, carry: list, env: dict) -> None:
+        if self.every > 1:
+            self.line(f"if ({t} % {self.every} == 0) {{")
+            t = f"({t} / {self.every})"
+        for k, c, name in zip(self.low.offsets(loop)[:-1], loop.carry, carry, strict=True):
+            if self.g.shape[c]:
+                self.filled_with(self.block_on_tape(n, loop, t, k), self.g.shape[c], c, env)
+            else:
+                self.line(f"{self.place(n, loop, t, k)} = {name};")
+        if self.every > 1:
+            self.line("}")
+
+    def segment(self, m: int, outer: dict, u: str, t: str) -> None:
+        """At the last step t of a segment: its steps once more, from the carry that was stored."""
+        body, env = self.low.bodies[m], dict(outer)
+        loop, c = body.loop, self.every
+        v, carry = f"v{next(self.fresh)}", [f"r{next(self.fresh)}" for _ in body.loop.carry]
+        self.line(f"if ({u} == 0 || ({t} + 1) % {c} == 0) {{")
+        for k, name in enumerate(carry):
+            self.line(f"real {name} = {self.place(m, loop, f'({t} / {c})', k)};")
+        self.line(f"for (i64 {v} = {t} / {c} * {c}; ; ++{v}) {{")
+        for k, name in enumerate(carry):
+            self.line(f"{self.stored_at(m, loop, v, k)} = {name};")
+        self.line(f"if ({v} == {t}) break;")
+        env.update(zip(loop.carry, carry, strict=True))
+        for _, _, load in self.loads(m, v, env):
+            load()
+        self.region(body.sections, body.inner, env)
+        following = [self.let(self.value(x, env)) for x in loop.next]
+        for name, value in zip(carry, following, strict=True):
+            self.line(f"{name} = {value};")
+        self.line("}")
+        self.line("}")

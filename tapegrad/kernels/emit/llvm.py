@@ -1,0 +1,467 @@
+"""A lowered program as LLVM text: one sample in each SIMD lane, samples in blocks of W lanes.
+
+    kernel(inputs..., data, [step input], outputs..., [step output], tape, stride, T, blocks, caps, needed)
+
+Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; step input and output are
+(rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the arena of
+large matrices (arena.py) and the stored carries of one block, [loop][step][component][lane], and is used anew by each block.
+caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps have room there; needed[l]: how many it wanted.
+Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from ..graph.blocks import BLOCK_OPS, size_of
+from ..graph.program import Loop
+from . import elementary
+from .block_code import Access, Affine, BlockCode, Buffer
+from .llvm_builder import COMPARE, Builder, matmul_across, widths
+from .lower import CHUNK, Body, Lowered
+
+SAME = nullcontext()
+
+
+class Kernel(BlockCode, Builder):
+    """The text of one program."""
+
+    def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
+        super().__init__(width, bits)
+        self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
+        self.unit = ""  # a register that holds 1.0, for `balance`
+        self.arena = self.wide_arena = "%tape"
+        self.across = False
+        self.globals: dict = {}
+        self.routines: dict = {}
+        self.often = elementary.called([*low.functions(), *low.functions(True)])
+
+    def text(self, name: str, target: str) -> str:
+        p = self.low.program
+        env: dict = {}
+        self.lines.append("  br label %block\nblock:")
+        self.lines.append("  %b = phi i64 [ 0, %entry ], [ %bnext, %blockend ]")
+        self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
+        self.lines.append(f"  %first = mul i64 %b, {self.W}")
+        self.load_inputs(env)
+        self.region(self.low.sections, self.low.outer, env)
+        for group, nodes in enumerate(p.groups):
+            row = 0
+            for o in nodes:
+                with self.typed(self.low.precise is not None and self.low.precise[group]):
+                    self.store_output(o, f"%out{group}", row, env)
+                row += size_of(self.g.shape[o])
+        self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
+        pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
+        pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
+        head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
+        names = ["fma", "floor", "sqrt", "fabs"]
+        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W])]
+        kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
+        declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
+        if self.W > 1:
+            declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
+            declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
+        body = "\n".join(["entry:", *self.slots, *self.lines])
+        others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
+        return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
+                + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- float64 in a kernel of float32 ---
+
+    def typed(self, wide: bool) -> AbstractContextManager:
+        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        bits = 64 if wide else self.own
+        return SAME if bits == self.bits else self.of_bits(bits)
+
+    @contextmanager
+    def of_bits(self, bits: int) -> Iterator[None]:
+        names = ("bits", "real", "int", "T", "I", "suffix", "align")
+        before = {name: getattr(self, name) for name in names}
+        other = Builder(self.W, bits)
+        self.__dict__.update({name: getattr(other, name) for name in names})
+        yield
+        self.__dict__.update(before)
+
+    def single(self, value: str) -> Buffer:
+        return Buffer(self.cell(value), wide=self.bits > self.own)
+
+    # --- one sample: neighbouring elements in lanes ---
+
+    @contextmanager
+    def lanes(self, width: int) -> Iterator[None]:
+        """Inside, blocks are read and written by `width` neighbouring elements."""
+        names = ("W", "T", "I", "B", "suffix")
+        before = {name: getattr(self, name) for name in names}
+        vector = Builder(width, self.bits)
+        self.__dict__.update({name: getattr(vector, name) for name in names})
+        self.across = True
+        yield
+        self.__dict__.update(before)
+        self.across = False
+
+    def along(self, n: int, visit: Callable, short: bool) -> None:
+        if self.W > 1 or self.across:
+            super().along(n, visit, short)
+            return
+        done = 0
+        for width in (widths(self.bits)[0], 1):
+            count = (n - done) // width * width
+            if count:
+                with self.range(done, done + count, width) as i, self.lanes(width):
+                    visit(i)
+            done += count
+
+    def everywhere(self, j: int, env: dict) -> str:
+        x = self.value(j, env)
+        if not self.across or self.W == 1 or self.g.op[j] in ("const", "bool"):
+            return x
+        kind, whole = ("i1", self.B) if self.g.boolean(j) else (self.real, self.T)
+        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
+        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
+
+    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+        with self.typed(buffer.wide):
+            if self.across:
+                return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+            return super().pointer(buffer, at)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        with self.typed(buffer.wide):
+            return super().load(replace(buffer, constant=False) if self.across else buffer, at)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        with self.typed(buffer.wide):
+            super().put(buffer, at, value)
+
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        wide = j in self.low.wide
+        if j not in self.globals:
+            scalar, values = Builder(1, 64 if wide else self.own), self.g.numbers(j).ravel()
+            content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
+            name = f"@k{len(self.globals)}"
+            self.globals[j] = name, f"{name} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
+        return Buffer(self.globals[j][0], constant=True, wide=wide)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
+        if key not in self.routines:
+            b = Builder(self.W, self.bits)
+            if self.W == 1 and op == "matmul":
+                code = matmul_across
+            code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+            head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
+            body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
+            name = f"@{op}{len(self.routines)}"
+            self.routines[key] = name, f'define internal void {name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
+        given = ", ".join([f"ptr {self.pointer(a.buffer, a.offset)}" for a in accesses])
+        self.lines.append(f"  call void {self.routines[key][0]}({given})")
+
+    # --- memory ---
+
+    def column(self, base: str, row: Affine | int) -> str:
+        at = self(f"add i64 {self(f'mul i64 %stride, {self.count(row)}')}, %first")
+        return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
+
+    def store_output(self, o: int, base: str, row: int, env: dict) -> None:
+        if not self.g.shape[o]:
+            self.store(self.value(o, env), self.column(base, row))
+            return
+        for k, value in self.row_by_row(o, env):
+            self.store(value, self.column(base, k + row))
+
+    def load_inputs(self, env: dict) -> None:
+        used = self.low.used()
+        for node, group, k in self.low.parameters():
+            if self.g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, size_of(self.g.shape[node])) as r:
+                    self.put(env[node], r, self.read(self.column(f"%in{group}", r + k)))
+            else:
+                env[node] = self.read(self.column(f"%in{group}", k))
+        if self.g.input("N", 0, 0) in used:
+            env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
+        if self.g.input("N", 0, 1) in used:
+            with self.typed(True):
+                env[self.g.input("N", 0, 1)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
+
+    def datum(self, k: int, t: str) -> str:
+        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+        if self.per_sample:
+            at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+            return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
+        pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
+        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+
+    def in_step(self, base: str, k: int, t: str) -> str:
+        """The place of row k of a step's numbers of each sample."""
+        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+        at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+        return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
+
+    def hand_out(self, loop: Loop, t: str, env: dict) -> None:
+        """The step output of this step."""
+        summed = self.low.program.by_data and not self.per_sample
+        wide = summed and self.low.precise is not None
+        for k, e in enumerate(loop.each):
+            value = self.value(e, env)
+            if wide:
+                value = self.widen(value)
+            with self.typed(wide):
+                if summed:
+                    at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
+                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
+                    value = self.add(self.read(place), value)
+                else:
+                    place = self.in_step("%steps", k, t)
+                self.store(value, place)
+
+    def on_tape(self, n: int, loop: Loop, t: str) -> str:
+        """The place of step t of loop number n; of a step for which there is no room, that of the last."""
+        if self.low.overruns and n in self.low.counted:
+            last = self(f"sub i64 {self.room(n)}, 1")
+            t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
+        first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
+        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
+        return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
+
+    # --- code ---
+
+    def value(self, i: int, env: dict) -> str:
+        op = self.g.op[i]
+        if op == "const":
+            return self.c(self.g.args[i][0])
+        if op == "bool":
+            return self.splat("i1", "true" if self.g.args[i][0] else "false")
+        return env[i]
+
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
+
+    def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            with self.typed(i in self.low.wide):
+                env[i] = self.scalar(op, args, [self.value(j, env) for j in args])
+
+    def scalar(self, op: str, args: tuple, x: list) -> str:
+        if op in self.often:
+            return self.function(op, *x)
+        if op in elementary.FUNCTIONS:
+            return elementary.FUNCTIONS[op](self, *x)
+        if op in COMPARE:
+            return self.compare(op, *x)
+        if op in ("and", "or", "not"):
+            return getattr(self, op + "_")(*x)
+        if op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
+            return self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
+        return getattr(self, op)(*x)
+
+    def function(self, op: str, x: str) -> str:
+        """A call of exp, log, ..., where there are too many to be written out."""
+        key = op, self.W, self.bits
+        if key not in self.routines:
+            b = Builder(self.W, self.bits)
+            result = elementary.FUNCTIONS[op](b, "%x")
+            name, body = f"@own_{op}_{self.W}_{self.bits}", "\n".join(b.lines)
+            text = f'define internal {b.T} {name}({b.T} %x) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
+            self.routines[key] = name, text
+        return self(f"call {self.T} {self.routines[key][0]}({self.T} {x})")
+
+    def one(self) -> str:
+        """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""
+        return self.spread(self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})'))
+
+    def trips(self, n: int, loop: Loop, env: dict) -> str:
+        """How many steps loop number n takes in this block."""
+        if loop.data:
+            return "%T"
+        label = self.low.bodies[n].label
+        if loop.of is not None:
+            return self(f"load i64, ptr %trips{self.low.bodies[self.low.bodies[n].source].label}, align 8")
+        self.slots.append(f"  %trips{label} = alloca i64, align 8")
+        steps = self.value(loop.steps, env)
+        if self.W > 1:
+            steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
+        scalar = Builder(1, self.bits)
+        limit = scalar.c(2.0**31)
+        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")  # false for a nan
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
+        ok = self(f"fcmp olt {self.real} {steps}, {limit}")
+        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
+        whole = self(f"fptosi {self.real} {steps} to i64")
+        more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
+        whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")
+        if loop.stored:
+            wanted = self(f"getelementptr i64, ptr %needed, i64 {n}")
+            old = self(f"load i64, ptr {wanted}, align 8")
+            most = self(f"select i1 {self(f'icmp sgt i64 {whole}, {old}')}, i64 {whole}, i64 {old}")
+            self.lines.append(f"  store i64 {most}, ptr {wanted}, align 8")
+            if not self.low.overruns:
+                room = self.room(n)
+                whole = self(f"select i1 {self(f'icmp slt i64 {whole}, {room}')}, i64 {whole}, i64 {room}")
+        self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")
+        return whole
+
+    def room(self, n: int) -> str:
+        """How many steps of loop number n have a place on the tape."""
+        return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
+
+    def loop(self, n: int, env: dict) -> None:
+        body = self.low.bodies[n]
+        loop = body.loop
+        g = self.g
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        chunked = loop.data and bool(loop.sums)
+        wide = self.low.sums_wide(loop)
+        carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
+        with self.typed(wide):
+            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums = totals
+            if chunked:
+                sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        with self.typed(wide):
+            for place, shape in zip(totals, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
+        trips = self.trips(n, loop, env)
+        self.unit = self.one() if balance(body) and not wide else ""
+        k = next(self.labels)
+        outer, inner = self.slot("i64"), self.slot("i64")
+        line = self.lines.append
+        line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
+        begin = self(f"load i64, ptr {outer}")
+        line(f"  {'%more' + str(k)} = icmp slt i64 {begin}, {trips}\n  br i1 %more{k}, label %enter{k}, label %after{k}\nenter{k}:")
+        end = trips
+        if chunked:
+            end = self(f"add i64 {begin}, {CHUNK}")
+            end = self(f"select i1 {self(f'icmp slt i64 {end}, {trips}')}, i64 {end}, i64 {trips}")
+            with self.typed(wide):
+                for place, shape in zip(sums, sum_shapes, strict=True):
+                    self.keep(place, shape, g.zero, env)
+        line(f"  store i64 {begin}, ptr {inner}\n  br label %step{k}\nstep{k}:")
+        u = self(f"load i64, ptr {inner}")
+        part, self.part = self.part, n
+        self.step(n, env, carry, sums, u, trips, k)
+        self.part = part
+        following = self(f"add i64 {u}, 1")
+        line(f"  store i64 {following}, ptr {inner}")
+        stop = self(f"icmp sge i64 {following}, {end}")
+        if loop.active is not None:
+            line(f"  store i64 {following}, ptr %trips{body.label}")
+        line(f"  br i1 {stop}, label %close{k}, label %step{k}\nclose{k}:")
+        if chunked:
+            with self.typed(wide):
+                for place, total, shape in zip(sums, totals, sum_shapes, strict=True):
+                    if shape:
+                        self.accumulate(total, shape, [lambda index: self.load(place, index[0])])
+                    else:
+                        self.store(self.add(self.read(total), self.read(place)), total)
+        line(f"  store i64 {end}, ptr {outer}\n  br label %chunk{k}\nafter{k}:")
+        env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
+        with self.typed(wide):
+            env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+
+    def kept(self, places: list, shapes: list) -> list:
+        """The values in these places: of numbers; blocks stay where they are."""
+        return [place if shape else self.read(place) for place, shape in zip(places, shapes, strict=True)]
+
+    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
+        if shape:
+            self.filled_with(place, shape, node, env)
+        else:
+            self.store(self.value(node, env), place)
+
+    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, label: int) -> None:
+        """The code of one step of the loop with this label."""
+        body, env = self.low.bodies[n], dict(outer)
+        loop = body.loop
+        t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
+        env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
+        if loop.stored:
+            place = self.on_tape(n, loop, t)
+            for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
+                if self.g.shape[c]:
+                    self.filled_with(Buffer(place, k), self.g.shape[c], c, env)
+                else:
+                    self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+        used = body.used()
+        if body.source is not None and any(c in used for c in loop.of.carry + loop.of.kept):
+            source = loop.of
+            place = self.on_tape(body.source, source, t)
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
+                if c in used:
+                    block = self.g.shape[c]
+                    env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
+                kind, _, k = self.g.args[j]
+                if kind == "e":
+                    env[j] = self.read(self.in_step("%each", k, t))
+                else:
+                    env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
+        if loop.active is None:
+            self.region(body.sections, body.inner, env)
+        else:
+            m, first, rest = body.split()
+            self.region([*body.sections[:m], first], body.inner[:m], env)
+            self.leave(body, u, label, env)
+            self.region([rest, *body.sections[m + 1 :]], body.inner[m:], env)
+        for k, i in zip(self.low.offsets(loop)[len(loop.carry) :], loop.kept, strict=False):
+            self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+        self.hand_out(loop, t, env)
+        g = self.g
+        wide = self.low.sums_wide(loop)
+        moved = 0 if wide else balance(body)
+        for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
+            if g.shape[s]:
+                self.accumulate_term(slot, g.shape[s], term, env)
+                continue
+            x = [self.value(j, env) for j in term]
+            if wide:
+                x = [self.widen(v) for v in x]
+            if len(x) == 1 and moved:
+                moved -= 1
+                x.append(self.unit)
+            with self.typed(wide):
+                self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
+        following = [(slot, self.value(x, env)) for slot, c, x in zip(carry, loop.carry, loop.next, strict=True) if not g.shape[c]]
+        for slot, value in following:
+            self.store(value, slot)
+        self.blocks_forward(n, loop, carry, env)
+
+    def leave(self, body: Body, u: str, label: int, env: dict) -> None:
+        """Leave a while loop where no lane goes on."""
+        going = self.value(body.loop.active, env)
+        going = going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+        self.lines.append(f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label %close{label}\non{label}:")
+
+
+def balance(body: Body) -> int:
+    """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
+    bits are the same.  Only for short steps, where the sums are much of the work."""
+    products = ("fma", "fms", "fnma", "mul")
+    if body.blocks or body.inner:
+        return 0
+    if len(body.code) > 24 or any(op not in ("add", "sub", *products) for _, op, _ in body.code):
+        return 0
+    heavy = sum(op in products for _, op, _ in body.code) + sum(len(t) == 2 for t in body.terms)
+    return max((len(body.code) + len(body.terms) - 2 * heavy) // 2, 0)
+
+
+def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
+    """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
+    return Kernel(low, width, bits, per_sample).text(name, target)

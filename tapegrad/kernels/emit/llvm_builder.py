@@ -1,0 +1,276 @@
+"""LLVM text, an operation at a time: registers, memory, loops, and functions of vectors with a sample in each lane."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from . import elementary
+from .block_code import Access, Affine, Buffer, cuts, matmul, read, tile, write
+
+COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+
+
+class Builder:
+    """Text with fresh registers; the operations that elementary.py writes its functions in."""
+
+    def __init__(self, width: int, bits: int):
+        self.W, self.bits = width, bits
+        self.real, self.int = ("double", "i64") if bits == 64 else ("float", "i32")
+        self.T = self.vector(self.real)
+        self.I, self.B = self.vector(self.int), self.vector("i1")
+        self.suffix = f"f{bits}" if width == 1 else f"v{width}f{bits}"
+        self.align = bits // 8
+        self.lines: list[str] = []
+        self.slots: list[str] = []
+        self.fresh = itertools.count()
+        self.labels = itertools.count()
+
+    def vector(self, kind: str) -> str:
+        return kind if self.W == 1 else f"<{self.W} x {kind}>"
+
+    def __call__(self, text: str) -> str:
+        name = f"%v{next(self.fresh)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def splat(self, kind: str, text: str) -> str:
+        return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
+
+    def c(self, x: float) -> str:
+        x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
+        return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
+
+    def ci(self, x: int) -> str:
+        return self.splat(self.int, str(x))
+
+    def add(self, a, b):
+        return self(f"fadd {self.T} {a}, {b}")
+
+    def sub(self, a, b):
+        return self(f"fsub {self.T} {a}, {b}")
+
+    def mul(self, a, b):
+        return self(f"fmul {self.T} {a}, {b}")
+
+    def div(self, a, b):
+        return self(f"fdiv {self.T} {a}, {b}")
+
+    def neg(self, a):
+        return self(f"fneg {self.T} {a}")
+
+    def call(self, name: str, *x: str) -> str:
+        return self(f"call {self.T} @llvm.{name}.{self.suffix}({', '.join(f'{self.T} {v}' for v in x)})")
+
+    def fma(self, a, b, c):
+        return self.call("fma", a, b, c)
+
+    def fnma(self, a, b, c):
+        return self.call("fma", self.neg(a), b, c)
+
+    def fms(self, a, b, c):
+        return self.call("fma", a, b, self.neg(c))
+
+    def rcp(self, a):
+        return self.div(self.c(1.0), a)
+
+    def widen(self, a):
+        return self(f"fpext {self.vector('float')} {a} to {self.vector('double')}")
+
+    def narrow(self, a):
+        return self(f"fptrunc {self.vector('double')} {a} to {self.vector('float')}")
+
+    def same(self, a):
+        return a
+
+    def floor(self, a):
+        return self.call("floor", a)
+
+    def sqrt(self, a):
+        return self.call("sqrt", a)
+
+    def abs(self, a):
+        return self.call("fabs", a)
+
+    def compare(self, op: str, a, b):
+        return self(f"fcmp {COMPARE[op]} {self.T} {a}, {b}")
+
+    def lt(self, a, b):
+        return self.compare("lt", a, b)
+
+    def gt(self, a, b):
+        return self.compare("gt", a, b)
+
+    def eq(self, a, b):
+        return self.compare("eq", a, b)
+
+    def isnan(self, a):
+        return self(f"fcmp uno {self.T} {a}, {a}")
+
+    def select(self, m, a, b):
+        return self(f"select {self.B} {m}, {self.T} {a}, {self.T} {b}")
+
+    def and_(self, a, b):
+        return self(f"and {self.B} {a}, {b}")
+
+    def or_(self, a, b):
+        return self(f"or {self.B} {a}, {b}")
+
+    def not_(self, a):
+        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
+
+    def to_int(self, a):
+        return self(f"fptosi {self.T} {a} to {self.I}")
+
+    def from_int(self, a):
+        return self(f"sitofp {self.I} {a} to {self.T}")
+
+    def to_bits(self, a):
+        return self(f"bitcast {self.T} {a} to {self.I}")
+
+    def from_bits(self, a):
+        return self(f"bitcast {self.I} {a} to {self.T}")
+
+    def iadd(self, a, n: int):
+        return self(f"add {self.I} {a}, {self.ci(n)}")
+
+    def iand(self, a, n: int):
+        return self(f"and {self.I} {a}, {self.ci(n)}")
+
+    def shl(self, a, n: int):
+        return self(f"shl {self.I} {a}, {self.ci(n)}")
+
+    def shr(self, a, n: int):
+        return self(f"lshr {self.I} {a}, {self.ci(n)}")
+
+    def odd(self, a):
+        return self(f"trunc {self.I} {a} to {self.B}")
+
+    def function(self, name: str, a):
+        return elementary.FUNCTIONS[name](self, a)
+
+    def spread(self, x: str) -> str:
+        if self.W == 1:
+            return x
+        one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
+        return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
+
+    # --- memory, and loops for blocks ---
+
+    def slot(self, kind: str | None = None) -> str:
+        name = f"%m{next(self.fresh)}"
+        self.slots.append(f"  {name} = alloca {kind or self.T}, align 64")
+        return name
+
+    def read(self, pointer: str) -> str:
+        return self(f"load {self.T}, ptr {pointer}, align {self.align}")
+
+    def store(self, value: str, pointer: str) -> None:
+        self.lines.append(f"  store {self.T} {value}, ptr {pointer}, align {self.align}")
+
+    def cell(self, value: str) -> str:
+        slot = self.slot()
+        self.set(slot, value)
+        return slot
+
+    def get(self, cell: str) -> str:
+        return self.read(cell)
+
+    def set(self, cell: str, value: str) -> None:
+        self.store(value, cell)
+
+    def single(self, value: str) -> Buffer:
+        """A buffer of one element."""
+        return Buffer(self.cell(value))
+
+    def count(self, x: Affine | int) -> str:
+        """An index as a number of 64 bits."""
+        if isinstance(x, int):
+            return str(x)
+        parts = [name if factor == 1 else self(f"mul i64 {name}, {factor}") for name, factor in x.terms.items()]
+        parts += [str(x.const)] if x.const or not parts else []
+        out = parts[0]
+        for part in parts[1:]:
+            out = self(f"add i64 {out}, {part}")
+        return out
+
+    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+        kind = self.real if buffer.constant else self.T
+        return self(f"getelementptr {kind}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        pointer = self.pointer(buffer, at)
+        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}")) if buffer.constant else self.read(pointer)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        self.store(value, self.pointer(buffer, at))
+
+    @contextmanager
+    def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
+        """A loop; its variable counts from start to below stop."""
+        if isinstance(start, int) and isinstance(stop, int) and start + step >= stop:
+            if start < stop:
+                yield Affine(start)
+                return
+        k, slot, line = next(self.labels), self.slot("i64"), self.lines.append
+        line(f"  store i64 {self.count(start)}, ptr {slot}")
+        end = self.count(stop)
+        line(f"  br label %test{k}\ntest{k}:")
+        i = self(f"load i64, ptr {slot}")
+        line(f"  br i1 {self(f'icmp slt i64 {i}, {end}')}, label %turn{k}, label %past{k}\nturn{k}:")
+        yield Affine(0, {i: 1})
+        line(f"  store i64 {self(f'add i64 {i}, {step}')}, ptr {slot}\n  br label %test{k}\npast{k}:")
+
+
+class Across(Builder):
+    """A part of the text of `b`, which computes one sample, with neighbouring elements of a block in the lanes."""
+
+    def __init__(self, b: Builder, width: int):
+        super().__init__(width, b.bits)
+        self.lines, self.slots, self.fresh, self.labels = b.lines, b.slots, b.fresh, b.labels
+
+    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+        return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+
+
+def widths(bits: int) -> list[int]:
+    """How many elements of one sample are computed together."""
+    return [w for w in (16, 8, 4, 2, 1) if w <= 512 // bits]
+
+
+COPIED = 1 << 14  # elements of a transposed operand that are copied to the stack
+
+
+def matmul_across(b: Builder, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
+    """The product of one sample's matrices, its columns in lanes; each element is summed as in `matmul`."""
+    if m == 1 and x.strides[0] == 1 and n > 1:
+        x, y, n, m, gates = turned(y), turned(x), m, n, gates[::-1]
+        out = Access(out.buffer, out.offset, (0, 1))
+    if y.strides[1] != 1 and m > 3 and n > 3 and inner * m <= COPIED:
+        y = transposed_copy(b, y, inner, m)
+    if y.strides[1] != 1:
+        matmul(b, out, x, y, n, inner, m, gates)
+        return
+    x = Access(Buffer(x.buffer.base, x.buffer.offset, True), x.offset, x.strides)  # one number for all lanes
+    y = Access(Buffer(y.buffer.base, y.buffer.offset), y.offset, y.strides)
+    done = 0
+    for width in widths(b.bits):
+        lanes, count = Across(b, width), (m - done) // width
+        for first, last, step in cuts(n):
+            with b.range(first, last, step) as i:
+                for begin, end, columns in cuts(count) if count else []:
+                    with b.range(begin, end, columns) as j:
+                        tile(lanes, out, x, y, inner, i, step, j * width + done, columns, gates, width)
+        done += count * width
+
+
+def turned(x: Access) -> Access:
+    return Access(x.buffer, x.offset, x.strides[::-1])
+
+
+def transposed_copy(b: Builder, y: Access, inner: int, m: int) -> Access:
+    copy = Access(Buffer(b.slot(f"[{inner * m} x {b.real}]")), 0, (m, 1))
+    with b.range(0, inner) as k, b.range(0, m) as j:
+        write(b, copy, read(b, y, k, j), k, j)
+    return copy

@@ -1,0 +1,158 @@
+"""What the calls of generated kernels do with their arguments: dtypes, shapes, trees of parameters, missing data, results to fill."""
+
+import importlib
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..._array import is_array, xp_of
+from ..._primitive import is_tracked, plain
+from ..._tree import Const, is_node
+from ..._variable import Variable
+from ...errors import ArgumentError, ShapeError
+from ...ops import shaping
+from ..emit.lower import SUMS
+from ..launch.cpu import Launcher
+from .derivatives import library
+
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def name_of(f: Any) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def as_float(x: Any, what: str) -> Any:
+    """A tracked Variable or an array of float64 or float32; lists and numbers are converted, and what is Const is not tracked."""
+    if type(x) is np.ndarray and x.dtype in FLOATS:
+        return x
+    if isinstance(x, Const):
+        x = plain(x.value)
+    if isinstance(x, Variable):
+        if is_tracked(x):
+            return x
+        x = plain(x)
+    if not is_array(x):
+        x = np.asarray(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{what} is a masked array, and kernels see no mask; mark missing data by nan: x.filled(numpy.nan)")
+    if x.dtype in FLOATS:
+        return x
+    if x.dtype.kind in "biu":
+        return x.astype(np.float64)
+    raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
+
+
+def contiguous(x: Any, dtype: np.dtype) -> Any:
+    return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
+
+
+def launcher_of(*arrays: Any) -> type:
+    """The class that launches on these arrays.  CuPy is imported by whoever has CuPy arrays."""
+    return Launcher if library(*arrays) is np else importlib.import_module("tapegrad.kernels.launch.cuda").CudaLauncher
+
+
+def is_tree(theta: Any) -> bool:
+    """A structure with names; lists and plain tuples of numbers are arrays."""
+    return is_node(theta) and not (isinstance(theta, (list, tuple)) and not hasattr(theta, "_fields"))
+
+
+def batch_of(name: str, arrays: list) -> int:
+    sizes = {a.shape[-1] for a in arrays if a.ndim}
+    if len(sizes) > 1:
+        raise ShapeError(f"{name}: the last axis is the sample, and the arguments have {sorted(sizes)} samples")
+    if not sizes:
+        raise ShapeError(f"{name}: no argument has an axis of samples; map works on arrays (..., B)")
+    return sizes.pop()
+
+
+def rows_of(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
+    """The arguments one below the other, (rows, B); without any, rows of the library `xp`."""
+    if not arrays:
+        return xp.zeros((0, batch), dtype)
+    parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
+    return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
+
+
+def with_ways(data: Any, ways: tuple | list) -> Any:
+    """The data with directions in their space as further components of each datum."""
+    if not len(ways):
+        return data
+    xp = library(data, *ways)
+    parts = [data, *[w.astype(data.dtype, copy=False) for w in ways]]
+    return xp.stack(parts) if data.ndim == 1 else xp.concatenate(parts)
+
+
+def list_of(out: Any) -> list | None:
+    return None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def sums_of(sums: Any) -> bool:
+    """Is `sums` float64?  It may be None, too."""
+    if sums is None:
+        return False
+    try:
+        found = np.dtype(sums)
+    except TypeError:
+        found = sums
+    if found != SUMS or not isinstance(found, np.dtype):
+        raise ArgumentError(f"sums={sums!r}: np.float64, the dtype in which terms of float32 may be added, or None for that of theta")
+    return True
+
+
+def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> list:
+    if len(outs) != len(rows):
+        raise ArgumentError(f"{name}: out= needs {len(rows)} arrays")
+    made = []
+    for k, (o, n, dtype) in enumerate(zip(outs, rows, types, strict=True)):
+        want = (batch,) if k == 0 else (n, batch)
+        if not is_array(o) or o.shape != want or o.dtype != dtype or not o.flags.c_contiguous or not getattr(o.flags, "writeable", True):
+            raise ShapeError(f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}")
+        made.append(o.reshape(n, batch))
+    return made
+
+
+class Looking:
+    """Do the data hold nan?  Data that were looked at, and cannot have changed, are not looked at again."""
+
+    def __init__(self, name: str):
+        self.name, self.clean = name, {}
+
+    def __call__(self, data: Any) -> bool:
+        """Infinite data are an error."""
+        xp = np if type(data) is np.ndarray else xp_of(data)
+        if xp is not np:
+            return self.on_device(xp, data)
+        known = self.clean.get(id(data))
+        if known is not None and known[0]() is data and not data.flags.writeable:
+            return False  # read-only data that own their memory are looked at once
+        flat = data if data.ndim == 1 else data.ravel()
+        with np.errstate(all="ignore"):
+            check = float(flat.dot(flat))
+        if check - check == 0.0:
+            if not data.flags.writeable and data.base is None:
+                self.clean = {id(data): (weakref.ref(data), 0, False)}
+            return False
+        self.refuse_inf(bool(xp.isinf(flat).any()))
+        return bool(xp.isnan(flat).any())
+
+    def on_device(self, xp: Any, data: Any) -> bool:
+        """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""
+        known = self.clean.get(id(data))
+        if known is not None and known[0]() is data and known[1] == data.data.ptr:
+            return known[2]
+        self.refuse_inf(bool(xp.isinf(data).any()))
+        missing = bool(xp.isnan(data).any())
+        self.clean = {id(data): (weakref.ref(data), data.data.ptr, missing)}
+        return missing
+
+    def holds_for(self, view: Any, data: Any) -> None:
+        """What was found out about data on a device holds for this view of all of them, too."""
+        found = self(data)
+        self.clean = {id(data): self.clean[id(data)], id(view): (weakref.ref(view), view.data.ptr, found)}
+
+    def refuse_inf(self, found: bool) -> None:
+        if found:
+            raise ArgumentError(f"{self.name}: the data hold inf; mark missing data by nan")

@@ -1,0 +1,254 @@
+"""A generated kernel as operations of the array tape, closed under differentiation.
+
+Let f be the traced function of theta (rows, samples) and data, v1 .. vn directions of the shape of theta, y1 .. ym directions of
+the shape of the data, and W a cotangent of f.  Three families hold all that any nesting of transforms asks for:
+
+    F(theta, data, v.., y..)       = D^(n+m) f [v.., y..]             n + m times forward mode on the program
+    R(theta, data, v.., y.., W)    = gradient of <W, F> by theta      and one reverse sweep
+    D(theta, data, v.., y.., W)    = gradient of <W, F> by the data   the same; summed over samples that share the data
+
+    <W, F> by theta: R   by data: D   by v_i: R without v_i   by y_i: D without y_i
+    <U, R> = <W, F(.., v = U)>   and   <U, D> = <W, F(.., y = U)>, so their derivatives are of the same kinds again
+
+and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
+and R without directions in one launch.  Each program is derived, and each kernel compiled, when it is first needed."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..._array import xp_of
+from ..._primitive import Primitive, bind, plain
+from ...errors import ArgumentError
+from ..emit.lower import SUMS, Lowered, lowered
+from ..graph.adjoint import forward, reverse
+from ..graph.program import Program
+from ..launch.cpu import Launcher
+
+PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False)}  # which groups of outputs have the dtype of the sums
+
+
+def orders(n: Any) -> tuple[int, int]:
+    """How many directions of theta and of the data; a number alone counts those of theta."""
+    return (n, 0) if isinstance(n, int) else n
+
+
+class Family:
+    """All derivatives of one traced function.
+
+    `scalar`: it gives one number for each sample; otherwise rows of them, or numbers of each step, as its program says.
+    `reject`: where the number is not finite the derivatives are 0, and nan becomes -inf.  `by_data`: its second argument may be
+    differentiated.  `sums`: sums are float64 also where theta is float32, and so is F; gradients are rounded."""
+
+    def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
+        self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
+        self.lock = threading.RLock()
+        self.captured: list = []  # what the traced functions captured
+        self.programs: dict = {}
+        self.launchers: dict = {}
+        self.prims: dict = {}
+
+    # --- programs and kernels ---
+
+    def program(self, signature: tuple, n: Any) -> Program:
+        """n times forward."""
+        thetas, data = orders(n)
+        key = signature, thetas, data
+        if key not in self.programs:
+            if data:
+                made = forward(self.program(signature, (thetas, data - 1)), None)
+            else:
+                made = forward(self.program(signature, thetas - 1), 0) if thetas else self.traced(signature)
+            self.programs[key] = made
+        return self.programs[key]
+
+    def traced(self, signature: tuple) -> Program:
+        made = self.base(signature)
+        if made.g.captured is not None:
+            made.g.captured.settle(self.name)
+            self.captured.append(made.g.captured)
+        return made
+
+    def derived(self, kind: str, n: Any, signature: tuple) -> Program:
+        p = self.program(signature, n)
+        g, outputs, made, gradient = p.g, list(p.outputs), p, []
+        inputs, seeds = list(p.inputs), [g.one] * len(outputs)
+        if kind != "F":
+            if outputs and (kind == "D" or not self.scalar):
+                seeds = g.parameters_like(sum(inputs), outputs)
+                inputs.append(sum([p.rows_of(k) for k in range(len(p.groups))]))
+            made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind == "D")
+        if self.reject:
+            (v,) = self.program(signature, 0).outputs
+            good = g.compare("lt", g.node("abs", v), g.const(np.inf))
+            gradient = [g.select(good, d, g.zero) for d in gradient]
+            outputs = [g.select(g.isnan(v), g.const(-np.inf), v) if orders(n) == (0, 0) else g.select(good, o, g.zero) for o in outputs]
+            for loop in made.loops if kind == "D" else ():
+                loop.each = [g.select(good, e, g.zero) for e in loop.each]
+        groups = {"F": [outputs] if outputs else [], "R": [gradient], "D": [], "VG": [outputs, gradient]}[kind]
+        return replace(made, inputs=inputs, groups=groups)
+
+    def wide(self, dtype: np.dtype) -> bool:
+        """Are sums of a wider dtype than this one of theta?"""
+        return self.sums and dtype.itemsize < SUMS.itemsize
+
+    def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
+        return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+
+    def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
+        key = kind, orders(n), signature, dtype, per_sample, make
+        found = self.launchers.get(key)
+        if found is None:
+            with self.lock:
+                found = self.launchers.get(key)
+                if found is None:
+                    low = self.lowered(kind, n, signature, dtype, make is Launcher)
+                    low.name = f"{self.name}.{kind}{sum(orders(n))}"
+                    found = self.launchers[key] = make(low, dtype, per_sample)
+        return found
+
+    # --- operations of the tape ---
+
+    def apply(self, kind: str, n: tuple, arrays: tuple, run: Callable) -> Any:
+        """The operation on (theta, data, directions..., W); `run(kind, n, arrays)` launches it on plain arrays."""
+        return bind(self.prim(kind, n), arrays, {"run": run})
+
+    def prim(self, kind: str, n: tuple) -> Primitive:
+        key = kind, n
+        found = self.prims.get(key)
+        if found is None:
+            prim = Primitive(f"{self.name}_{kind}{n[0]}{n[1]}", lambda *arrays, run: run(kind, n, arrays), multi=2 if kind == "VG" else 0)
+            prim.holomorphic, prim.joint = False, True
+            prim.keep_spec = lambda active: (tuple(range(len(active))), kind == "VG")
+            pull = {"F": self.pull_value, "R": self.pull_gradient, "D": self.pull_gradient, "VG": self.pull_both}[kind]
+            push = {"F": self.push_value, "R": self.push_gradient, "D": self.push_gradient, "VG": self.push_both}[kind]
+            at = Place(self, kind, n)
+            prim.vjp = (lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),)
+            prim.jvp = lambda t, out, *arrays, run: push(at, run, self.checked(t), out, arrays)
+            found = self.prims[key] = prim
+        return found
+
+    def checked(self, need: tuple) -> tuple:
+        """`need` (or the tangents), if no derivative is asked for that does not exist."""
+        if not self.by_data and need[1] is not None and need[1] is not False:
+            raise ArgumentError(f"{self.name}: a generated kernel has no derivative by its whole-number or Const arguments")
+        return need
+
+    def F(self, run, theta, data, vs=(), ys=()):
+        return self.apply("F", (len(vs), len(ys)), (theta, data, *vs, *ys), run)
+
+    def gradient(self, kind, run, theta, data, vs, ys, W):
+        """R or D; W may be None (ones) where f is one number for each sample."""
+        n = len(vs), len(ys)
+        if not self.scalar:
+            return self.apply(kind, n, (theta, data, *vs, *ys, W), run)
+        if kind == "R":
+            r = self.apply("R", n, (theta, data, *vs, *ys), run)
+            return r if W is None else r * W.reshape(1, -1)
+        if W is None:
+            W = xp_of(plain(theta)).ones(theta.shape[1], plain(theta).dtype)
+        return self.apply("D", n, (theta, data, *vs, *ys, W), run)
+
+    def pull_value(self, at, run, g, out, need, arrays):
+        theta, data, vs, ys, _ = at.parts(arrays)
+        terms = [self.gradient("R", run, theta, data, vs, ys, g) if need[0] else None]
+        terms.append(self.gradient("D", run, theta, data, vs, ys, g) if need[1] else None)
+        for i in range(len(vs)):
+            terms.append(self.gradient("R", run, theta, data, without(vs, i), ys, g) if need[2 + i] else None)
+        for i in range(len(ys)):
+            terms.append(self.gradient("D", run, theta, data, vs, without(ys, i), g) if need[2 + len(vs) + i] else None)
+        return tuple(terms)
+
+    def push_value(self, at, run, t, out, arrays):
+        theta, data, vs, ys, _ = at.parts(arrays)
+        return added([self.F(run, theta, data, vs, ys) for vs, ys in at.moved(t, vs, ys)])
+
+    def pull_gradient(self, at, run, U, out, need, arrays):
+        """<U, gradient of <W, F>> = <W, F with one direction more, U>."""
+        theta, data, vs, ys, w = at.parts(arrays)
+        more = ((*vs, U), ys) if at.kind == "R" else (vs, (*ys, U))
+        terms = [self.gradient("R", run, theta, data, *more, w) if need[0] else None]
+        terms.append(self.gradient("D", run, theta, data, *more, w) if need[1] else None)
+        for i in range(len(vs)):
+            terms.append(self.gradient("R", run, theta, data, without(more[0], i), more[1], w) if need[2 + i] else None)
+        for i in range(len(ys)):
+            terms.append(self.gradient("D", run, theta, data, more[0], without(more[1], i), w) if need[2 + len(vs) + i] else None)
+        if w is not None:
+            terms.append(self.F(run, theta, data, *more) if need[-1] else None)
+        return tuple(terms)
+
+    def push_gradient(self, at, run, t, out, arrays):
+        theta, data, vs, ys, w = at.parts(arrays)
+        terms = [self.gradient(at.kind, run, theta, data, a, b, w) for a, b in at.moved(t, vs, ys)]
+        if w is not None and t[-1] is not None:
+            terms.append(self.gradient(at.kind, run, theta, data, vs, ys, t[-1]))
+        return added(terms)
+
+    def pull_both(self, at, run, g, out, need, arrays):
+        theta, data = arrays
+        by_theta, by_data = [], []
+        if g[0] is not None:
+            by_theta.append(out[1] * g[0].reshape(1, -1) if need[0] else None)
+            by_data.append(self.gradient("D", run, theta, data, (), (), g[0]) if need[1] else None)
+        if g[1] is not None:
+            by_theta.append(self.gradient("R", run, theta, data, (g[1],), (), None) if need[0] else None)
+            by_data.append(self.gradient("D", run, theta, data, (g[1],), (), None) if need[1] else None)
+        return added(by_theta), added(by_data)
+
+    def push_both(self, at, run, t, out, arrays):
+        theta, data = arrays
+        value = []
+        if t[0] is not None:
+            narrow = self.wide(plain(theta).dtype)  # out[1] is rounded, and a sum of its products would not have the value's dtype
+            value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
+        value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
+        gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]
+        return added(value), added(gradient)
+
+
+class Place:
+    """Which operation of which family: how its arguments are to be read."""
+
+    def __init__(self, family: Family, kind: str, n: tuple):
+        self.kind, self.n = kind, n
+        self.cotangent = kind == "D" or (kind == "R" and not family.scalar)
+
+    def parts(self, arrays: tuple) -> tuple:
+        """theta, data, directions of theta, directions of the data, and W or None."""
+        k = 2 + self.n[0]
+        m = k + self.n[1]
+        return arrays[0], arrays[1], arrays[2:k], arrays[k:m], arrays[m] if self.cotangent else None
+
+    def moved(self, t: tuple, vs: tuple, ys: tuple) -> list[tuple]:
+        """The directions in each term of the derivative along the tangents t of theta, data and the directions themselves."""
+        terms = [((*vs, t[0]), ys)] if t[0] is not None else []
+        terms += [(vs, (*ys, t[1]))] if t[1] is not None else []
+        terms += [(replaced(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]
+        k = 2 + len(vs)
+        return terms + [(vs, replaced(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
+
+
+def replaced(vs: tuple, i: int, v: Any) -> tuple:
+    return vs[:i] + (v,) + vs[i + 1 :]
+
+
+def without(vs: tuple, i: int) -> tuple:
+    return vs[:i] + vs[i + 1 :]
+
+
+def added(terms: list) -> Any:
+    out = None
+    for x in terms:
+        if x is not None:
+            out = x if out is None else out + x
+    return out
+
+
+def library(*arrays: Any) -> Any:
+    for x in arrays:
+        if xp_of(x) is not np:
+            return xp_of(x)
+    return np

@@ -1,0 +1,508 @@
+"""likelihood, recursion: a Python function of one sample becomes a kernel for many, with all derivatives.
+
+    k = tg.kernels.likelihood(loglik)       # loglik(theta, datum) -> a number
+    k(theta, data)                          # theta (p, B), data (d, N) or (N,): (B,)
+    k.value_and_grad(theta, data)           # (B,), (p, B)
+
+The function is traced once; its plain NumPy code may use np.log, @, np.linalg, np.where, indexing and writing into small arrays
+that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call.  Arguments are looked at in
+arguments.py; derivatives are chosen in derivatives.py."""
+
+import functools
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._array import xp_of
+from ..._pickling import Remade, named_like
+from ..._primitive import OPEN, live, plain
+from ..._tape import Tape
+from ..._tree import leaves, tree_map
+from ..._variable import Variable
+from ...errors import ArgumentError, KernelError, ShapeError
+from ...ops import shaping
+from ...ops.elementwise_more import where
+from ..emit.lower import SUMS, Lowered
+from ..launch.repeat import repeatable, unchanged
+from ..trace.tracing import trace_likelihood, trace_recursion
+from .arguments import (
+    FLOATS,
+    Looking,
+    as_float,
+    batch_of,
+    checked_outs,
+    contiguous,
+    is_tree,
+    launcher_of,
+    list_of,
+    name_of,
+    rows_of,
+    sums_of,
+    with_ways,
+)
+from .derivatives import Family
+
+
+def again(plan: tuple, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+    """Value, or value and gradient, by a launch like the last one."""
+    _, _, dtype, samples, kind, run, table, _ = plan
+    v = np.empty(samples, kind)
+    if gradient:
+        g = np.empty(theta.shape, dtype)
+        run(id(theta), id(data), id(v), id(g), table)
+        return (v, g) if theta.ndim == 2 else (v[0], g)
+    run(id(theta), id(data), id(v), table)
+    return v if theta.ndim == 2 else v[0]
+
+
+BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
+
+
+class Generated(Remade):
+    """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
+
+    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
+        if invalid not in ("reject", "nan"):
+            raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
+        sums_of(sums)
+        self.__name__, self.missing = name_of(f), missing
+        self.__doc__ = getattr(f, "__doc__", None)
+        self._is_missing = Looking(self.__name__)
+        self._parts, self._build = (f, trace, missing, invalid, sums), build
+        self._rejects = invalid == "reject"
+        self._call: tuple = ()
+        named_like(self, f)
+        self._renew()
+
+    def _made(self) -> tuple:
+        return self._call
+
+    def _renew(self) -> None:
+        """Forget what was traced."""
+        _, trace, _, _, sums = self._parts
+        self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
+        self._last: tuple = (None, None)  # the launcher of the last call
+        self._trees: dict = {}
+        self._captured: list = []
+        self._families = {
+            what: Family(
+                self.__name__,
+                functools.partial(trace, build=self._build, what=what),
+                what == "value",
+                what == "value" and self._rejects,
+                sums=what == "value" and sums_of(sums),
+            )
+            for what in ("value", "each", "final", "scores")
+        }
+        for family in self._families.values():
+            family.captured = self._captured
+        self._family = self._families["value"]
+        self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
+        # an operation on a tape stays with what was traced for it
+        self._recorded = functools.partial(self._run_value, self._family) if type(self)._run is Generated._run else self._run
+
+    def _look_around(self) -> None:
+        """Trace anew if what the function captured has changed."""
+        for c in self._captured:
+            if not c.same() and c.changed():
+                self._renew()
+                return
+        if getattr(OPEN, "shadows", ()):
+            for c in self._captured:
+                c.refuse_written(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
+
+    # --- calls ---
+
+    def __call__(self, theta: Any, data: Any, out: Any = None) -> Any:
+        """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives one number.
+
+        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
+        theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
+        if self._captured:
+            self._look_around()
+        plan = self._plans.__dict__.get("F")
+        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
+            return again(plan, theta, data, False)
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel(rows, data, out)
+        theta, data, single = self._arguments(theta, data)
+        self._refuse_out(out, theta, data)
+        if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
+            v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
+        elif isinstance(theta, Variable) or isinstance(data, Variable):
+            v = self._family.F(self._recorded, theta, data)
+        else:
+            v = self._run("F", (0, 0), (theta, data), list_of(out))
+            if type(theta) is np.ndarray is type(data):
+                self._remember("F", theta, data, single)
+        return v[0] if single else v
+
+    def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
+        """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
+        if self._captured:
+            self._look_around()
+        plan = self._plans.__dict__.get("VG")
+        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
+            return again(plan, theta, data, True)
+        if is_tree(theta):
+            if out is not None:
+                raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
+            kernel, rows, restore = self._of_tree(theta)
+            value, gradient = kernel.value_and_grad(rows, data)
+            return value, restore(gradient)
+        theta, data, single = self._arguments(theta, data)
+        self._refuse_out(out, theta, data)
+        if isinstance(theta, Variable) or isinstance(data, Variable):
+            v, g = self._family.apply("VG", (0, 0), (theta, data), self._recorded)
+        else:
+            v, g = self._run("VG", (0, 0), (theta, data), list_of(out))
+            if type(theta) is np.ndarray is type(data):
+                self._remember("VG", theta, data, single)
+        return (v[0], g[:, 0]) if single else (v, g)
+
+    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+        """Keep what the next call on arrays like these needs, for this thread."""
+        plan = None
+        key, launcher = self._last
+        ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
+        if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
+            found = repeatable(launcher, data.shape[-1], theta.shape[1])
+            if found is not None:
+                run, table, hold = found
+                plan = (
+                    theta.shape[:1] if single else theta.shape,
+                    data.shape,
+                    theta.dtype,
+                    theta.shape[1],
+                    launcher.types[0],
+                    run,
+                    table,
+                    hold,
+                )
+        self._plans.__dict__[kind] = plan
+
+    def grad(self, theta: Any, data: Any) -> Any:
+        """(p, B)."""
+        return self.value_and_grad(theta, data)[1]
+
+    def hvp(self, theta: Any, v: Any, data: Any) -> Any:
+        """The Hessian of each sample times v[:, sample], (p, B)."""
+        theta, data, single = self._arguments(theta, data)
+        v = as_float(v, f"{self.__name__}.hvp: v")
+        if single:
+            v = v.reshape(-1, 1)
+        if tuple(v.shape) != tuple(theta.shape):
+            raise ShapeError(f"{self.__name__}.hvp: v has shape {tuple(v.shape)}, theta {tuple(theta.shape)}")
+        h = self._family.gradient("R", self._recorded, theta, data, (v,), (), None)
+        return h[:, 0] if single else h
+
+    def hessian(self, theta: Any, data: Any) -> Any:
+        """(B, p, p): one Hessian-vector product for each parameter, all in one launch."""
+        theta, data, single = self._arguments(theta, data)
+        p, batch = theta.shape
+        many, units, repeated = self._unit_directions(theta, data)
+        h = self._family.gradient("R", self._recorded, many, repeated, (units,), (), None).reshape((p, p, batch)).transpose((2, 0, 1))
+        h = 0.5 * (h + h.transpose((0, 2, 1))) + 0.0  # no -0
+        return h[0] if single else h
+
+    def contributions(self, theta: Any, data: Any) -> Any:
+        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
+        >>> k.contributions(np.array([1.0]), np.array([2.0, 3.0]))
+        array([-1., -4.])
+        """
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel.contributions(rows, data)
+        theta, data, single = self._arguments(theta, data)
+        each = self._families["each"].F(self._runs["each"], theta, data)[0]
+        return each[:, 0] if single else each
+
+    def fisher(self, theta: Any, data: Any) -> Any:
+        """Sum over data of the outer product of the scores, (B, p, p)."""
+        s = self.scores(theta, data)
+        dtype = plain(s).dtype
+        if self._family.wide(dtype):
+            s = s.astype(SUMS)
+        f = np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(plain(s)).einsum("nib,njb->bij", s, s)
+        return f.astype(dtype) if self._family.wide(dtype) else f
+
+    def lowered(
+        self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False, dtype: Any = np.float64
+    ) -> Lowered:
+        """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
+        derivatives.py, and order: the number of directions of theta, or a pair: of theta and of the data.  `dtype`: that of theta, for
+        kernels with `sums`."""
+        self._look_around()
+        with self._family.lock:
+            return self._family.lowered(kind, order, (theta_rows, data_rows, missing), np.dtype(dtype))
+
+    # --- arguments ---
+
+    def _of_tree(self, theta: Any) -> tuple:
+        """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
+        arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
+        batch = batch_of(self.__name__, arrays)
+        shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
+        cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+        def restore(rows):
+            place = iter(range(len(shapes)))
+
+            def part(_):
+                k = next(place)
+                return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
+
+            return tree_map(part, theta)
+
+        numbers = iter(shapes)
+        key = repr(tree_map(lambda _: next(numbers), theta))
+        kernel = self._trees.get(key)
+        if kernel is None:
+            kernel = self._trees[key] = type(self)(*self._parts, restore)
+        dtype = np.result_type(*[plain(a).dtype for a in arrays])
+        return kernel, rows_of(arrays, batch, dtype), restore
+
+    def _arguments(self, theta: Any, data: Any) -> tuple:
+        if self._captured:
+            self._look_around()
+        if (
+            type(theta) is np.ndarray is type(data)
+            and theta.ndim == 2
+            and 0 < data.ndim < 3
+            and theta.dtype in FLOATS
+            and data.dtype in FLOATS
+        ):
+            return theta, data, False  # the usual case in one line
+        if is_tree(theta):
+            raise ArgumentError(f"{self.__name__}: this method takes theta as an array (p, B), not as a {type(theta).__name__}")
+        theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
+        single = theta.ndim == 1
+        if single:
+            theta = theta.reshape(-1, 1)
+        if theta.ndim != 2 or data.ndim not in (1, 2, 3):
+            raise ShapeError(
+                f"{self.__name__}: theta has shape {tuple(theta.shape)} and data {tuple(data.shape)}; "
+                "wanted are (p, B) and (N,), (d, N) or (d, N, B)"
+            )
+        if data.ndim == 3 and data.shape[2] != theta.shape[1]:
+            raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have {data.shape[2]}")
+        return theta, data, single
+
+    def _refuse_out(self, out: Any, *arguments: Any) -> None:
+        if out is not None and any([isinstance(x, Variable) for x in arguments]):
+            raise ArgumentError(f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave it away")
+
+    def _unit_directions(self, theta: Any, data: Any) -> tuple:
+        """Each sample p times, with a unit direction for each parameter: theta (p, p B), directions (p, p B), data."""
+        xp, (p, batch) = xp_of(plain(theta)), theta.shape
+        many = shaping.broadcast_to(theta[:, None, :], (p, p, batch)).reshape((p, p * batch))
+        units = xp.broadcast_to(xp.eye(p, dtype=plain(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
+        if data.ndim == 3:
+            d, n = data.shape[:2]
+            data = shaping.broadcast_to(data[:, :, None, :], (d, n, p, batch)).reshape((d, n, p * batch))
+        return many, units, data
+
+    # --- launches ---
+
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """Launch a kernel of the value on plain arrays."""
+        return self._run_value(self._family, kind, n, arrays, outs)
+
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        theta, data = arrays[:2]
+        missing = self._is_missing(data)
+        key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
+        last, launcher = self._last
+        if key != last or family is not self._family:
+            launcher = self._launcher(family, kind, n, arrays, missing)
+            if family is self._family:
+                self._last = key, launcher
+        return self._launch(launcher, kind, n, arrays, outs, False)
+
+    def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple) -> Any:
+        """Launch a kernel of any family on plain arrays."""
+        return self._launch(self._launcher(family, kind, n, arrays, self._is_missing(arrays[1])), kind, n, arrays, None, not family.scalar)
+
+    def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
+        theta, data = arrays[:2]
+        dtype, batch, shape = theta.dtype, theta.shape[1], data.shape
+        steps = shape[0 if len(shape) == 1 else 1]
+        first, last = 2 + n[0], 2 + n[0] + n[1]
+        inputs = [contiguous(x, dtype) for x in (theta, *arrays[2:first])]
+        each = steps_out = None
+        for w in arrays[last:]:
+            if launcher.streams:
+                each = contiguous(w, dtype)
+            else:
+                inputs.append(contiguous(w if w.ndim == 2 else w[None], dtype))
+        xp = xp_of(theta)
+        if launcher.step_rows:
+            made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
+            steps_out = made_by((launcher.step_rows, steps, *samples), dtype)
+        if outs is None:
+            made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
+        else:
+            made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
+            if type(theta) is np.ndarray and not launcher.is_simple(batch, steps):  # what an interrupted launch still writes is ours
+                made = [np.empty_like(x) for x in rooms]
+        if batch:
+            whole = contiguous(with_ways(data, arrays[first:last]), dtype)
+            if each is None is steps_out:
+                launcher(inputs, whole, steps, made, batch)
+            else:
+                launcher(inputs, whole, steps, made, batch, each, steps_out)
+        if outs is not None and made is not rooms:
+            for room, x in zip(rooms, made, strict=True):
+                room[...] = x
+        if kind == "D":
+            return xp.zeros(shape, dtype) if steps_out is None else steps_out.reshape(shape)
+        if steps_out is not None:
+            return steps_out
+        if kind == "R" or vector:
+            return made[0]
+        if outs is None:
+            outs = [made[0][0], *made[1:]]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _launcher(self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool) -> Any:
+        if missing and self.missing is None:
+            raise KernelError(
+                f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that "
+                "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks "
+                "for nan, by np.where(np.isnan(y), ...)"
+            )
+        theta, data = arrays[:2]
+        signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
+        return family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, launcher_of(*arrays))
+
+
+class Likelihood(Generated):
+    """A sum over data; see `likelihood`."""
+
+    def scores(self, theta: Any, data: Any) -> Any:
+        """The gradient of each datum's term, (N, p, B), by one sweep; (N, p) for theta (p,).
+
+        Where a term is not finite it is 0, unless invalid='nan'."""
+        theta, data, single = self._arguments(theta, data)
+        s = self._families["scores"].F(self._runs["scores"], theta, data).transpose((1, 0, 2))
+        return s[:, :, 0] if single else s
+
+
+class Recursion(Generated):
+    """A recursion with a carry; see `recursion`."""
+
+    def final(self, theta: Any, data: Any) -> Any:
+        """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
+        theta (p,)).  It is what the steps give, whatever `invalid` says.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, -((y - m) ** 2)))
+        >>> k.final(np.array([[0.5, 2.0]]), np.array([1.0, 2.0]))
+        array([2.5, 4. ])
+        """
+        if is_tree(theta):
+            kernel, rows, _ = self._of_tree(theta)
+            return kernel.final(rows, data)
+        theta, data, single = self._arguments(theta, data)
+        family = self._families["final"]
+        rows = family.F(self._runs["final"], theta, data)
+        with family.lock:
+            layout = family.program((theta.shape[0], 0 if data.ndim == 1 else data.shape[0], False), 0).layout
+        samples = () if single else (theta.shape[1],)
+        rows = rows[:, 0] if single else rows
+        return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
+
+    def scores(self, theta: Any, data: Any) -> Any:
+        """The gradient of each datum's term, (T, p, B), by forward mode in p directions; (T, p) for theta (p,).
+
+        Where a term is not finite it is 0, unless invalid='nan'."""
+        theta, data, single = self._arguments(theta, data)
+        p, batch = theta.shape
+        many, units, repeated = self._unit_directions(theta, data)
+        s = self._families["each"].F(self._runs["each"], many, repeated, (units,))[0]
+        s = s.reshape((s.shape[0], p, batch))
+        if self._rejects:
+            terms = plain(self._families["each"].F(self._runs["each"], plain(theta), plain(data))[0])
+            s = where(xp_of(terms).isfinite(terms)[:, None, :], s, 0.0)
+        return s[:, :, 0] if single else s
+
+
+def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject", sums: Any = None) -> Likelihood:
+    """A kernel for sum over data of loglik(theta, datum).
+
+    `loglik` gets the p parameters of one sample as an array that can be unpacked, and a datum: a number for data (N,), an array
+    (d,) for data (d, N).  A datum with nan is left out (`missing='skip'`; with 'step' loglik gets it).  A sample whose value is
+    nan gets -inf, and derivatives 0 (`invalid='nan'`: they are left as they are).  Infinite data raise.
+
+    `sums=np.float64`: of a float32 theta the terms are computed in float32 and added in float64.  The value is float64, gradients
+    are rounded to float32 at the end.  A float64 theta is computed as without it.  Raises ArgumentError for another dtype.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def normal(theta, x):
+    ...     mu, sigma = theta
+    ...     return -0.5 * ((x - mu) / sigma) ** 2 - np.log(sigma)
+    >>> k = tg.kernels.likelihood(normal)
+    >>> theta = np.array([[0.0, 1.0], [1.0, 2.0]])        # two samples: (mu, sigma) = (0, 1) and (1, 2)
+    >>> value, gradient = k.value_and_grad(theta, np.array([1.0, 2.0]))
+    >>> value.round(4)
+    array([-2.5   , -1.5113])
+    >>> gradient
+    array([[ 3.   ,  0.25 ],
+           [ 3.   , -0.875]])
+    """
+    if missing not in ("skip", "step"):
+        raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
+    skip = missing == "skip"
+
+    def trace(s, build, what):
+        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
+
+    made = Likelihood(loglik, trace, missing, invalid, sums)
+    made._call = _likelihood, (loglik, missing, invalid, sums)
+    return made
+
+
+def _likelihood(loglik: Callable, missing: str, invalid: str, sums: Any) -> Likelihood:
+    return likelihood(loglik, missing=missing, invalid=invalid, sums=sums)
+
+
+def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
+    """A kernel for recursions: carry = init(theta); for each datum carry, contribution = step(carry, theta, datum).
+
+    The value is the sum of the contributions; `contributions`, `final` and `scores` give more.  The carry is a number, an array,
+    or a tree of these.  Data (T,), (d, T) or, each sample its own, (d, T, B).
+    Data with nan are missing.  `missing='step'`: the step looks for nan itself (np.where(np.isnan(y), ...)); a function
+    (carry, theta) -> carry: what a step does to the carry without a datum, its contribution being 0; 'skip': the step is left
+    out; None: raise.
+    `sums=np.float64`: of a float32 theta the carry is float32, and contributions and adjoints are added in float64, as by
+    `likelihood`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * y, -0.5 * (y - m) ** 2))
+    >>> k.value_and_grad(np.array([[0.5]]), np.array([1.0, 2.0]))
+    (array([-1.625]), array([[1.5]]))
+    """
+    if not (missing in (None, "skip", "step") or callable(missing)):
+        raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
+    rule = missing if callable(missing) else None
+
+    def trace(s, build, what):
+        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
+
+    made = Recursion(step, trace, missing, invalid, sums)
+    made._call = _recursion, (init, step, missing, invalid, sums)
+    return made
+
+
+def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums: Any) -> Recursion:
+    return recursion(init, step, missing=missing, invalid=invalid, sums=sums)

@@ -1,0 +1,95 @@
+"""map: a function of per-sample arguments becomes a kernel."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._pickling import Remade, named_like
+from ..._primitive import plain
+from ..._tree import Const
+from ..._variable import Variable
+from ..trace.tracing import trace_map
+from .arguments import as_float, batch_of, contiguous, launcher_of, name_of, rows_of
+from .derivatives import Family, library
+
+
+class Map(Remade):
+    """A function of per-sample arguments; see `map_`."""
+
+    def __init__(self, f: Callable):
+        self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
+        self._families: dict = {}
+        self._captured: list = []
+        named_like(self, f)
+
+    def _made(self) -> tuple:
+        return Map, (self.f,)
+
+    def __repr__(self) -> str:
+        return f"<map kernel of {self.__name__}>"
+
+    def __call__(self, *args: Any) -> Any:
+        """Arguments (..., B): the last axis is the sample.  The results have it too."""
+        if any([c.changed() for c in self._captured]):
+            self._families, self._captured = {}, []
+        for c in self._captured:
+            c.refuse_written(self.__name__)
+        values = [plain(a.value) if isinstance(a, Const) else a for a in args]
+        fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
+        arrays = [as_float(v, f"{self.__name__}: argument {n}") for n, v in enumerate(values)]
+        batch = batch_of(self.__name__, arrays)
+        shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
+        family, build = self._family(shapes, tuple(fixed))
+        dtype = np.result_type(*[plain(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
+        xp = library(*[plain(a) for a in arrays])
+        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
+        theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
+        rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
+        return build(family.F(self._launch(family), theta, rest, ()))
+
+    def _family(self, shapes: tuple, fixed: tuple) -> tuple:
+        key = shapes, fixed
+        if key not in self._families:
+            order = [n for n, c in enumerate(fixed) if not c] + [n for n, c in enumerate(fixed) if c]
+            place = {n: k for k, n in enumerate(order)}
+
+            program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
+            active = sum(program.inputs[: fixed.count(False)])
+            total = sum(program.inputs)
+            program.inputs = [active, total - active]
+            program.g.captured.settle(self.__name__)
+            self._captured.append(program.g.captured)
+            self._families[key] = Family(self.__name__, lambda s: program, False, False, by_data=False), build
+        return self._families[key]
+
+    def _launch(self, family: Family) -> Callable:
+        def run(kind, n, arrays):
+            theta, rest, *others = arrays
+            dtype = theta.dtype
+            xp = library(*arrays)
+            launcher = family.launcher(kind, n, (), dtype, False, launcher_of(*arrays))
+            batch = theta.shape[1]
+            made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
+            if batch:
+                launcher([contiguous(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
+            return made[0]
+
+        return run
+
+
+def _differentiable(x: Any) -> bool:
+    return isinstance(x, (Variable, float)) or getattr(x, "dtype", np.dtype(int)).kind == "f"
+
+
+def map_(f: Callable) -> Map:
+    """A kernel for f applied to each sample: arguments and results have the sample as their last axis.
+
+    Whole-number arguments and those marked Const have no derivative.  f may use `loop` and `while_loop` of this module.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> k = tg.kernels.map(lambda a, b: a @ b)
+    >>> k(np.ones((3, 2)), np.ones((3, 2)))
+    array([3., 3.])
+    """
+    return Map(f)

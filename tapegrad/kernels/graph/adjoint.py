@@ -1,0 +1,296 @@
+"""Forward and reverse mode on programs.
+
+Forward mode gives each loop a second carry, the tangent of the first, and is again a program of the same kind: so the n-th
+directional derivative is n applications, and one reverse sweep over it gives its gradient (n = 1: Hessian times vector).
+
+The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
+carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
+code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop.
+
+A step with loops in it is reversed as a program is: its sweep runs the inner loops again, from the stored carry of the step, and
+then back.
+
+A step that other samples take and this one does not must add nothing, whatever the derivatives are there, and 0 times nan is nan:
+so the adjoints of such a step are not taken, as a whole, where `going` is false.  The same goes for a loop on whose result nothing
+depends in this sample, because np.where took another one.
+
+Derivatives by the data, and of what each step hands out, always take a second loop: adjoints of the data are its step output, and
+cotangents of step outputs its step input."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from ...errors import KernelError
+from .nodes import LEAVES, Graph
+from .program import Loop, Outside, Program, copies, nested, relate, stages
+
+SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p", "lgamma", "digamma"))
+FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
+
+
+def forward(p: Program, group: int | None) -> Program:
+    """The derivative of all outputs in a new direction, by input array `group` (the direction is appended to the inputs) or by
+    the data (None: it is appended to them)."""
+    g, inputs, ways = p.g, list(p.inputs), p.ways
+    if group is None:
+        ways += 1
+        t = dict(zip(p.data(), p.data(ways), strict=True))
+    else:
+        thetas = p.thetas(group)
+        t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
+        inputs.append(p.inputs[group])
+    loops = _pushed(g, p.loops, t)
+    _tangents(g, p.outputs, t)
+    groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
+    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
+
+
+def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
+    """The loops with the tangents of their carries and sums, which come to stand in t."""
+    made = []
+    for old in loops:
+        loop = old.copy()
+        _tangents(g, loop.start, t)
+        varying = sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0])
+        fresh = {}
+        for k in varying:
+            fresh[k] = len(loop.carry)
+            t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
+        loop.inner = _pushed(g, loop.inner, t)
+        _tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        loop.each = [t[e] for e in loop.each]
+        for k, j in fresh.items():
+            loop.next[j] = t[loop.next[k]]
+            t[loop.final[k]] = loop.final[j]
+        for k in range(len(old.inc)):
+            d = t[old.inc[k]]
+            if d != g.zero:
+                t[old.sums[k]] = loop.add_sum(g, d)
+        made.append(loop)
+    relate(made)
+    return made
+
+
+def _tangents(g: Graph, outs: list[int], t: dict) -> None:
+    """Fill t with the tangents of all nodes under outs."""
+    for i in g.reach(outs, stop=t):
+        if i not in t:
+            t[i] = g.zero if g.op[i] in LEAVES else g.pushed(i, t)
+
+
+def _moving(g: Graph, loop: Loop, active: set[int]) -> tuple[set[int], set[int]]:
+    """Which components of the carry, and all nodes that depend on `active`, those in the steps included."""
+    found = {k for k, s in enumerate(loop.start) if s in active}
+    while True:
+        inside = reached(g, loop.inner, loop.next + loop.inc + loop.each, active | {loop.carry[k] for k in found})
+        more = {k for k, n in enumerate(loop.next) if n in inside} - found
+        if not more:
+            return found, inside
+        found |= more
+
+
+def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
+    """The nodes under outs that depend on one of `on`; derivatives do not pass through comparisons."""
+    found = set()
+    for i in g.reach(outs, stop=on):
+        if i in on or (g.op[i] not in LEAVES and any(j in found for j in g.args[i])):
+            found.add(i)
+    return found
+
+
+class Adjoints(dict):
+    """node -> its adjoint so far; one number stands for all elements of a block."""
+
+    def __init__(self, g: Graph):
+        super().__init__()
+        self.g = g
+        self.elements: dict = {}  # block -> {element: adjoint}, until the sweep comes to the block
+
+    def include(self, i: int, bar: int) -> None:
+        if bar != self.g.zero:
+            self[i] = self.g.add(self[i], bar) if i in self else bar
+
+    def sweep(self, order: list[int], active: set[int], outside: bool = False) -> None:
+        """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
+        nothing, a zero adjoint stays zero through an infinite derivative."""
+        g = self.g
+        for i in order:
+            self.settle(i)
+            bar = self.get(i)
+            if bar is None or g.op[i] in LEAVES:
+                continue
+            if g.op[i] == "elem":
+                (block,) = g.args[i]
+                if block in active:
+                    self.elements.setdefault(block, {})[g.meta[i]] = bar
+                continue
+            for j, share in g.pulled(i, bar):
+                if j in active:
+                    if outside and g.op[i] in SINGULAR:
+                        share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
+                    elif outside and g.op[i] in FACTORED and share != g.zero:
+                        share = g.select(self.all_zero(bar), g.zero, share)
+                    self.include(j, share)
+        for block in list(self.elements):
+            self.settle(block)
+
+    def all_zero(self, bar: int) -> int:
+        g = self.g
+        size = g.node("abs", bar)
+        return g.compare("eq", g.sum(size) if g.shape[size] else size, g.zero)
+
+    def settle(self, block: int) -> None:
+        """Include the adjoints of single elements."""
+        found = self.elements.pop(block, None)
+        if found:
+            names = np.full(self.g.shape[block], self.g.zero, np.int64)
+            for k, bar in found.items():
+                names.flat[k] = bar
+            self.include(block, self.g.pack_or_zero(names))
+
+
+def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[Program, list[int]]:
+    """The gradient of sum(seeds * outputs) + sum(step input * step output) by the input nodes `wrt`: the program with the loops
+    that compute it, and its nodes.  `by_data`: the gradient by the data becomes the step output."""
+    g, data = p.g, p.data() if by_data else []
+    loops = [loop.copy() for loop in p.loops]
+    streams = p.step_rows
+    for loop in loops:
+        loop.each = []
+    if any(loop.of is not None for loop in nested(p.loops)):
+        raise KernelError(
+            "scores(theta, data) of a function with a loop in it can be differentiated forwards only: "
+            "use tapegrad.jvp, or differentiate the value twice"
+        )
+    active = reached(g, p.loops, p.outputs, {*wrt, *data})
+    adj = Adjoints(g)
+    for o, seed in zip(p.outputs, seeds, strict=True):
+        if o in active:
+            adj.include(o, seed)
+    back: list[Loop] = []
+
+    each = {loop.id: loop.each for loop in p.loops}
+
+    def turn(loop: Loop) -> None:
+        if loop.carry or (loop.data and (data or streams)):
+            back.append(_swept_back(g, loop, adj, active, 0, data if loop.data else [], each[loop.id]))
+        else:
+            _more_sums(g, loop, adj, active)
+
+    _staged(g, loops, adj, active, 0, turn)
+    program = replace(p, loops=loops + back, by_data=by_data, streams=streams)
+    return program, [g.spread(adj.get(w, g.zero), g.shape[w]) for w in wrt]
+
+
+def _staged(g: Graph, loops: list[Loop], adj: "Adjoints", active: set[int], depth: int, turn: Callable, lowest: int | None = None) -> None:
+    """Adjoints through the code at this depth, the last part first; turn(loop) takes those of what a loop gives to what it is
+    given.  `lowest`: code from this depth on is swept (None: only from `depth` on)."""
+    lowest = depth if lowest is None else lowest
+    if not loops and depth:
+        order = [i for i in g.reach(list(adj), stop=Outside(g, lowest)) if g.level(i) >= lowest]
+        adj.sweep(order[::-1], active)
+        return
+    stage = stages(g, loops)
+    for n in range(len(loops), -1, -1):
+        here = [i for i in g.reach(list(adj), stop=_Below(stage, n)) if stage.get(i, -1) == n and lowest <= g.level(i) <= depth]
+        adj.sweep(here[::-1], active, outside=depth == 0)
+        if n:
+            turn(loops[n - 1])
+
+
+class _Below:
+    """Nodes of earlier stages, and nodes made after the stages were counted (which are adjoints and never differentiated)."""
+
+    def __init__(self, stage: dict, n: int):
+        self.stage, self.n = stage, n
+
+    def __contains__(self, i: int) -> bool:
+        return self.stage.get(i, -1) < self.n
+
+
+def reached(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> set[int]:
+    """All nodes that depend on `on`, through the loops."""
+    active = set(on)
+    for loop in loops:
+        active |= dependents(g, loop.start, active)
+        found, inside = _moving(g, loop, active)
+        active |= inside | {loop.carry[k] for k in found} | {loop.final[k] for k in found}
+        active |= {s for s, inc in zip(loop.sums, loop.inc, strict=True) if inc in inside}
+    return active | dependents(g, outputs, active)
+
+
+def _body_adjoints(g: Graph, holder: Loop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None) -> Adjoints:
+    """Adjoints through one step: of carries and of nodes outside the loop.  The body of `holder`, which has the loops of the step,
+    gets those that sweep back over them."""
+    bars, depth = Adjoints(g), g.depth[holder.id]
+    for i, bar in seeds:
+        if i in active:
+            bars.include(i, bar)
+    loops = [loop for loop in holder.inner if loop.of is None]
+    _staged(g, loops, bars, active, depth, lambda loop: holder.inner.append(_swept_back(g, loop, bars, active, holder.id)), lowest)
+    return bars
+
+
+def step_gradient(g: Graph, loop: Loop, inc: int, wrt: list[int]) -> list[int]:
+    """The derivatives of one term by nodes outside the loop, within the step."""
+    active = reached(g, loop.inner, [inc], set(wrt))
+    adj = _body_adjoints(g, loop, [(inc, g.one)], active, 0)
+    return [adj.get(w, g.zero) for w in wrt]
+
+
+def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
+    """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does not vary with t."""
+    for s, inc in list(zip(loop.sums, loop.inc, strict=True)):
+        bar = adj.pop(s, None)
+        if bar is None:
+            continue
+        if g.shape[s]:
+            raise AssertionError("the sum of a loop that is differentiated again is a block")
+        bars = _body_adjoints(g, loop, [(inc, g.one)], active)
+        for f in sorted(bars):
+            if g.mask[f] == 0:
+                adj.include(f, g.mul(bar, loop.add_sum(g, bars[f])))
+
+
+def _swept_back(
+    g: Graph, loop: Loop, adj: Adjoints, active: set[int], holder: int, data: Sequence[int] = (), each: Sequence[int] = ()
+) -> Loop:
+    """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry; and the same by the data, for each step.  It is to
+    stand in the body of loop `holder`, or outside of loops (0)."""
+    on = [k for k, c in enumerate(loop.carry) if c in active]
+    within = 1 << holder | g.within[holder] if holder else 0
+    sweep = Loop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
+    g.depth[sweep.id] = g.depth[loop.id]
+    given = [adj.pop(loop.final[k], g.zero) for k in on]
+    b = {k: sweep.add_carry(g, bar, g.shape[loop.carry[k]]) for k, bar in zip(on, given, strict=True)}
+    seeds = [(_taken(g, loop, k), b[k]) for k in on]
+    seeds += [(inc, adj.pop(s)) for s, inc in zip(loop.sums, loop.inc, strict=True) if s in adj]
+    seeds += [(e, g.input("e", loop.id, k)) for k, e in enumerate(each)]
+    bars = _body_adjoints(g, sweep, seeds, active)
+    gate = g.bool(True) if loop.going is None else loop.going
+    if len(seeds) == len(on) and not loop.data:
+        gate = g.both(gate, g.negation(reduce(g.both, map(adj.all_zero, given), g.bool(True))))
+
+    def gated(bar: int, otherwise: int) -> int:
+        return g.select(gate, bar, otherwise)
+
+    sweep.next = [gated(bars.get(loop.carry[k], g.zero), b[k]) for k in on]
+    sweep.each = [bars.get(y, g.zero) for y in data]
+    for f in sorted(bars):
+        if g.level(f) < g.depth[loop.id]:
+            adj.include(f, sweep.add_sum(g, gated(bars[f], g.zero)))
+    for k, f in zip(on, sweep.final, strict=True):
+        start = loop.start[k]
+        if start in active:
+            adj.include(start, f if g.shape[start] == g.shape[f] else g.sum(f))
+    return sweep
+
+
+def _taken(g: Graph, loop: Loop, k: int) -> int:
+    """Component k of the next carry in a step that this sample takes."""
+    i = loop.next[k]
+    x = g.args[i]
+    return x[1] if g.op[i] == "select" and x[0] == loop.going and x[2] == loop.carry[k] else i

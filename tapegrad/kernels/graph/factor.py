@@ -1,0 +1,163 @@
+"""Sums over steps with what does not vary taken out.
+
+Each summand is written as coefficient * basis + ..., the coefficient outside of the loop, and equal bases are summed once: the
+value of a Gaussian in two dimensions and its derivatives by two means and two scales need four sums.  A sum of a varying and a
+fixed term, such as x - mu, is never torn apart under a factor: sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from .nodes import Graph
+from .program import Loop, Program, relate
+
+ONE = -1  # the basis 1
+MANY = 48  # more sums than this are not searched for cheaper splittings
+
+
+def factored(p: Program) -> Program:
+    """The program with the sums of its loops over data factored."""
+    g, new = p.g, {}
+    loops = []
+    for old in p.loops:
+        loop = old.copy()
+        g.substitute(loop.reads(), new)
+        loop.rewrite(new)
+        if loop.inc and loop.data:
+            _factor(g, loop, new)
+        if loop.each and len(loop.each) <= MANY:
+            _regroup(g, loop)
+        loops.append(loop)
+    relate(loops)
+    outputs = p.outputs
+    g.substitute(outputs, new)
+    return replace(p, loops=loops, groups=[[new[o] for o in group] for group in p.groups])
+
+
+def _factor(g: Graph, loop: Loop, new: dict) -> None:
+    parts = choose(g, loop.inc, loop.next + loop.each)
+    bases = sorted({b for part in parts for b in part if b != ONE})
+    count = g.input("N", 0, 0)
+    sums = {b: g.input("s", loop.id, 10**6 + k, g.shape[b]) for k, b in enumerate(bases)}
+    for s, part in zip(loop.sums, parts, strict=True):
+        total = g.zero
+        for b, c in part.items():
+            total = g.add(total, g.mul(c, count if b == ONE else sums[b]))
+        new[s] = total
+    loop.inc, loop.sums = bases, [sums[b] for b in bases]
+
+
+def _regroup(g: Graph, loop: Loop) -> None:
+    """What a step hands out, with the factors that do not vary multiplied outside, where that makes the step cheaper."""
+    best = cost(g, loop.each + loop.inc, loop.next)
+    for k, e in enumerate(loop.each):
+        trial = list(loop.each)
+        trial[k] = regrouped(g, e)
+        c = cost(g, trial + loop.inc, loop.next)
+        if c < best:
+            best, loop.each = c, trial
+
+
+def regrouped(g: Graph, node: int) -> int:
+    op, args = g.op[node], g.args[node]
+    if op == "select" and g.mask[args[0]] == 0:  # a gate stays outermost: 0 times nan would be nan
+        return g.select(args[0], regrouped(g, args[1]), regrouped(g, args[2]))
+    total = g.zero
+    for b, c in split(g, node, False).items():
+        if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with what is computed outside
+            total = g.add(total, g.raw("mul", *sorted((b, c))))
+        else:
+            total = g.add(total, c if b == ONE else g.mul(c, b))
+    return total
+
+
+def cost(g: Graph, outs: list[int], others: list[int]) -> int:
+    """Operations in the loop."""
+    return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*outs, *others]))
+
+
+def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
+    """node as {basis: coefficient}.  `fine`: sums of varying terms are split too."""
+    out: dict = {}
+
+    def include(basis: int, c: int, gates: tuple) -> None:
+        for condition, left in reversed(gates):
+            if g.mask[condition] == 0:  # the choice is the same in all steps
+                c = g.select(condition, c, g.zero) if left else g.select(condition, g.zero, c)
+            else:
+                basis = g.one if basis == ONE else basis
+                basis = g.select(condition, basis, g.zero) if left else g.select(condition, g.zero, basis)
+        out[basis] = g.add(out[basis], c) if basis in out else c
+
+    stack = [(node, g.one, scaled, ())]  # (node, its coefficient, has a fixed factor been taken out?, the selects around it)
+    while stack:
+        i, c, scaled, gates = stack.pop()
+        op, args = g.op[i], g.args[i]
+        if g.mask[i] == 0:
+            include(ONE, g.mul(c, i), gates)
+        elif op in ("add", "sub"):
+            fixed = g.mask[args[0]] == 0 or g.mask[args[1]] == 0
+            if (fine and not fixed) or (fixed and not scaled):
+                stack.append((args[1], c if op == "add" else g.neg(c), scaled, gates))
+                stack.append((args[0], c, scaled, gates))
+            else:
+                include(i, c, gates)
+        elif op == "select" and g.zero in args[1:]:
+            left = args[2] == g.zero
+            stack.append((args[1] if left else args[2], c, True, (*gates, (args[0], left))))
+        else:
+            sign, factors = signed_factors(g, i)
+            fixed = [f for f in factors if g.mask[f] == 0]
+            rest = [f for f in factors if g.mask[f]]
+            c = g.mul(c, g.mul(g.const(sign), product(g, fixed)))
+            if len(rest) == 1 and rest[0] != i and g.op[rest[0]] in ("add", "sub", "select"):
+                stack.append((rest[0], c, scaled or bool(fixed), gates))
+            else:
+                include(product(g, rest), c, gates)
+    return out
+
+
+def signed_factors(g: Graph, node: int) -> tuple[float, list[int]]:
+    c, factors, stack = 1.0, [], [node]
+    while stack:
+        i = stack.pop()
+        if g.op[i] == "mul":
+            stack.extend(g.args[i])
+        elif g.op[i] == "neg":
+            c = -c
+            stack.append(g.args[i][0])
+        elif g.op[i] == "const":
+            c *= g.args[i][0]
+        else:
+            factors.append(i)
+    return c, sorted(factors)
+
+
+def product(g: Graph, factors: Iterable[int]) -> int:
+    out = g.one
+    for f in factors:
+        out = g.mul(out, f)
+    return out
+
+
+def choose(g: Graph, outs: list[int], others: list[int]) -> list[dict]:
+    """For each output the coarse or the fine splitting, whichever makes the loop cheaper."""
+    coarse = [split(g, o, False) for o in outs]
+    if len(outs) > MANY:
+        return coarse
+    fine = [split(g, o, True) for o in outs]
+
+    def of(parts):
+        bases = {b for part in parts for b in part if b != ONE}
+        return cost(g, list(bases), others) + 2 * len(bases)
+
+    best, chosen, improved = of(coarse), list(coarse), True
+    while improved:
+        improved = False
+        for k in range(len(outs)):
+            if chosen[k] is coarse[k] and fine[k].keys() != coarse[k].keys():
+                trial = list(chosen)
+                trial[k] = fine[k]
+                c = of(trial)
+                if c < best:
+                    best, chosen, improved = c, trial, True
+    return fine if of(fine) < best else chosen

@@ -1,0 +1,479 @@
+"""The graph in which kernels are traced, differentiated and simplified: hash-consed scalar SSA, in which a large
+array may be one node, too (blocks.py).
+
+A node is a number; `op[i]` names its operation and `args[i]` its operands, which come before it, so that counting upwards is a
+schedule.  A node is made at most once (a dict on operation and operands), and simplified when it is made: constants are folded,
+structural zeros removed (0 x is 0 only where the zero is known while tracing), signs and constants pulled outwards, one
+reciprocal made for each divisor.  `select(c, a, 0) * p` becomes `select(c, a * p, 0)`, so that the branch which is not taken
+contributes exact zeros to every derivative.
+
+Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" step input, "i" step counter, "c" carry of a loop at the
+beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
+float32 (wide_sums.py) "S" for "s", and "N" with k = 1.  What a loop in the body of another one gives ("co", "s") depends on the outer
+loops' steps: `within` has them as bits, and what depends on nothing in a step of the innermost one is computed outside of it
+(`level`)."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+
+LEAVES = frozenset(("in", "const", "bool", "array"))
+COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
+FOLD1 = {
+    "neg": lambda a: -a, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1,
+    "sin": math.sin, "cos": math.cos, "arctan": math.atan, "tanh": math.tanh, "abs": abs, "rcp": lambda a: 1.0 / a, "floor": math.floor,
+}  # fmt: skip
+FOLD2 = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+}  # fmt: skip
+PARTIALS: dict = {}  # operation -> its derivative as a function of (graph, node, argument); filled by trace/special.py
+PER_STEP = frozenset(("y", "e", "i", "c"))
+NAN = math.nan
+
+
+class LongCode(BaseException):
+    """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
+
+
+class Graph(Blocks):
+    """Nodes and the dict that makes each of them unique.
+
+    >>> g = Graph()
+    >>> x = g.input("th", 0, 0)
+    >>> g.mul(x, g.const(2.0)) == g.add(x, x)
+    True
+    """
+
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.limits, self.budget, self.exceeded = limits, budget, False
+        self.op: list[str] = []
+        self.args: list[tuple] = []
+        self.shape: list[tuple] = []  # () for a number
+        self.meta: list[Any] = []  # what else a block needs, such as axes
+        self.wide: dict[int, int] = {}  # first row -> the traced block of parameters that begins there
+        self.mask: list[int] = []  # bit l: depends on what loop l has in a step (counter, datum, carry)
+        self.memo: dict = {}
+        self.loops = 0
+        self.captured: Any = None  # what the traced function captured
+        self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
+        self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
+        self.levels: dict[int, int] = {0: 0}  # mask -> depth
+        self.zero, self.one = self.const(0.0), self.const(1.0)
+
+    # --- making nodes ---
+
+    def raw(self, op: str, *args: Any, shape: tuple | None = None, meta: Any = None) -> int:
+        """The node as it is; by default it has the shape of its operands that are blocks."""
+        key = (op, args, shape, meta)
+        i = self.memo.get(key)
+        if i is None:
+            i = len(self.op)
+            if i > self.budget:
+                self.exceeded = True
+                raise LongCode
+            self.memo[key] = i
+            self.op.append(op)
+            self.args.append(args)
+            self.meta.append(meta)
+            self.shape.append(self._common_shape(op, args) if shape is None else shape)
+            if op == "in":
+                self.mask.append(1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0))
+            elif op in LEAVES:
+                self.mask.append(0)
+            else:
+                m = 0
+                for j in args:
+                    m |= self.mask[j]
+                self.mask.append(m)
+        return i
+
+    def _common_shape(self, op: str, args: tuple) -> tuple:
+        shape = ()
+        if op not in LEAVES:
+            for j in args:
+                if self.shape[j]:
+                    if shape and shape != self.shape[j]:
+                        raise AssertionError(f"{op} of shapes {shape} and {self.shape[j]}")
+                    shape = self.shape[j]
+        return shape
+
+    def const(self, value: float) -> int:
+        value = float(value)
+        return self.raw("const", NAN if value != value else value if value else 0.0)
+
+    def bool(self, value: bool) -> int:
+        return self.raw("bool", bool(value))
+
+    def input(self, kind: str, loop: int, k: int, shape: tuple = ()) -> int:
+        return self.raw("in", kind, loop, k, shape=shape)
+
+    def parameters(self, first: int, n: int) -> list[int]:
+        """The traced parameters in these rows: numbers, and blocks where there are such."""
+        found, k = [], first
+        while k < first + n:
+            i = self.wide.get(k)
+            found.append(self.input("th", 0, k) if i is None else i)
+            k += 1 if i is None else size_of(self.shape[i])
+        return found
+
+    def parameters_like(self, first: int, nodes: Iterable[int]) -> list[int]:
+        """New parameters from row `first` on with the shapes of these nodes."""
+        made = []
+        for i in nodes:
+            made.append(self.input("th", 0, first, self.shape[i]))
+            first += size_of(self.shape[i])
+        return made
+
+    def boolean(self, i: int) -> bool:
+        return self.op[i] in BOOLS
+
+    def new_loop(self, within: int = 0) -> int:
+        self.loops += 1
+        self.within[self.loops] = within
+        return self.loops
+
+    def level(self, i: int) -> int:
+        """The depth of the innermost loop in whose steps node i varies; 0 outside of loops."""
+        mask = self.mask[i]
+        found = self.levels.get(mask)
+        if found is None:
+            found = self.levels[mask] = max(self.depth[k] for k in range(mask.bit_length()) if mask >> k & 1)
+        return found
+
+    def value(self, i: int) -> Any:
+        """The constant that node i is, or None."""
+        return self.args[i][0] if self.op[i] == "const" else None
+
+    def node(self, op: str, *x: int) -> int:
+        """The simplified node of this operation."""
+        rule = SIMPLIFY.get(op)
+        return rule(self, *x) if rule is not None else self._unary(op, *x) if len(x) == 1 else self.raw(op, *x)
+
+    def _unary(self, op: str, x: int) -> int:
+        c = self.value(x)
+        if c is not None:
+            try:
+                return self.const(FOLD1[op](c))
+            except (ValueError, ZeroDivisionError, OverflowError):
+                pass
+        return self.raw(op, x)
+
+    def add(self, a: int, b: int) -> int:
+        op, args = self.op, self.args
+        if a == self.zero:
+            return b
+        if b == self.zero:
+            return a
+        ca, cb = self.value(a), self.value(b)
+        if ca is not None and cb is not None:
+            return self.const(ca + cb)
+        if op[b] == "neg":
+            return self.sub(a, args[b][0])
+        if op[a] == "neg":
+            return self.sub(b, args[a][0])
+        (fa, ra), (fb, rb) = self.scaled(a), self.scaled(b)
+        if ra == rb and ca is None:
+            return self.mul(self.const(fa + fb), ra)
+        if op[a] == op[b] == "select" and args[a][0] == args[b][0] and self.zero in args[a][1:] + args[b][1:]:
+            c, u, v = args[a]
+            return self.select(c, self.add(u, args[b][1]), self.add(v, args[b][2]))
+        return self.raw("add", a, b) if a < b else self.raw("add", b, a)
+
+    def sub(self, a: int, b: int) -> int:
+        op, args = self.op, self.args
+        if b == self.zero:
+            return a
+        if a == self.zero:
+            return self.neg(b)
+        if a == b:
+            return self.zero
+        ca, cb = self.value(a), self.value(b)
+        if ca is not None and cb is not None:
+            return self.const(ca - cb)
+        if op[b] == "neg":
+            return self.add(a, args[b][0])
+        if op[a] == "neg":
+            return self.neg(self.add(args[a][0], b))
+        (fa, ra), (fb, rb) = self.scaled(a), self.scaled(b)
+        if ra == rb and ca is None:
+            return self.mul(self.const(fa - fb), ra)
+        if op[a] == op[b] == "select" and args[a][0] == args[b][0] and self.zero in args[a][1:] + args[b][1:]:
+            c, u, v = args[a]
+            return self.select(c, self.sub(u, args[b][1]), self.sub(v, args[b][2]))
+        return self.raw("sub", a, b)
+
+    def mul(self, a: int, b: int) -> int:
+        op, args = self.op, self.args
+        if a == self.zero or b == self.zero:
+            return self.zero  # a structural zero
+        if a == self.one:
+            return b
+        if b == self.one:
+            return a
+        ca, cb = self.value(a), self.value(b)
+        if ca is not None and cb is not None:
+            return self.const(ca * cb)
+        if ca is not None or cb is not None:
+            c, x = (ca, b) if ca is not None else (cb, a)
+            return self._constant_times(c, x)
+        gated = self._gated(a, b) or self._gated(b, a)
+        if gated is not None:
+            return gated
+        (fa, ra), (fb, rb) = self.scaled(a), self.scaled(b)
+        f = fa * fb
+        if f != 1.0:
+            return self._constant_times(f, self.mul(ra, rb))
+        if ra != a or rb != b:
+            return self.mul(ra, rb)
+        if op[a] == "rcp" and op[b] == "sqrt" and args[a][0] == args[b][0]:
+            return self.rcp(b)
+        return self.raw("mul", a, b) if a < b else self.raw("mul", b, a)
+
+    def _constant_times(self, c: float, x: int) -> int:
+        if c == 0.0:
+            return self.zero
+        if c == 1.0:
+            return x
+        if c == -1.0:
+            return self.neg(x)
+        if self.op[x] == "select" and self.zero in self.args[x][1:]:
+            m, u, v = self.args[x]
+            k = self.const(c)
+            return self.select(m, self.mul(k, u), self.mul(k, v))
+        f, r = self.scaled(x)
+        if f != 1.0:
+            return self._constant_times(c * f, r)
+        return self.raw("mul", self.const(c), x)
+
+    def _gated(self, s: int, x: int) -> int | None:
+        """select(c, a, 0) * x with the product inside."""
+        if self.op[s] != "select" or self.zero not in self.args[s][1:]:
+            return None
+        c, u, v = self.args[s]
+        return self.select(c, self.mul(u, x), self.mul(v, x))
+
+    def neg(self, a: int) -> int:
+        c = self.value(a)
+        if c is not None:
+            return self.const(-c)
+        op, args = self.op[a], self.args[a]
+        if op == "neg":
+            return args[0]
+        if op == "sub":
+            return self.sub(args[1], args[0])
+        if op == "mul" and self.value(args[0]) is not None:
+            return self._constant_times(-self.value(args[0]), args[1])
+        if op == "select" and self.zero in args[1:]:
+            return self.select(args[0], self.neg(args[1]), self.neg(args[2]))
+        return self.raw("neg", a)
+
+    def rcp(self, a: int) -> int:
+        c = self.value(a)
+        if c:
+            return self.const(1.0 / c)
+        op, args = self.op[a], self.args[a]
+        if op == "rcp":
+            return args[0]
+        f, r = self.scaled(a)
+        if f != 1.0 and f != 0.0:
+            return self._constant_times(1.0 / f, self.rcp(r))
+        return self.raw("rcp", a)
+
+    def div(self, a: int, b: int) -> int:
+        return self.mul(a, self.rcp(b))
+
+    def select(self, c: int, a: int, b: int) -> int:
+        if a == b:
+            return a
+        if self.op[c] == "bool":
+            return a if self.args[c][0] else b
+        if self.op[c] == "not":
+            return self.select(self.args[c][0], b, a)
+        if self.op[a] == "select" and self.args[a][0] == c:
+            a = self.args[a][1]
+        if self.op[b] == "select" and self.args[b][0] == c:
+            b = self.args[b][2]
+        return a if a == b else self.raw("select", c, a, b)
+
+    def compare(self, op: str, a: int, b: int) -> int:
+        ca, cb = self.value(a), self.value(b)
+        if ca is not None and cb is not None:
+            return self.bool(FOLD2[op](ca, cb))
+        return self.raw(op, a, b)
+
+    def both(self, a: int, b: int) -> int:
+        for x, y in ((a, b), (b, a)):
+            if self.op[x] == "bool":
+                return y if self.args[x][0] else x
+        return a if a == b else self.raw("and", *sorted((a, b)))
+
+    def either(self, a: int, b: int) -> int:
+        for x, y in ((a, b), (b, a)):
+            if self.op[x] == "bool":
+                return x if self.args[x][0] else y
+        return a if a == b else self.raw("or", *sorted((a, b)))
+
+    def negation(self, a: int) -> int:
+        if self.op[a] == "bool":
+            return self.bool(not self.args[a][0])
+        return self.args[a][0] if self.op[a] == "not" else self.raw("not", a)
+
+    def isnan(self, a: int) -> int:
+        c = self.value(a)
+        return self.bool(c != c) if c is not None else self.raw("isnan", a)
+
+    def power(self, a: int, n: int) -> int:
+        """a to a whole number n, by squaring."""
+        if n < 0:
+            return self.rcp(self.power(a, -n))
+        out = self.one
+        while n:
+            if n & 1:
+                out = self.mul(out, a)
+            n >>= 1
+            if n:
+                a = self.mul(a, a)
+        return out
+
+    def scaled(self, i: int) -> tuple[float, int]:
+        """i as (constant, rest)."""
+        if self.op[i] == "neg":
+            c, r = self.scaled(self.args[i][0])
+            return -c, r
+        if self.op[i] == "mul":
+            c = self.value(self.args[i][0])
+            if c is not None:
+                return c, self.args[i][1]
+        return 1.0, i
+
+    def factors(self, *x: int) -> tuple:
+        """The factors of a product, sorted: equal for products that differ only in order."""
+        found, stack = [], list(x)
+        while stack:
+            i = stack.pop()
+            if self.op[i] == "mul":
+                stack.extend(self.args[i])
+            else:
+                found.append(i)
+        return tuple(sorted(found))
+
+    # --- walking ---
+
+    def reach(self, outs: Iterable[int], stop: Any = ()) -> list[int]:
+        """All nodes under outs, in order; nodes in `stop` are included, but not what is under them."""
+        seen, stack, op, args = set(), list(outs), self.op, self.args
+        while stack:
+            i = stack.pop()
+            if i in seen:
+                continue
+            seen.add(i)
+            if i not in stop and op[i] not in LEAVES:
+                stack.extend(args[i])
+        return sorted(seen)
+
+    def substitute(self, outs: Iterable[int], new: dict) -> None:
+        """Fill `new` with the nodes under outs rebuilt after some of them (the keys of `new`) were replaced."""
+        for i in self.reach([o for o in outs if o not in new], new):
+            if i not in new:
+                x = self.args[i]
+                new[i] = i if self.op[i] in LEAVES else self.remade(i, [new[j] for j in x])
+
+    # --- local derivatives ---
+
+    def partial(self, i: int, k: int) -> int:
+        """The derivative of node i, a smooth function of one argument, by its argument."""
+        op, (a,) = self.op[i], self.args[i]
+        c = self.const
+        if op == "rcp":
+            return self.neg(self.mul(i, i))
+        if op == "sqrt":
+            return self.mul(c(0.5), self.rcp(i))
+        if op == "exp":
+            return i
+        if op == "log":
+            return self.rcp(a)
+        if op == "log1p":
+            return self.rcp(self.add(self.one, a))
+        if op == "expm1":
+            return self.node("exp", a)
+        if op == "sin":
+            return self.node("cos", a)
+        if op == "cos":
+            return self.neg(self.node("sin", a))
+        if op == "tanh":
+            return self.sub(self.one, self.mul(i, i))
+        if op == "arctan":
+            return self.rcp(self.add(self.one, self.mul(a, a)))
+        if op == "abs":
+            return self.sign(a)
+        if op == "floor":
+            return self.zero
+        return PARTIALS[op](self, i, a)
+
+    def sign(self, a: int) -> int:
+        z = self.zero
+        below = self.select(self.compare("lt", a, z), self.const(-1.0), z)
+        return self.select(self.compare("gt", a, z), self.one, below)
+
+    def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
+        """(operand, its share of the adjoint) for node i with adjoint `bar`."""
+        if self.op[i] in BLOCK_OPS:
+            return self.pulled_block(i, bar)
+        shares = self._pulled(i, bar)
+        return [(j, self.fitted(share, i, j)) for j, share in shares] if self.shape[i] else shares
+
+    def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
+        op, x = self.op[i], self.args[i]
+        if op == "add":
+            return [(x[0], bar), (x[1], bar)]
+        if op == "sub":
+            return [(x[0], bar), (x[1], self.neg(bar))]
+        if op == "mul":
+            if x[0] == x[1]:
+                return [(x[0], self.mul(self.const(2.0), self.mul(bar, x[0])))]
+            return [(x[0], self.mul(bar, x[1])), (x[1], self.mul(bar, x[0]))]
+        if op == "neg":
+            return [(x[0], self.neg(bar))]
+        if op == "rcp":
+            return [(x[0], self.neg(self.mul(self.mul(bar, i), i)))]
+        if op == "select":
+            return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
+        if op in BOOLS:
+            return []
+        return [(x[0], self.mul(bar, self.partial(i, 0)))]
+
+    def pushed(self, i: int, t: dict) -> int:
+        """The tangent of node i, given those of its operands."""
+        op, x = self.op[i], self.args[i]
+        if op in BLOCK_OPS:
+            return self.pushed_block(i, t)
+        if op in BOOLS:
+            return self.zero
+        if op == "select":
+            return self.select(x[0], t[x[1]], t[x[2]])
+        d = [t[j] for j in x]
+        if all(k == self.zero for k in d):
+            return self.zero
+        if op == "add":
+            return self.add(*d)
+        if op == "sub":
+            return self.sub(*d)
+        if op == "mul":
+            if x[0] == x[1]:
+                return self.mul(self.const(2.0), self.mul(x[0], d[0]))
+            return self.add(self.mul(d[0], x[1]), self.mul(x[0], d[1]))
+        if op == "neg":
+            return self.neg(d[0])
+        return self.mul(self.partial(i, 0), d[0])
+
+
+SIMPLIFY = {
+    "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
+    "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
+    **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},
+}  # fmt: skip

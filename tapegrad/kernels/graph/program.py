@@ -1,0 +1,231 @@
+"""A kernel before it is text: a program is straight code with loops in between, all in one graph.
+
+The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
+(`stages`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
+
+    for t in steps:                     # backwards where the loop sweeps back over another one
+        carry, sums += next(carry, datum t), inc(carry, datum t)
+        step output t = each(carry, datum t)
+
+A step is again straight code with loops in between (`inner`); these have a carry and no data.
+
+A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
+step was stored by the loop itself.  Both stand in the same body: so an inner loop of a loop that is swept back stands in the sweep,
+too, where it runs again and is then swept back itself.
+
+Read `Loop`, then `Program.forward` and `Program.reverse` in adjoint.py."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .blocks import size_of
+from .nodes import LEAVES, Graph
+
+LISTS = ("carry", "start", "next", "final", "inc", "sums", "each")
+
+
+@dataclass
+class Loop:
+    """`steps`: "data" (one for each datum), or the node that holds the number of steps of this sample.  `active`: a node that
+    says whether this sample goes on (a while loop).  `cap`: at most so many steps (None: the number of data, or counted).
+    `going`: a node that is false in a step which other samples take and this one does not; its carry then stays."""
+
+    id: int
+    steps: int | str
+    active: int | None = None
+    cap: int | None = None
+    of: "Loop | None" = None
+    going: int | None = None
+    carry: list[int] = field(default_factory=list)  # in-nodes: the carry in a step
+    start: list[int] = field(default_factory=list)
+    next: list[int] = field(default_factory=list)
+    final: list[int] = field(default_factory=list)  # in-nodes: the carry after the loop
+    inc: list[int] = field(default_factory=list)
+    sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
+    each: list[int] = field(default_factory=list)  # what a step hands out, one row of the step output for each
+    inner: list["Loop"] = field(default_factory=list)  # the loops in a step, in order
+    stored: bool = False  # a sweep back reads the carry of each step
+    kept: list[int] = field(default_factory=list)  # what else is stored of a step
+
+    def copy(self) -> "Loop":
+        lists = {k: list(getattr(self, k)) for k in LISTS}
+        return replace(self, **lists, inner=copies(self.inner))
+
+    @property
+    def data(self) -> bool:
+        return (self.of or self).steps == "data"
+
+    def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
+        """A new component; its start may be a number for all elements of a block."""
+        k = len(self.carry)
+        self.carry.append(g.input("c", self.id, k, shape))
+        self.final.append(g.input("co", self.id, k, shape))
+        self.start.append(start)
+        self.next.append(self.carry[-1])
+        return self.carry[-1]
+
+    def add_sum(self, g: Graph, inc: int) -> int:
+        """The node of the sum of `inc` over the steps, found in `sums` if it is there already."""
+        if g.mask[inc] == 0 and self.data:
+            return g.mul(inc, g.input("N", 0, 0))
+        if inc in self.inc:
+            return self.sums[self.inc.index(inc)]
+        self.inc.append(inc)
+        self.sums.append(g.input("s", self.id, len(self.sums), g.shape[inc]))
+        return self.sums[-1]
+
+    def reads(self) -> list[int]:
+        """The nodes of all expressions, those of inner loops included."""
+        found = self.start + self.next + self.inc + self.each
+        found += [i for i in (self.active, self.going, self.steps) if isinstance(i, int)]
+        return found + [i for loop in self.inner for i in loop.reads()]
+
+    def rewrite(self, new: dict) -> None:
+        """Put new[i] in place of each expression i."""
+        for name in ("start", "next", "inc", "each"):
+            setattr(self, name, [new[i] for i in getattr(self, name)])
+        for name in ("active", "going", "steps"):
+            if isinstance(getattr(self, name), int):
+                setattr(self, name, new[getattr(self, name)])
+        for loop in self.inner:
+            loop.rewrite(new)
+
+
+def copies(loops: list[Loop]) -> list[Loop]:
+    """Copies of the loops of one body, which sweep back over each other."""
+    made = [loop.copy() for loop in loops]
+    relate(made)
+    return made
+
+
+def relate(loops: list[Loop]) -> None:
+    """Let sweeps be over the loops of this list."""
+    by_id = {loop.id: loop for loop in loops}
+    for loop in loops:
+        if loop.of is not None:
+            loop.of = by_id.get(loop.of.id, loop.of)
+
+
+def nested(loops: list[Loop]) -> Iterator[Loop]:
+    """All loops, each before those in its body."""
+    for loop in loops:
+        yield loop
+        yield from nested(loop.inner)
+
+
+@dataclass
+class Program:
+    """`groups`: the outputs, one list of nodes for each output array; `inputs`: the number of rows of each input array;
+    `rows`: the number of components of a datum (0: a plain number).
+
+    One loop at most has a step output, (rows, steps, samples).  `by_data`: it is a derivative by the data, and is summed over the
+    samples where these share the data.  `streams`: rows of the step input, which holds numbers of each step and sample.  `ways`:
+    directions in data space, whose rows stand below those of the data themselves.  `layout`: the tree that the outputs make up,
+    of arrays of their numbers, where the user wants one back."""
+
+    g: Graph
+    inputs: list[int]
+    rows: int
+    loops: list[Loop]
+    groups: list[list[int]]
+    by_data: bool = False
+    streams: int = 0
+    ways: int = 0
+    layout: Any = None
+
+    def __post_init__(self) -> None:
+        self._deepen(self.loops, 1)
+
+    def _deepen(self, loops: list[Loop], depth: int) -> None:
+        for loop in loops:
+            self.g.depth[loop.id] = depth
+            self._deepen(loop.inner, depth + 1)
+
+    @property
+    def outputs(self) -> list[int]:
+        return [o for group in self.groups for o in group]
+
+    def thetas(self, group: int) -> list[int]:
+        return self.g.parameters(sum(self.inputs[:group]), self.inputs[group])
+
+    def rows_of(self, group: int) -> int:
+        """How many rows output array `group` has."""
+        return sum(size_of(self.g.shape[o]) for o in self.groups[group])
+
+    def data(self, way: int = 0) -> list[int]:
+        """The nodes of a datum, or of direction number `way` in its space."""
+        n = max(self.rows, 1)
+        over = [loop for loop in self.loops if loop.steps == "data" and loop.of is None]
+        return [self.g.input("y", loop.id, way * n + k) for loop in over for k in range(n)]
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of the step output."""
+        return sum([len(loop.each) for loop in self.loops])
+
+
+def stages(g: Graph, loops: list[Loop]) -> dict:
+    """For every node: after how many of these loops it can be computed."""
+    at: dict = {}
+    for n, loop in enumerate(loops):
+        at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
+    stage: dict = {}
+    for i in range(len(g.op)):
+        if g.op[i] in LEAVES:
+            stage[i] = at.get(i, 0)
+        else:
+            stage[i] = max([stage[j] for j in g.args[i]])
+    return stage
+
+
+def carried(loop: Loop) -> list[int]:
+    """What a step must compute beside its sums."""
+    return loop.next + loop.each + ([loop.active] if loop.active is not None else [])
+
+
+class Outside:
+    """All nodes that are computed outside of the loops at this depth, as a set to stop at."""
+
+    def __init__(self, g: Graph, depth: int):
+        self.level, self.depth = g.level, depth
+
+    def __contains__(self, i: int) -> bool:
+        return self.level(i) < self.depth
+
+
+def pruned(p: Program) -> Program:
+    """The program without carries, sums, loops and stored steps that no output needs."""
+    return replace(p, loops=_kept(p.g, p.loops, p.outputs)[0])
+
+
+def _kept(g: Graph, loops: list[Loop], outs: list[int]) -> tuple[list[Loop], set[int]]:
+    """What outs, nodes of the code around these loops, need of the loops; and all nodes that are needed.  From the last loop to the
+    first: so all that asks for a loop has been looked at before it."""
+    needed = set(g.reach(outs))
+    kept: list[Loop] = []
+    inside: dict[int, set] = {}  # sweep -> what its steps need
+    for loop in [loop.copy() for loop in reversed(loops)]:
+        back = [r for r in kept if r.of is not None and r.of.id == loop.id]
+        keep = {k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed}
+        sums = [k for k, s in enumerate(loop.sums) if s in needed]
+        if not (keep or sums or loop.each or any(not r.data for r in back)):
+            continue
+        while True:
+            step = [loop.next[k] for k in sorted(keep)] + [loop.inc[k] for k in sums] + loop.each
+            step += [loop.active] if loop.active is not None else []
+            inner, used = _kept(g, loop.inner, step)
+            more = {k for k, c in enumerate(loop.carry) if c in used} - keep
+            if not more:
+                break
+            keep |= more
+        for name in ("carry", "start", "next", "final"):
+            setattr(loop, name, [getattr(loop, name)[k] for k in sorted(keep)])
+        loop.inc, loop.sums, loop.inner = [loop.inc[k] for k in sums], [loop.sums[k] for k in sums], inner
+        loop.stored = any(c in inside[r.id] for r in back for c in loop.carry)
+        inside[loop.id] = used
+        needed |= used
+        needed.update(g.reach(loop.start + ([loop.steps] if isinstance(loop.steps, int) else []), stop=needed))
+        kept.insert(0, loop)
+    relate(kept)
+    return kept, needed

@@ -1,0 +1,255 @@
+"""LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays, the rest on padded copies."""
+
+import ctypes
+import sys
+import threading
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from ..emit.llvm import emit
+from ..emit.lower import SUMS, Lowered
+from . import cache, waiting
+
+LOCK = threading.RLock()
+STATE: dict = {}
+SCALAR = 3  # batches below this go sample by sample,
+HEAVY = 5000  # but for steps of more operations one form is enough to compile
+LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
+WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+SUM_REGISTERS = 24  # of 32, for sums of float64 in a kernel of float32
+PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
+
+
+def machine() -> tuple:
+    """How to make a code generator for this processor, and its description."""
+    if "machine" not in STATE:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+        def make(opt=2):
+            return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=opt)
+
+        STATE["machine"] = make, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
+    return STATE["machine"]
+
+
+def object_code(text: str, large: int) -> bytes:
+    """Compiled with one pass (stack slots to registers), for the graph has been simplified already: on a Kalman filter the usual
+    passes cost 70 ms and gain nothing."""
+    make, _ = machine()
+    target = make(0 if text.count("\n") > large else 2)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return target.emit_object(module)
+
+
+def compiled(text: str, name: str = "kernel", large: int = LARGE) -> int:
+    """The address of the function `name` of this text; above `large` lines compiled for the time that takes."""
+    with LOCK:
+        make, description = machine()
+        key = cache.key(description, text)
+        if key in STATE:
+            return STATE[key].get_function_address(name)
+        stored = cache.load(key)
+        if stored is None:
+            stored = object_code(text, large)
+            cache.save(key, stored)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
+        engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
+        engine.finalize_object()
+        STATE[key] = engine
+        return engine.get_function_address(name)
+
+
+def _pointer_in_header() -> bool:
+    """Does an ndarray object hold the address of its data behind the object header, as in all NumPy so far?"""
+    trial = np.empty(3)
+    place = object.__basicsize__
+    return ctypes.c_void_p.from_address(id(trial) + place).value == trial.ctypes.data
+
+
+HEADER = object.__basicsize__ if sys.implementation.name == "cpython" and _pointer_in_header() else 0
+
+
+at = ctypes.c_void_p.from_address
+
+
+def address(x: np.ndarray) -> int:
+    """Where the data of x are; `x.ctypes.data` costs five times as much."""
+    return at(id(x) + HEADER).value if HEADER else x.ctypes.data
+
+
+class Launcher:
+    """One program for one dtype on this processor; it compiles a scalar and a vector form when they are first needed."""
+
+    def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
+        self.low, self.dtype, self.per_sample = low, dtype, per_sample
+        p = low.program
+        self.inputs, self.outputs = p.inputs, [p.rows_of(k) for k in range(len(p.groups))]
+        self.types = low.types(dtype)  # of the outputs
+        self.streams, self.step_rows = p.streams, p.step_rows
+        self.summed = p.by_data and p.step_rows > 0 and not per_sample
+        lanes = 64 // dtype.itemsize
+        n, self.work, self.most = low.operations, low.work, low.most
+        held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
+        if low.precise is not None:  # a register of terms takes two for each sum
+            sums = max([len(loop.sums) for loop in low.loops], default=0)
+            held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
+        self.width = lanes * held
+        self.long = low.instructions > HEAVY
+        self.forms: dict = {}
+        self.local = threading.local()
+        self.taped = low.taped()
+        self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
+
+    def form(self, width: int):
+        found = self.forms.get(width)
+        if found is None:
+            text = emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
+            pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
+            kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
+            found = self.forms[width] = kind(compiled(text))
+        return found
+
+    def __call__(
+        self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None
+    ) -> None:
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype.
+
+        `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed over samples."""
+        width = self.width_for(batch)
+        full = batch // width
+        if self.summed:
+            steps_out[...] = self.sum_over_samples(width, inputs, data, steps, outs, batch, each)
+            return
+        if self.streams or self.step_rows:
+            inputs = [*inputs, *([each] if self.streams else [])]
+            outs = [*outs, *([steps_out] if self.step_rows else [])]
+        if full and self.is_simple(full * width, steps):
+            self.run(width, inputs, data, steps, outs, batch, full)
+        elif full:
+            self.form(width)
+            work, most = self.operations(full * width, steps)
+            waiting.spread(full, work, lambda a, b: self.run(width, inputs, data, steps, outs, batch, b - a, a * width), most)
+        rest = batch - full * width
+        if rest:
+            self.padded(width, inputs, data, steps, outs, full * width, rest)
+
+    def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
+        """The step output summed over samples, (rows, steps): sums of each lane in parts of the batch, then over parts, then over
+        lanes.  The parts are the same whatever the number of threads, and so are the bits."""
+        full, rest = divmod(batch, width)
+        inputs = [*inputs, *([each] if self.streams else [])]
+        dtype = self.dtype if self.low.precise is None else SUMS
+        one = self.step_rows * steps * width * dtype.itemsize
+        count = int(min(max(full, 1), PARTS, max(PART_BYTES // max(one, 1), 1)))
+        cuts = np.linspace(0, full, count + 1).astype(int)
+        total = np.zeros((count, self.step_rows, steps, width), dtype)
+        self.form(width)
+
+        def part(k):
+            self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
+
+        def parts(first, last):
+            for k in range(first, last):
+                part(k)
+
+        if full:
+            work, most = self.operations(batch, steps)
+            waiting.spread(count, work, parts, most)
+        if rest:
+            last = np.zeros(total.shape[1:], dtype)
+            self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
+            total[0, ..., :rest] += last[..., :rest]
+        return total.sum(axis=0).sum(axis=-1)
+
+    def width_for(self, batch: int) -> int:
+        """Samples of a block."""
+        return self.width if batch >= SCALAR or self.long else 1
+
+    def operations(self, batch: int, steps: int) -> tuple[float, float]:
+        """About how many a launch takes, and how many it can take."""
+        times = batch * max(steps, 1)
+        return times * self.work, times * self.most if times else 0.0
+
+    def is_simple(self, batch: int, steps: int) -> bool:
+        """Does a launch stay in its thread?"""
+        work, most = self.operations(batch, steps)
+        return (work <= waiting.WORTH or waiting.THREADS == 1) and not waiting.is_long(most)
+
+    def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
+        """The last samples, on copies filled up with the last of them."""
+
+        def pad(x):
+            wide = np.empty(x.shape[:-1] + (width,), self.dtype)
+            wide[..., :rest] = x[..., first:]
+            wide[..., rest:] = x[..., -1:]
+            return wide
+
+        made = [np.empty((n, width), dtype) for n, dtype in zip(self.outputs, self.types, strict=True)]
+        if self.step_rows:  # sums over samples are added up where they are
+            made.append(outs[-1] if self.summed else np.empty((self.step_rows, steps, width), self.dtype))
+        self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
+        for out, small in zip(outs, made, strict=True):
+            if out is not small:
+                out[..., first:] = small[..., :rest]
+
+    def run(
+        self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int, first: int = 0
+    ) -> None:
+        """`blocks` blocks of samples, beginning with sample `first`."""
+        form = self.forms.get(width) or self.form(width)
+        place = len(self.inputs)
+        addresses = [address(x) for x in inputs]
+        addresses.insert(place, address(inputs[0] if data is None else data))
+        addresses += [address(x) for x in outs]
+        if first:
+            sizes = [x.dtype.itemsize for x in (*inputs[:place], inputs[0], *inputs[place:], *outs)]
+            still = () if self.per_sample else (place, len(addresses) - 1) if self.summed else (place,)
+            addresses = [a if k in still else a + first * size for k, (a, size) in enumerate(zip(addresses, sizes, strict=True))]
+        local = self.local.__dict__
+        while True:
+            if local.get("key") == (width, steps):
+                caps, needed, tape = local["found"]
+            else:
+                caps, needed, tape = self.workspace(local, width, steps)
+            form(*addresses, tape, stride, steps, blocks, caps, needed[0])
+            if not self.counted or all(needed[1][n] <= local["room"].get(n, 0) for n in self.counted):
+                return
+            local["room"] = {n: int(needed[1][n]) for n in self.counted}
+            local.pop("key", None)
+
+    def workspace(self, local: dict, width: int, steps: int) -> tuple:
+        """Addresses of caps, needed and tape of this thread, for this number of steps."""
+        room = local.setdefault("room", dict.fromkeys(self.counted, 64))
+        caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
+        size = self.low.arena
+        for n, carry, loop in self.taped:
+            cap = steps if loop.data else loop.cap if loop.cap is not None else room[n]
+            caps[2 * n], caps[2 * n + 1] = size, cap
+            size += cap * carry
+        needed = np.zeros(len(self.low.bodies) + 1, np.int64)
+        raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
+        place = address(raw)
+        local["hold"] = caps, needed, raw
+        local["found"] = address(caps), (address(needed), needed), place + -place % 64
+        local["key"] = width, steps
+        return local["found"]
+
+    @property
+    def memory(self) -> tuple | None:
+        """caps, needed and tape of this thread's last launch."""
+        return self.local.__dict__.get("hold")
+
+    @property
+    def tape_bytes(self) -> int:
+        return self.memory[2].nbytes if self.memory else 0

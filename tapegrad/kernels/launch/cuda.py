@@ -1,0 +1,285 @@
+"""CUDA C to a loaded kernel, and the launch on CuPy arrays.
+
+The source is compiled by NVRTC here and not by `cupy.RawModule`, which would add -ftz=true and -fmad=true.  The workspace for the
+stored carries is bounded by the threads that are resident, whatever the batch; all launches go to CuPy's current stream, in whose
+order its memory pool hands the workspace on.  For few samples and many data the data of a sum are shared out among threads; the
+sums of the parts are added in a fixed order, so that the bits do not depend on it.
+
+Errors of a kernel surface at a later call.  TAPEGRAD_DEBUG=1 waits after each launch and names the kernel that failed."""
+
+import functools
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeviceError, KernelError
+from ..emit.cuda import Signature, emit_cuda
+from ..emit.cuda_split import emit_split, splittable
+from ..emit.lower import CHUNK, SUMS, Lowered
+from . import cache
+
+try:
+    import cupy
+    from cupy.cuda import driver, runtime
+    from cupy.cuda.function import Module
+    from cupy_backends.cuda.libs import nvrtc
+except ImportError:  # CuPy is an extra; without it no CuPy array comes here
+    cupy = None
+
+OPTIONS = ("-std=c++17", "-fmad=false", "-default-device")
+LOCK = threading.RLock()
+PART_BYTES = 2**28  # memory for the sums of each thread where a step output is summed over samples
+MODULES: dict = {}
+DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
+WARP = 32
+SMALL = 1 << 26  # bytes of workspace for which the free memory is not asked; the sums of parts take at most so many
+INTERVALS = (1, 8, 64)  # of stored steps: the first with which all threads that may be resident have room
+WORTH = 4  # parts below which a sum is not divided
+
+
+def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "kernel.cu") -> tuple[bytes, str]:
+    """Machine code for compute capability `arch` (90 for sm_90) and the compiler's log; no device is needed.
+
+    Raises KernelError with the log if the source does not compile."""
+    return translated(source, (*options, f"-arch=sm_{arch}"), name)
+
+
+def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[bytes, str]:
+    """What NVRTC makes of the source, machine code or (for -arch=compute_..) PTX, and its log."""
+    if cupy is None:
+        raise KernelError("compiling CUDA C needs CuPy: pip install 'tapegrad[cuda13x]'")
+    program = nvrtc.createProgram(source, name, [], [])
+    try:
+        nvrtc.compileProgram(program, list(options))
+        virtual = any(option.startswith("-arch=compute") for option in options)
+        code = nvrtc.getPTX(program) if virtual else nvrtc.getCUBIN(program)
+        return code, nvrtc.getProgramLog(program)
+    except nvrtc.NVRTCError as error:
+        arch = options[-1].removeprefix("-arch=")
+        raise KernelError(f"NVRTC could not compile {name} for {arch}:\n{nvrtc.getProgramLog(program)}") from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+class Loaded:
+    """A kernel on the current device; called with a grid, a block and the arguments."""
+
+    def __init__(self, code: bytes, entry: str):
+        self.module = Module()
+        self.module.load(code)
+        self.function = self.module.get_function(entry)
+        self.ptr = self.function.ptr
+        self.registers = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.ptr)
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
+        self.function(grid, block, args, shared_mem=shared_mem)
+
+
+def with_options(more: tuple) -> tuple:
+    """OPTIONS and more, which go first where both say the same."""
+    said = {option.partition("=")[0] for option in more}
+    return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
+
+
+def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
+    """The kernel on the current device; compiled once for each architecture, and kept on disk."""
+    device = cupy.cuda.Device()
+    options = with_options(options)
+    key = cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)
+    with LOCK:
+        found = MODULES.get((key, entry, device.id))
+        if found is None:
+            code = cache.load(key)
+            if code is None:
+                code, _ = cubin(source, device.compute_capability, options, name)
+                cache.save(key, code)
+            found = MODULES[key, entry, device.id] = Loaded(code, entry)
+    return found
+
+
+@functools.cache
+def limits(device: int) -> tuple[int, int, int]:
+    """Processors of a device, and the threads and registers of each."""
+    return tuple(runtime.deviceGetAttribute(what, device) for what in (16, 39, 82))
+
+
+def block_size(work: int, processors: int, most: int) -> int:
+    """Threads of a block: as many as leave a block for each processor."""
+    threads = most
+    while threads > WARP and work <= processors * (threads // 2):
+        threads //= 2
+    return threads
+
+
+def blocks_for(work: int, threads: int) -> int:
+    """Blocks that give each unit of work a thread, as far as a grid goes."""
+    return min(-(-work // threads), 2**31 - 1)
+
+
+def resident(threads: int, registers: int, device: int) -> int:
+    """Blocks of so many threads that a device holds at once.  A warp's registers are given out by the 256."""
+    processors, most_threads, most_registers = limits(device)
+    each = -(-max(registers, 16) * WARP // 256) * 256 * (threads // WARP)
+    if each > most_registers:
+        raise KernelError(f"{threads} threads of {registers} registers need more than the {most_registers} of a processor")
+    return processors * min(most_threads // threads, most_registers // each, 32)
+
+
+def free_bytes() -> int:
+    """Free memory of the current device, that which CuPy holds included."""
+    return runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+
+
+class CudaLauncher:
+    """One program for one dtype on CUDA devices; called as `cpu.Launcher`."""
+
+    def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
+        self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
+        self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
+        self.signature = self.forms[1][2]
+        self.outputs, self.types = list(self.signature.outputs), low.types(dtype)
+        self.sums = dtype if low.precise is None else SUMS  # their dtype
+        p = low.program
+        self.streams, self.step_rows = p.streams, p.step_rows
+        self.summed = p.by_data and p.step_rows > 0 and not per_sample
+        self.taped = low.taped()
+        self.room = dict.fromkeys(low.counted, 64)
+        self.divided: tuple | None = None  # source and signatures of the kernels of a divided sum
+
+    def __call__(self, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None) -> None:
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), and steps_out from each, which go with the steps."""
+        arrays = [*inputs, data if data is not None else inputs[0], *outs]
+        stepped = {"step input": each} if self.streams else {}
+        stepped |= {"step output": steps_out} if self.step_rows else {}
+        met = [*arrays, *stepped.values()]
+        if any(not isinstance(x, cupy.ndarray) for x in met) or len({x.device.id for x in met}) > 1:
+            raise DeviceError(f"{self.name} met arrays of two devices or libraries: move all to one with cupy.asarray(x)")
+        with arrays[0].device:
+            parts = self.parts(batch, steps)
+            if parts >= WORTH:
+                return self.launch_divided(arrays, steps, batch, parts)
+            room = self.room  # another thread may put another dict there
+            needed = self.launch(arrays, stepped, steps, batch, room)
+            while needed is not None:
+                wanted = dict(zip(self.low.counted, cupy.asnumpy(needed).tolist(), strict=True))
+                if all(wanted[n] <= room[n] for n in wanted):
+                    return
+                room = self.room = {n: max(wanted[n], room[n]) for n in wanted}
+                needed = self.launch(arrays, stepped, steps, batch, room)
+
+    def form(self, every: int) -> tuple:
+        """Source, entry and parameters of the kernel that stores one step in `every`."""
+        with LOCK:
+            if every not in self.forms:
+                self.forms[every] = emit_cuda(self.low, self.dtype, self.per_sample, every=every)
+        return self.forms[every]
+
+    def layout(self, rooms: dict, every: int) -> tuple[dict, int]:
+        """Where the part of each stored loop begins in the tape, and the rows of the tape."""
+        starts, size = {}, self.signature.totals + self.low.arena
+        for n, carry, _ in self.taped:
+            starts[n] = size
+            size += (rooms[n] if every == 1 else -(-rooms[n] // every) + every) * carry
+        return starts, size
+
+    def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict) -> Any:
+        """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
+        rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
+        size = -1
+        for every in INTERVALS if not self.low.arena else (1,):
+            layout = self.layout(rooms, every)
+            if -1 < size <= layout[1]:  # no gain with so few steps
+                break
+            (starts, size), (source, entry, signature) = layout, self.form(every)
+            kernel = loaded(source, entry)
+            blocks, threads, tight = self.shape(batch, kernel.registers, size)
+            if not tight:
+                break
+        if not blocks:
+            need = size * threads * self.dtype.itemsize
+            raise KernelError(
+                f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
+            )
+        given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
+        given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **stepped}
+        if self.summed:  # each thread sums its samples, in order; then the threads are summed
+            one = self.step_rows * steps * threads * self.sums.itemsize
+            blocks = min(blocks, 4096, max(PART_BYTES // max(one, 1), 1))
+            given["step output"] = cupy.zeros((self.step_rows, steps, blocks * threads), self.sums)
+        if "tape" in signature.roles():
+            given["tape"] = cupy.empty(max(size, 1) * blocks * threads, self.dtype)
+        if room:
+            given["needed"] = cupy.zeros(len(room), np.int64)
+        start(kernel, self.name, blocks, threads, self.arguments(signature, arrays, given))
+        if self.summed:
+            stepped["step output"][...] = given["step output"].sum(axis=-1)
+        return given.get("needed")
+
+    def parts(self, batch: int, steps: int) -> int:
+        """In how many parts the data are best divided: so that half of the threads that a device can hold have work."""
+        if not splittable(self.low):
+            return 1
+        processors, threads, _ = limits(cupy.cuda.Device().id)
+        return max(1, min(-(-steps // CHUNK), processors * threads // 2 // batch))
+
+    def launch_divided(self, arrays: list, steps: int, batch: int, parts: int) -> None:
+        """The chunks of the sum by `parts` threads for each sample, as many at a time as their sums have room for; then what
+        follows the sum."""
+        with LOCK:
+            if self.divided is None:
+                self.divided = emit_split(self.low, self.dtype, self.per_sample)
+        source, signatures = self.divided
+        rows, chunks = len(self.low.loops[0].sums) * batch, -(-steps // CHUNK)
+        slab = min(chunks, max(parts, SMALL // (rows * self.sums.itemsize)))
+        given = {"sums": cupy.empty(slab * rows, self.sums), "totals": cupy.zeros(rows, self.sums)}
+        given |= {"batch": np.int64(batch), "steps": np.int64(steps)}
+        partial, gather, finish = (loaded(source, entry) for entry in ("partial", "gather", "finish"))
+        for first in range(0, chunks, slab):
+            count = min(slab, chunks - first)
+            each = -(-count // parts)
+            given |= {"first": np.int64(first), "chunks": np.int64(count), "each": np.int64(each)}
+            self.start(partial, batch * -(-count // each), self.arguments(signatures["partial"], arrays, given))
+            self.start(gather, rows, (given["sums"], given["totals"], np.int64(rows), np.int64(count)))
+        self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
+
+    def arguments(self, signature: Signature, arrays: list, given: dict) -> tuple:
+        """The arguments of a kernel by the roles of its parameters; `arrays`: inputs, data, outputs."""
+        n = len(self.low.program.inputs)
+        rest = {"input": iter(arrays[:n]), "data": iter(arrays[n : n + 1]), "output": iter(arrays[n + 1 :])}
+        return tuple([next(rest[role]) if role in rest else given[role] for role in signature.roles()])
+
+    def start(self, kernel: Any, work: int, args: tuple) -> None:
+        """A launch of a kernel without a workspace, a thread for each unit of work."""
+        threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
+        start(kernel, self.name, blocks_for(work, threads), threads, args)
+
+    def shape(self, batch: int, registers: int, size: int) -> tuple[int, int, bool]:
+        """Blocks and threads of a launch, `size` being the stored numbers of a sample: one thread for each sample; or as many as
+        are resident; or, and then the third result is true, as half of the free memory has room for (0 blocks: for none)."""
+        device = cupy.cuda.Device().id
+        threads = block_size(batch, limits(device)[0], self.signature.threads)
+        if not size:
+            return blocks_for(batch, threads), threads, False
+        need = size * threads * self.dtype.itemsize
+        most = min(blocks_for(batch, threads), resident(threads, registers, device))
+        if need * most <= SMALL:
+            return most, threads, False
+        room = free_bytes() // 2
+        if need * most <= room:
+            return most, threads, False
+        while need > room and threads > WARP:
+            threads, need = threads // 2, need // 2
+        return min(blocks_for(batch, threads), resident(threads, registers, device), room // need), threads, True
+
+
+def start(kernel: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
+    """A launch on the current stream."""
+    try:
+        kernel((blocks,), (threads,), args)
+        if DEBUG:
+            cupy.cuda.get_current_stream().synchronize()
+    except (driver.CUDADriverError, runtime.CUDARuntimeError) as error:
+        when = "" if DEBUG else " (perhaps of an earlier kernel: TAPEGRAD_DEBUG=1 tells)"
+        raise DeviceError(f"{name}, {blocks} blocks of {threads} threads: {error}{when}") from error

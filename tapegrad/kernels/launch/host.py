@@ -1,0 +1,195 @@
+"""CUDA C run on the CPU: the source behind a header that gives CUDA's words a meaning, compiled by g++.
+
+The library is kept on disk under a hash of source, header, compiler and processor; it is loaded from a file of its own, so that
+processes never see half of one.  Tests and checks run a kernel in several orders of its threads."""
+
+import ctypes
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import KernelError
+from . import cache
+from .cpu import machine
+from .waiting import in_turn, patiently
+
+HEADER = Path(__file__).with_name("cuda_on_host.h")
+FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
+DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)\s+(\w+)\s*\[\s*\]\s*;")
+BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
+BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
+LOCK = threading.RLock()
+QUICK = 0.01  # seconds; what met as many numbers in less runs in its own thread
+LIBRARIES: dict = {}
+COMPILER: dict = {}
+
+
+def uses_block(source: str) -> bool:
+    """Do the threads of a block work together?"""
+    return BLOCK.search(source) is not None
+
+
+def compiler() -> str:
+    """The path and version of g++ as a text; KernelError if there is none."""
+    path = shutil.which(os.environ.get("CXX", "g++"))
+    if path is None:
+        raise KernelError(
+            "running CUDA C on NumPy arrays needs g++ (install it, or name another compiler in CXX), or a function for the CPU: pass cpu="
+        )
+    if path not in COMPILER:
+        COMPILER[path] = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    return path
+
+
+def translation(source: str, entry: str, real: str, name: str) -> str:
+    """The text that g++ compiles; line numbers are those of the user's source."""
+
+    def pointer(m):
+        kind, line = m.group(1), source.count("\n", 0, m.end()) + 1
+        if source.count("{", 0, m.start()) > source.count("}", 0, m.start()):
+            return f"{kind}* {m.group(2)} = ({kind}*)tapegrad_host::dynamic_shared;"
+        return f'\n#define {m.group(2)} (({kind}*)tapegrad_host::dynamic_shared)\n#line {line} "{name}"\n'
+
+    source = DYNAMIC.sub(pointer, source)
+    return f'{HEADER.read_text()}\ntypedef {real} real;\n#line 1 "{name}"\n{source}\n#line 1 "export"\nTAPEGRAD_EXPORT({entry})\n'
+
+
+def compile_error(kernel: str, source: str, log: str, name: str) -> KernelError:
+    """The compiler's words about the user's source, each with the line it is about."""
+    lines, said = source.split("\n"), []
+    for m in re.finditer(rf"{re.escape(name)}[:(](\d+)(?::(\d+))?\)?:\s*((?:fatal )?error:?.*)", log):
+        line = lines[int(m.group(1)) - 1] if int(m.group(1)) <= len(lines) else ""
+        said.append(f"  {name}, line {m.group(1)}: {m.group(3)}\n    {line.strip()}")
+    return KernelError(f"{kernel}: the source does not compile\n" + ("\n".join(said[:5]) or log[:2000]))
+
+
+class HostKernel:
+    """One kernel compiled for the CPU."""
+
+    def __init__(self, kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()):
+        self.kernel, self.quick = kernel, 0.0  # `quick`: as many numbers were met in less than QUICK seconds
+        self.barriers = BARRIER.search(source) is not None
+        self.atomics = re.search(r"\batomic\w+\s*\(", source) is not None
+        self.library = self._load(source, entry, real, name, (*FLAGS, *flags))
+        self.launcher = self.library.tapegrad_launch
+        self.launcher.restype = ctypes.c_char_p
+        u64 = ctypes.c_uint64
+        self.launcher.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, u64, u64, ctypes.c_void_p]
+        found = (ctypes.c_int * 640)()
+        n = self.library.tapegrad_signature(found)
+        self.signature = [tuple(found[5 * k : 5 * k + 5]) for k in range(n)]  # pointer, constant, bytes, floating, signed
+
+    def _load(self, source: str, entry: str, real: str, name: str, flags: tuple) -> ctypes.CDLL:
+        text, path = translation(source, entry, real, name), compiler()
+        key = cache.key("host", text, path, COMPILER[path], machine()[1], *flags)
+        code = cache.load(key)
+        if code is None:
+            code = self._build(path, text, source, name, flags)
+            cache.save(key, code)
+        with tempfile.TemporaryDirectory() as place:
+            library = Path(place) / f"{key[:16]}.so"
+            library.write_bytes(code)
+            return ctypes.CDLL(str(library))
+
+    def _build(self, path: str, text: str, source: str, name: str, flags: tuple) -> bytes:
+        with tempfile.TemporaryDirectory() as place:
+            (Path(place) / "kernel.cpp").write_text(text)
+            made = Path(place) / "kernel.so"
+            run = subprocess.run([path, *flags, "kernel.cpp", "-o", str(made)], cwd=place, capture_output=True, text=True)
+            if run.returncode:
+                raise compile_error(self.kernel, source, run.stderr, name)
+            return made.read_bytes()
+
+    def __call__(
+        self, grid: tuple, block: tuple, values: list, shared: int = 0, order: int = 0, workers: int = 1, met: float = np.inf
+    ) -> None:
+        """Run all threads.  `values`: NumPy arrays, and scalars of the right NumPy type.  `order`: 0 forwards, 1 backwards, more:
+        shuffled.  `workers`: threads of this machine that share the blocks.  `met`: about how many numbers the launch meets."""
+        holds = [np.array(v.ctypes.data if isinstance(v, np.ndarray) else v) for v in values]
+        pointers = (ctypes.c_void_p * max(len(holds), 1))(*[h.ctypes.data for h in holds])
+        shape = (ctypes.c_uint * 6)(*grid, *block)
+        blocks = int(np.prod([int(g) for g in grid], dtype=object))
+        parts = 1 if order or self.atomics else min(workers, blocks)
+        cuts = [blocks * k // parts for k in range(parts + 1)]
+
+        def run(k):
+            return self.launcher(shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers)
+
+        quick, start = met <= self.quick, time.perf_counter()
+        errors = (in_turn if quick else patiently)([functools.partial(run, k) for k in range(parts)])
+        if time.perf_counter() - start < QUICK and met < np.inf:
+            self.quick = max(self.quick, met)
+        for e in errors:
+            if e:
+                raise KernelError(f"{self.kernel}: {e.decode()}")
+
+
+def host_kernel(kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()) -> HostKernel:
+    """Compiled once in a process."""
+    key = source, entry, real, name, flags
+    found = LIBRARIES.get(key)
+    if found is None:
+        with LOCK:
+            found = LIBRARIES.get(key)
+            if found is None:
+                found = LIBRARIES[key] = HostKernel(kernel, source, entry, real, name, flags)
+    return found
+
+
+MAIN = r"""
+#include <stdio.h>
+int main(int, char** argv) {
+  FILE* f = fopen(argv[1], "rb");
+  long long head[11], part[2];
+  if (!f || fread(head, sizeof head, 1, f) != 1) return 3;
+  void** values = (void**)malloc(sizeof(void*) * head[0]);
+  for (long long k = 0; k < head[0]; ++k) {  // arrays of exactly their size
+    if (fread(part, sizeof part, 1, f) != 1) return 3;
+    void* p = malloc(part[1]);
+    if (part[1] && fread(p, part[1], 1, f) != 1) return 3;
+    values[k] = part[0] ? memcpy(malloc(sizeof p), &p, sizeof p) : p;
+  }
+  unsigned shape[6];
+  for (int k = 0; k < 6; ++k) shape[k] = (unsigned)head[1 + k];
+  const char* e = tapegrad_launch(shape, (int)head[7], 0, (size_t)head[8], 0, (uint64_t)head[9], values);
+  if (e) fprintf(stderr, "%s", e);
+  return e ? 2 : 0;
+}
+"""
+SANITIZE = ("-O1", "-g", "-std=c++17", "-w", "-ffp-contract=off", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+
+
+def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: tuple, block: tuple, values: list, shared: int) -> str:
+    """One run in a process of its own under the sanitizers: what they found, in words."""
+    blocks = int(np.prod([int(g) for g in grid], dtype=object))
+    head = [len(values), *grid, *block, int(BARRIER.search(source) is not None), shared, blocks, 0]
+    with tempfile.TemporaryDirectory() as place:
+        where = Path(place)
+        (where / "kernel.cpp").write_text(translation(source, entry, real, name) + MAIN)
+        build = subprocess.run([compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True)
+        if build.returncode:
+            raise KernelError(f"{kernel}: g++ did not build it with sanitizers; check without sanitize=True\n{build.stderr[:2000]}")
+        with open(where / "values", "wb") as file:
+            file.write(np.array(head, np.int64).tobytes())
+            for v in values:
+                data = v.tobytes()
+                file.write(np.array([isinstance(v, np.ndarray), len(data)], np.int64).tobytes() + data)
+        options = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        run = subprocess.run([str(where / "kernel"), "values"], cwd=place, capture_output=True, text=True, env=options)
+    if not run.returncode:
+        return ""
+    fault = re.search(r"AddressSanitizer: (\S+)|runtime error: (.*)", run.stderr)
+    line = re.search(rf"{re.escape(name)}:(\d+)", run.stderr)
+    access = re.search(r"(READ|WRITE) of size \d+", run.stderr)
+    text = (fault.group(1) or fault.group(2)) if fault else run.stderr[:500] or f"exit status {run.returncode}"
+    if access:
+        text += f", a {access.group(0).lower()}"
+    return text + (f", {name}, line {line.group(1)}: {source.splitlines()[int(line.group(1)) - 1].strip()}" if line else "")

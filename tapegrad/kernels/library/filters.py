@@ -1,0 +1,428 @@
+"""What the calls of the two Kalman filters share: named arguments become rows of theta and rows of data, and back.
+
+An argument is constant, which takes rows of theta, or has one value for each step: then rows of theta for each step if its gradient is
+wanted (mode 1), else rows of the data (mode 2).  Symmetric arguments are their lower triangles.  For each number of states and
+pattern of modes there is one `Handwritten` kernel, made when it is first needed."""
+
+import functools
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..._array import is_array, xp_of
+from ..._primitive import is_tracked, plain
+from ..._tree import Const
+from ..._variable import Variable
+from ...errors import ArgumentError, KernelError, ShapeError
+from ...ops import shaping
+from ..generated.arguments import as_float
+from ..generated.derivatives import library
+from ..generated.filters_by_step import ByStep
+from ..generated.kernel import recursion
+from .handwritten import FOLDER, PRELUDE, HandwrittenRecursion, Shelved
+from .own_functions import device_functions
+
+SHARED = (FOLDER / "filters.cu").read_text()
+MOST = {"k": 8, "d": 4}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """`axes`: of one value, by names of sizes: 'kk' is a matrix of k rows and columns."""
+
+    name: str
+    axes: str
+    symmetric: bool = False
+    varies: bool = False
+
+    def shape(self, sizes: dict) -> tuple:
+        return tuple([sizes[a] for a in self.axes])
+
+    def rows(self, sizes: dict) -> int:
+        n = sizes[self.axes[0]] if self.axes else 1
+        return n * (n + 1) // 2 if self.symmetric else math.prod(self.shape(sizes))
+
+
+class HandwrittenFilter(HandwrittenRecursion):
+    """A recursion whose arguments are found by filters.cu; `by_step`: its higher derivatives, where an argument has a value for each
+    step and a gradient."""
+
+    def __init__(self, *model: Any):
+        super().__init__(*model)
+        text = SHARED + (FOLDER / f"{model[1]}.cu").read_text()
+        self._text = PRELUDE + device_functions(text) + text
+        self.by_step: ByStep | None = None
+
+    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        if self.by_step is not None and (n != (0, 0) or kind == "D"):
+            return self.by_step(kind, n, arrays)
+        return super()._run(kind, n, arrays, outs)
+
+
+class Filter(Shelved):
+    """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts.
+
+    `start(model)`, `step(carry, model, y)`: one sample in plain Python; `sweeps(sizes, modes)`: the functions for NumPy arrays;
+    `stored(sizes)`: how many numbers are stored at a step."""
+
+    def __init__(
+        self,
+        stem: str,
+        model: type,
+        arguments: tuple,
+        start: Callable,
+        step: Callable,
+        sweeps: Callable,
+        stored: Callable,
+        invalid: str = "reject",
+    ):
+        if invalid not in ("reject", "nan"):
+            raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
+        self.__name__, self.arguments = stem, arguments
+        self._parts = stem, model, arguments, start, step, sweeps, stored
+        self._invalid = invalid
+        self._kernels: dict = {}
+        self._lock = threading.Lock()
+        self._seen = threading.local()  # `last`: a reference to the observations of the last call, and these with one more axis
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__name__}.loglik>"
+
+    def options(self, *, invalid: str = "reject") -> "Filter":
+        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
+        return self._with(type(self)(*self._parts, invalid), invalid=invalid)
+
+    # --- calls ---
+
+    def __call__(self, model: Any, y: Any, out: Any = None) -> Any:
+        """The log-likelihood of each sample, (B,); a number if no argument has an axis of samples.  `out`: an array to fill.
+
+        What is tracked, y too, is differentiated."""
+        call = self._packed(model, y, False)
+        value = self.kernel(call)(call.theta, call.data)
+        return self._filled(out, value[0] if call.single else value, "out")
+
+    def value_and_grad(self, model: Any, y: Any, out: Any = None) -> tuple:
+        """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const.  `out`: such a pair to fill."""
+        call = self._packed(model, y, True)
+        value, gradient = self.kernel(call).value_and_grad(call.theta, call.data)
+        value, gradient = value[0] if call.single else value, self._restored(call, gradient)
+        if out is not None:
+            if not isinstance(out, (tuple, list)) or len(out) != 2 or len(out[1]) != len(gradient):
+                raise ArgumentError(f"{self.__name__}: out= needs an array and {type(gradient).__name__}(..) of arrays, None for Const")
+            value = self._filled(out[0], value, "out[0]")
+            names = [f"out[1].{a.name}" for a in self.arguments]
+            gradient = type(gradient)(*[self._filled(*part) for part in zip(out[1], gradient, names, strict=True)])
+        return value, gradient
+
+    def grad(self, model: Any, y: Any) -> Any:
+        """The gradients of each sample, as `value_and_grad` gives them."""
+        return self.value_and_grad(model, y)[1]
+
+    def hvp(self, model: Any, v: Any, y: Any) -> Any:
+        """The Hessian of each sample times v, which is like the model, with None for zeros."""
+        call = self._packed(model, y, True)
+        given = [plain(as_float(_value(x), self.__name__)) for x in model]
+        zeros = [xp_of(x).zeros_like(x) for x in given]
+        vs = [Const(o) if isinstance(x, Const) else o if d is None else d for x, d, o in zip(model, v, zeros, strict=True)]
+        other = self._packed(type(model)(*vs), y, True, call.batch)
+        if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
+            raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")
+        return self._restored(call, self.kernel(call).hvp(call.theta, other.theta, call.data))
+
+    # those that follow come from the kernel generated from `start` and `step`
+
+    def hessian(self, model: Any, y: Any) -> Any:
+        """A Model of Models: hessian(model, y).A.c is (k, k, k, B), the second derivatives by A and by c; None for what is Const."""
+        call = self._packed_constant("hessian", model, y)
+        return self._nested(call, self.kernel(call).hessian(call.theta, call.data))
+
+    def contributions(self, model: Any, y: Any) -> Any:
+        """The log density of each datum given those before it, (T, B)."""
+        call = self._packed(model, y, False)
+        each = self.kernel(self._without_steps(call)).contributions(call.theta, call.data)
+        return each[:, 0] if call.single else each
+
+    def scores(self, model: Any, y: Any) -> Any:
+        """The gradient of each datum's contribution: a Model of (T, ..., B); None for what is Const."""
+        call = self._packed_constant("scores", model, y)
+        s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)  # (p, T, B)
+        parts = [None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)) for x in self._expanded(call, s)]
+        return self._parts[1](*[x[..., 0] if call.single and x is not None else x for x in parts])
+
+    def fisher(self, model: Any, y: Any) -> Any:
+        """The sum over data of the outer product of the scores, in the form of `hessian`."""
+        call = self._packed_constant("fisher", model, y)
+        return self._nested(call, self.kernel(call).fisher(call.theta, call.data))
+
+    def final(self, model: Any, y: Any) -> tuple:
+        """Mean (k, B) and covariance (k, k, B) of the state one step after the last observation."""
+        call = self._packed(model, y, False)
+        m, P = self.kernel(self._without_steps(call)).final(call.theta, call.data)
+        return (m[..., 0], P[..., 0]) if call.single else (m, P)
+
+    # --- kernels ---
+
+    def kernel(self, call: "Packed") -> HandwrittenFilter:
+        """The kernel for such a call."""
+        key = call.modes, tuple(call.sizes.items())
+        with self._lock:
+            if key not in self._kernels:
+                self._kernels[key] = self._made(call)
+            return self._kernels[key]
+
+    def _made(self, call: "Packed") -> HandwrittenFilter:
+        stem, _, arguments, _, _, sweeps, stored = self._parts
+        sizes, modes = dict(call.sizes), call.modes
+        run = sweeps(sizes, [(mode, a.rows(sizes)) for a, mode in zip(arguments, modes, strict=True)])
+        macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
+        macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
+        by_data = tuple([2 if mode == 1 else mode for mode in modes])
+        init, step = self.formula(sizes, by_data)
+        work = (f"work real tape[N, {stored(sizes)}, slots]",)
+        made = HandwrittenFilter(
+            stem, stem, recursion(init, step, missing="step", invalid=self._invalid), lambda p, d: macros, "as packed",
+            run.value, run.both, lambda p, d: work, 0, self._invalid,
+        )  # fmt: skip
+        if 1 in modes:
+            other = self._made(replace(call, modes=by_data))
+            made.by_step = ByStep(modes, [a.rows(sizes) for a in arguments], math.prod(self._observed(sizes)), other._run)
+        return made
+
+    def formula(self, sizes: dict, modes: tuple) -> tuple:
+        """init and step for `recursion`: theta and the data hold rows of the arguments, as in `_packed`."""
+        _, kind, arguments, start, step, *_ = self._parts
+
+        def model(theta, datum):
+            parts, row, line = [], 0, math.prod(self._observed(sizes))
+            for a, mode in zip(arguments, modes, strict=True):
+                n = a.rows(sizes)
+                x = datum[line : line + n] if mode else theta[row : row + n]
+                row, line = (row, line + n) if mode else (row + n, line)
+                parts.append(x[_symmetric(sizes[a.axes[0]])[0]] if a.symmetric else x)
+            return kind(*[x.reshape(a.shape(sizes)) for a, x in zip(arguments, parts, strict=True)])
+
+        def observed(datum):
+            return datum[: sizes["d"]] if "d" in sizes else datum[0]
+
+        def none(theta):  # arguments of each step are not there at the start, and not used
+            return np.zeros(sum([a.rows(sizes) for a in arguments]) + 1)
+
+        return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(carry, model(theta, datum), observed(datum))
+
+    # --- arguments ---
+
+    def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "Packed":
+        """`gradients`: of all that is not Const; else of what is tracked."""
+        stem, kind, arguments, *_ = self._parts
+        if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
+            raise ArgumentError(
+                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}"
+            )
+        const = tuple([isinstance(x, Const) for x in model])
+        values = [as_float(_value(x), f"{stem}: {a.name}") for a, x in zip(arguments, model, strict=True)]
+        y = as_float(y, f"{stem}: y")
+        sizes = self._sizes(values, y)
+        base = len(self._observed(sizes))
+        if y.ndim not in (base + 1, base + 2) or y.shape[:base] != self._observed(sizes):
+            raise ShapeError(f"{stem}: y has shape {y.shape}; wanted is {self._wanted_y(sizes)}")
+        steps = y.shape[base]
+        kinds = [self._kind(a, v, sizes, steps) for a, v in zip(arguments, values, strict=True)]
+        samples = {v.shape[-1] for v, kind in zip(values, kinds, strict=True) if kind} | set(y.shape[base + 1 :])
+        if len(samples - {1}) > 1:
+            raise ShapeError(f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples")
+        single = not samples
+        batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
+        xp = library(*[plain(v) for v in values], plain(y))
+        values = [v if isinstance(v, Variable) or xp_of(v) is xp else xp.asarray(v) for v in values]
+        wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
+        modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
+        dtype = np.result_type(*[plain(v).dtype for v in values])
+        theta, lines = [], [self._observations(y, base)]
+        for a, v, kind, mode in zip(arguments, values, kinds, modes, strict=True):
+            rows = _rows(a, v, kind, sizes, steps)
+            if mode == 2:
+                if bool(xp.isnan(rows).any()):
+                    raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
+                lines.append(rows.reshape(steps, -1, rows.shape[-1]).swapaxes(0, 1))
+            else:
+                theta.append(rows if rows.shape[1] == batch else shaping.broadcast_to(rows, (rows.shape[0], batch)))
+        theta = shaping.concatenate(*theta)
+        theta = theta if plain(theta).dtype == dtype else theta.astype(dtype)
+        return Packed(theta, _lines(lines, batch), modes, sizes, single, const, steps, batch)
+
+    def _observations(self, y: Any, base: int) -> Any:
+        """y with an axis of components; the same object for the same y, so that data on a device are looked at once."""
+        if base:
+            return y
+        if isinstance(y, Variable):
+            return y.reshape((1, *y.shape))
+        known = getattr(self._seen, "last", None)
+        if known is None or known[0]() is not y:
+            known = self._seen.last = weakref.ref(y), y[None]
+        return known[1]
+
+    def _sizes(self, values: list, y: Any) -> dict:
+        """k, and d where several numbers are observed, from the first arguments."""
+        stem, _, arguments, *_ = self._parts
+        sizes: dict = {}
+        for a, v in zip(arguments[:2], values[:2], strict=True):
+            if v.ndim < len(a.axes):
+                raise ShapeError(f"{stem}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) or (T, .., B)")
+            start = 1 if v.ndim == len(a.axes) + 2 else 0
+            for axis, n in zip(a.axes, v.shape[start:], strict=False):
+                sizes.setdefault(axis, int(n))
+        for size, most in MOST.items():
+            if size in sizes and not 1 <= sizes[size] <= most:
+                raise ShapeError(f"{stem}: {size} = {sizes[size]}; the kernel is made for 1 to {most}")
+        return sizes
+
+    def _observed(self, sizes: dict) -> tuple:
+        return (sizes["d"],) if "d" in sizes else ()
+
+    def _wanted_y(self, sizes: dict) -> str:
+        d = "".join([f"{n}, " for n in self._observed(sizes)])
+        return f"({d}T) or ({d}T, B)"
+
+    def _kind(self, a: Argument, v: Any, sizes: dict, steps: int) -> int:
+        """0: for all samples and steps, 1: for each sample, 2: for each step and sample."""
+        shape, want = tuple(v.shape), a.shape(sizes)
+        if shape == want:
+            return 0
+        if shape[:-1] == want:
+            return 1
+        if a.varies and shape[:-1] == (steps, *want):
+            return 2
+        listed = ", ".join([str(n) for n in want])
+        more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
+        raise ShapeError(f"{self._parts[0]}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
+
+    def _restored(self, call: "Packed", gradient: Any) -> Any:
+        """Rows of gradients as the model's arguments, (..., B) or (T, ..., B)."""
+        parts = self._expanded(call, gradient)
+        return self._parts[1](*[x[..., 0] if call.single and x is not None else x for x in parts])
+
+    def _expanded(self, call: "Packed", gradient: Any) -> list:
+        """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
+        row, parts, rest = 0, [], tuple(gradient.shape[1:])
+        for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
+            if mode == 2:
+                parts.append(None)
+                continue
+            n, shape = a.rows(call.sizes), a.shape(call.sizes)
+            count = n * call.steps if mode else n
+            x, row = gradient[row : row + count], row + count
+            if const:
+                parts.append(None)
+                continue
+            lead = (call.steps,) if mode else ()
+            x = x.reshape((*lead, n, *rest))
+            if a.symmetric:
+                full, share = _symmetric(shape[0])
+                weights = xp_of(plain(x)).asarray(share.reshape((-1, *[1] * len(rest))), plain(x).dtype)
+                x = (x[:, full] if mode else x[full]) * weights
+            parts.append(x.reshape((*lead, *shape, *rest)))
+        return parts
+
+    def _nested(self, call: "Packed", H: Any) -> Any:
+        """Matrices (B, p, p) of rows as a Model of Models."""
+        kind, made = self._parts[1], []
+        for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
+            if x is None:
+                made.append(None)
+                continue
+            shape = a.shape(call.sizes)
+            x = x.reshape((math.prod(shape), *x.shape[len(shape) :])).swapaxes(0, 1)  # (p, elements of a, B)
+            parts = [None if z is None else self._turned(z, shape, call) for z in self._expanded(call, x)]
+            made.append(kind(*parts))
+        return kind(*made)
+
+    def _turned(self, z: Any, shape: tuple, call: "Packed") -> Any:
+        """From (shape of b, elements of a, B) to (shape of a, shape of b, B)."""
+        z = z.transpose((z.ndim - 2, *range(z.ndim - 2), z.ndim - 1))
+        z = z.reshape((*shape, *z.shape[1:]))
+        return z[..., 0] if call.single else z
+
+    def _packed_constant(self, what: str, model: Any, y: Any) -> "Packed":
+        """For derivatives that exist by arguments without a value for each step alone."""
+        call = self._packed(model, y, True)
+        for a, mode in zip(self.arguments, call.modes, strict=True):
+            if mode == 1:
+                raise KernelError(f"{self.__name__}.{what}: {a.name} has a value for each step; pass Const({a.name}), or take hvp")
+        return call
+
+    def _without_steps(self, call: "Packed") -> "Packed":
+        """For what needs arguments with a value for each step as data."""
+        if 1 in call.modes:
+            tracked = [a.name for a, mode in zip(self.arguments, call.modes, strict=True) if mode == 1]
+            raise KernelError(f"{self.__name__}: {', '.join(tracked)} with a value for each step cannot be tracked here; pass tg.value(x)")
+        return call
+
+    def _filled(self, out: Any, x: Any, what: str) -> Any:
+        """x, or `out` with it."""
+        if out is None or x is None:
+            return x
+        if isinstance(x, Variable):
+            raise ArgumentError(f"{self.__name__}: {what}= is for plain arrays, and an argument is tracked")
+        shape, dtype = np.shape(x), x.dtype
+        if not is_array(out) or out.shape != shape or out.dtype != dtype or not getattr(out.flags, "writeable", True):
+            raise ShapeError(f"{self.__name__}: {what} must be a writable {dtype} array of shape {shape}")
+        out[...] = x
+        return out
+
+
+@dataclass
+class Packed:
+    """A call in the form of a generated kernel."""
+
+    theta: Any
+    data: Any
+    modes: tuple
+    sizes: dict
+    single: bool
+    const: tuple
+    steps: int
+    batch: int
+
+
+def _value(x: Any) -> Any:
+    return x.value if isinstance(x, Const) else x
+
+
+@functools.cache
+def _triangle(k: int) -> tuple:
+    return np.tril_indices(k)
+
+
+@functools.cache
+def _symmetric(k: int) -> tuple:
+    """For each element of a matrix its row in the lower triangle, and its share of that row's derivative."""
+    i, j = np.indices((k, k))
+    i, j = np.maximum(i, j).ravel(), np.minimum(i, j).ravel()
+    return i * (i + 1) // 2 + j, np.where(i == j, 1.0, 0.5)
+
+
+def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
+    """(rows, B or 1), or (steps * rows, B or 1)."""
+    if kind == 0:
+        v = v.reshape(tuple(v.shape) + (1,))
+    lead = (steps,) if kind == 2 else ()
+    if a.symmetric:
+        i, j = _triangle(sizes[a.axes[0]])
+        v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
+    return v.reshape((math.prod(lead) * a.rows(sizes), v.shape[-1]))
+
+
+def _lines(lines: list, batch: int) -> Any:
+    """(d, T), or (d, T, B) if any line has samples."""
+    if len(lines) == 1 and (lines[0].ndim == 2 or lines[0].shape[2] == batch):
+        return lines[0]
+    if all([x.ndim == 2 or x.shape[-1] == 1 for x in lines]):
+        return shaping.concatenate(*[x.reshape(tuple(x.shape[:2])) for x in lines])
+    lines = [x[..., None] if x.ndim == 2 else x for x in lines]
+    return shaping.concatenate(*[shaping.broadcast_to(x, (*x.shape[:2], batch)) for x in lines])

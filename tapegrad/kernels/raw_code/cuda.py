@@ -1,0 +1,63 @@
+"""Raw kernels on CuPy arrays: block size, residency, the launch on CuPy's current stream."""
+
+import math
+from typing import Any
+
+import cupy
+from cupy_backends.cuda.api import driver
+
+from ...errors import KernelError
+from ..launch.cuda import loaded
+from .declare import SLOTS
+from .plan import Plan
+
+BLOCK = 128
+MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
+SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have unasked
+
+
+def launch(kernel: Any, values: list, plan: Plan) -> list:
+    """The new outputs of one call; the device of the arrays is current."""
+    function = loaded(kernel.text(plan.real), kernel.entry, kernel.options, kernel.file)
+    most, registers = limits(function)
+    block = kernel.threads_of(kernel.block or max(min(BLOCK, most // 32 * 32), 32))
+    threads = math.prod(block)
+    if threads > most:
+        raise KernelError(
+            f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
+        )
+    shared = kernel.shared_bytes(plan.known, block, plan.real)
+    grid = kernel.blocks(plan.known, block, resident(kernel, plan, function, threads, shared))
+    parameters, outs = plan.parameters(values, math.prod(grid) * threads)
+    if any([o.size for o in outs]):
+        if shared > SHARED:
+            driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, shared)
+        function(grid, block, tuple(parameters), shared_mem=shared)
+    return outs
+
+
+def limits(function: Any) -> tuple:
+    """The most threads that a block can have, and the registers of a thread."""
+    return driver.funcGetAttribute(MOST_THREADS, function.ptr), driver.funcGetAttribute(REGISTERS, function.ptr)
+
+
+def blocks_at_once(function: Any, threads: int, shared: int) -> int:
+    """How many blocks one processor runs at the same time."""
+    return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
+
+
+def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) -> int | None:
+    """Blocks of a launch over samples: with scratch for each thread, what is resident and half of the free memory has room for."""
+    if kernel.samples is None:
+        return None
+    known = {**plan.known, SLOTS: threads}
+    work = [a for a in kernel.args if a.role == "work" and SLOTS in a.names]
+    one = sum([math.prod(a.shape(known)) * a.dtype(plan.real).itemsize for a in work])
+    if not one:
+        return 2**31 - 1
+    free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+    room = free // 2 // one
+    if room < 1:
+        raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
+    processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    return int(min(processors * max(blocks_at_once(function, threads, shared), 1), room))

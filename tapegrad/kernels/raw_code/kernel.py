@@ -1,0 +1,499 @@
+"""raw: the user's own CUDA C, with its own adjoint, as an operation of the array tape.
+
+Reading order: `raw`, which says what is declared; `RawKernel.run`, one call on plain arrays; the rules.
+
+With kernels as rules all is matched by name.  An adjoint takes inputs and outputs of its primal by their names, the cotangent of
+the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forward rule takes `x_dot` and gives `y_dot`.  Each may
+have rules of its own, and so on: an order of derivative exists where its kernel does."""
+
+import contextlib
+import importlib
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._array import xp_of
+from ..._calls import full_like
+from ..._pickling import Remade
+from ..._primitive import Primitive, bind, is_tracked, plain
+from ..._tape import Like
+from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
+from ..._tree import Const
+from ..._variable import Variable
+from ...errors import ArgumentError, KernelError, NoRuleError, ShapeError
+from ..launch.host import HostKernel, host_kernel, uses_block
+from ..launch.waiting import THREADS
+from .check import check
+from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
+from .plan import REALS, Plan, Unsaved, key_of, real_of, unwritten
+from .transpose import pulled, pushed, transposes_in_one
+
+BLOCK = 128
+WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
+LOCAL = threading.local()  # `source`: run the CUDA C even where there is a function for the CPU
+
+
+class RawKernel(Remade):
+    """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
+
+    def __init__(self, source: str, entry: str, args: Sequence, options: dict):
+        self._call = source, entry, tuple(args), options
+        self.__name__, self.source, self.entry = entry, source, entry
+        self.vjp, self.jvp, self.cpu, self.workers = [options[w] for w in ("vjp", "jvp", "cpu", "workers")]
+        self.samples, self.threads, self.grid, self.block = [options[w] for w in ("samples", "threads", "grid", "block")]
+        self.shared, self.options, self.file = options["shared"], options["options"], options["file"]
+        self.args: list[Arg] = [parse(entry, a) for a in args]
+        names = [a.name for a in self.args]
+        for n in names:
+            if names.count(n) > 1:
+                raise KernelError(f"{entry}: the name {n} is declared twice")
+        self.given = [a for a in self.args if a.given]
+        self.outs = [a for a in self.args if a.returned]
+        if not self.outs:
+            raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
+        compare(entry, self.args, c_parameters(entry, source, entry))
+        derivable(entry, self.args)
+        self.threads_of(self.block or BLOCK)
+        if self.grid is None:
+            self._check_samples()
+        self.cooperates = uses_block(source)
+        self.plans: dict = {}
+        self.hosts: dict = {}
+        self.independent: set = set()  # calls whose samples were found independent (transpose.py)
+        self.prim = self._primitive()
+        for word in ("vjp", "jvp", "cpu"):
+            if not (getattr(self, word) is None or callable(getattr(self, word))):
+                raise KernelError(f"{entry}: {word}={getattr(self, word)!r} cannot be called")
+        for rule, prefix in ((self.vjp, "bar"), (self.jvp, "dot")):
+            if isinstance(rule, RawKernel):
+                self._check_rule(rule, prefix)
+
+    def _made(self) -> tuple:
+        return RawKernel, self._call
+
+    def __repr__(self) -> str:
+        return f"<raw kernel {self.__name__}>"
+
+    def _check_samples(self) -> None:
+        over, word = (self.threads, "threads") if self.threads is not None else (self.samples, "samples")
+        told = set().union(*[a.names for a in self.given], {a.name for a in self.given if a.dims is None})
+        if not over.names <= told:
+            raise KernelError(
+                f"{self.__name__}: {word}={over.text!r} is to say how many threads start, and no `in` or `const` argument tells that "
+                "dimension; pass samples=, threads= or grid="
+            )
+
+    # --- calls ---
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The outputs for the `in` and `const` arguments, in their order or by name."""
+        if len(args) > len(self.given) or named:
+            args = self._ordered(args, named)
+        if len(args) != len(self.given):
+            raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+        values = [self._entered(a, v) for a, v in zip(self.given, args, strict=True)]
+        return bind(self.prim, values, {"known": {}})
+
+    def _ordered(self, args: tuple, named: dict) -> list:
+        values = dict(zip([a.name for a in self.given], args, strict=False))
+        for name, v in named.items():
+            if name in values or name not in [a.name for a in self.given]:
+                raise ArgumentError(f"{self.__name__}: the argument {name} is {'given twice' if name in values else 'unknown'}")
+            values[name] = v
+        if len(args) > len(self.given):
+            raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments, {len(args)} were given")
+        return [values[a.name] for a in self.given if a.name in values]
+
+    def _entered(self, a: Arg, v: Any) -> Any:
+        if isinstance(v, Const):
+            v = plain(v.value)
+        if isinstance(v, Variable) and not a.active:
+            if is_tracked(v):
+                raise ArgumentError(
+                    f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
+                    f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.Const({a.name})'
+                )
+            v = plain(v)
+        return v
+
+    def check(
+        self,
+        *args: Any,
+        derivatives: bool = True,
+        rtol: float | None = None,
+        cpu_rtol: float = 0.0,
+        sanitize: bool = False,
+        seed: int = 0,
+    ) -> list:
+        """Look for faults with these arguments, on the CPU; what was done, as lines of text.  Rules that are kernels are checked too.
+
+        The source is compiled by g++ and, where CuPy is installed, by NVRTC, and run in float64 and float32: with canaries around
+        every array, threads in several orders and numbers, outputs first filled with one number and then with another; `cpu` must
+        give the same bits, or be within `cpu_rtol`.  vjp and jvp are compared with central differences (`rtol`, by default 1e-6) and
+        with each other.  `sanitize`: once more under the address sanitizer, which sees faults that miss the canaries.
+
+        Raises KernelError that says what failed, with the numbers."""
+        settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
+        if len(args) != len(self.given):
+            raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+        return check(self, args, settings)
+
+    @contextlib.contextmanager
+    def from_source(self) -> Iterator:
+        """Run the CUDA C, not the functions for the CPU, in this thread."""
+        before, LOCAL.source = getattr(LOCAL, "source", False), True
+        try:
+            yield
+        finally:
+            LOCAL.source = before
+
+    def with_dimensions(self, known: dict) -> Callable:
+        """The call where dimensions that no argument tells are known."""
+        return lambda *args: bind(self.prim, args, {"known": known})
+
+    # --- one call on plain arrays ---
+
+    def run(self, *values: Any, known: dict) -> Any:
+        key = key_of(values, known)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = Plan(self, values, known)
+            if len(self.plans) > 64:
+                self.plans.clear()
+            self.plans[key] = plan
+        given = plan.values(values)
+        if plan.xp is np:
+            outs = [o if o.ndim else o[()] for o in self._run_numpy(given, plan)]
+        else:
+            with plan.device:
+                outs = importlib.import_module("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _run_numpy(self, values: list, plan: Plan) -> list:
+        if self.cpu is not None and not getattr(LOCAL, "source", False):
+            parameters, outs = plan.parameters(values, self.worker_count())
+            if any([o.size for o in outs]):
+                told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
+                if told is not None:
+                    raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
+            self._refuse_unwritten(outs, plan)
+            return outs
+        kernel, known = self.on_host(plan.real), plan.known
+        alone = self.block is None and self.samples is not None and not self.cooperates
+        block = self.threads_of(1 if alone else self.block or BLOCK)  # neighbours in one thread: in order through the memory
+        workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
+        grid = self.blocks(known, block, None if self.samples is None else workers)
+        parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
+        if any([o.size for o in outs]):
+            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._met(values, known))
+        self._refuse_unwritten(outs, plan)
+        return outs
+
+    def _refuse_unwritten(self, outs: list, plan: Plan) -> None:
+        """Raises KernelError for an output that the kernel left as it was."""
+        for a, out in zip(self.outs, outs, strict=True):
+            left = unwritten(out) if plan.marks and a.role == "out" else None
+            if left is not None:
+                at = ", ".join([str(int(i)) for i in np.argwhere(left)[0]]) if out.ndim else "()"
+                raise KernelError(
+                    f"{self.__name__}: the kernel did not write {int(left.sum())} of {out.size} numbers of its output {a.name}, the first "
+                    f"at [{at}], or added to them without setting them first; an output is not zero at the start"
+                )
+
+    def on_host(self, real: np.dtype) -> HostKernel:
+        """Compiled for the CPU, its parameters compared with the declarations."""
+        kernel = self.hosts.get(real)
+        if kernel is None:
+            kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+            compare_compiled(self.__name__, self.args, kernel.signature, real)
+            self.hosts[real] = kernel
+        return kernel
+
+    def text(self, real: np.dtype) -> str:
+        """What NVRTC compiles; line numbers are those of the source."""
+        return f'typedef {REALS[real]} real;\n#line 1 "{self.file}"\n{self.source}'
+
+    def _work(self, values: list, known: dict) -> int:
+        """About how many numbers are met: by each sample its own and all shared ones."""
+        if self.samples is None:
+            return sum([v.size for v in values if isinstance(v, np.ndarray)])
+        each = self.samples.value(known)
+        arrays = [(a, v) for a, v in zip(self.given, values, strict=True) if a.dims is not None]
+        return sum([v.size if self.samples.names & a.names else v.size * each for a, v in arrays])
+
+    def _met(self, values: list, known: dict) -> float:
+        """The same, as often as a number among the arguments may say."""
+        return math.prod([max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)], start=float(self._work(values, known) + 1))
+
+    def worker_count(self) -> int:
+        """How many workers the function for the CPU has, each with a slot of its own."""
+        if self.workers is not None:
+            return self.workers() if callable(self.workers) else self.workers
+        if getattr(self.cpu, "targetoptions", {}).get("parallel"):
+            return importlib.import_module("numba").get_num_threads()
+        return 1
+
+    # --- the launch ---
+
+    def threads_of(self, block: Any) -> tuple:
+        block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
+        if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
+            raise KernelError(f"{self.__name__}: block={block} is not 1 to 1024 threads in at most three dimensions")
+        return block + (1,) * (3 - len(block))
+
+    def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
+        """The grid: as declared, or as many blocks as cover the samples, of which `most` go at once."""
+        size = math.prod(block)
+        if self.grid is not None:
+            grid = [max(d.value(known), 1) for d in self.grid]
+        else:
+            wanted = max(-(-(self.threads or self.samples).value(known) // size), 1)
+            grid = [wanted if most is None else min(wanted, most)]
+        grid = tuple(grid) + (1,) * (3 - len(grid))
+        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+            raise KernelError(f"{self.__name__}: a grid of {grid} blocks is above the limit (2147483647, 65535, 65535)")
+        return grid
+
+    def shared_bytes(self, known: dict, block: tuple, real: np.dtype) -> int:
+        return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
+
+    # --- rules ---
+
+    def _primitive(self) -> Primitive:
+        prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
+        prim.holomorphic, prim.joint = False, True
+        if self.vjp is None:
+            used = {a.name for a in self.args}
+        elif isinstance(self.vjp, RawKernel):
+            used = {a.name for a in self.vjp.given}
+        else:
+            used = {a.name for a in self.args if a.saved}
+        # scalars cost nothing and may serve in dimensions
+        reads = tuple([n for n, a in enumerate(self.given) if a.name in used or a.dims is None])
+        reads_out = any([a.name in used for a in self.outs if a.role == "out"])
+        prim.keep_spec = lambda active: (reads, reads_out)
+        prim.vjp, prim.jvp = (self._pull,), self._push
+        return prim
+
+    def _check_rule(self, rule: "RawKernel", prefix: str) -> None:
+        """Can the rule's arguments be told, and does it give what is needed?"""
+        mine = {a.name: a for a in self.args if a.given or a.role == "out"}
+        starts, ends = (self.outs, self.given) if prefix == "bar" else (self.given, self.outs)
+        starts = {f"{a.name}_{prefix}": a for a in starts if a.active}
+        ends = {f"{a.name}_{prefix}": a for a in ends if a.active}
+        title = f"{self.__name__}: its {'vjp' if prefix == 'bar' else 'jvp'}, the kernel {rule.__name__},"
+        for a in rule.given:
+            if a.name in mine and a.name in starts:
+                raise KernelError(f"{title} takes {a.name}, which is both an argument of {self.__name__} and a derivative: rename one")
+            if a.name not in mine and a.name not in starts:
+                raise KernelError(
+                    f"{title} takes {a.name}, which is neither an input or output of {self.__name__} ({', '.join(mine)}) "
+                    f"nor one of {', '.join(starts) or 'no derivatives'}"
+                )
+        outs = {a.name: a for a in rule.outs}
+        for name, a in ends.items():
+            if name not in outs:
+                raise KernelError(f"{title} does not give {name}: declare it among its outputs, or {a.name} as const")
+            short = len(outs[name].dims) < len(a.dims or ())
+            if short or (prefix == "dot" and len(outs[name].dims) > len(a.dims or ())):
+                raise KernelError(f"{title} gives {outs[name].text!r}, which does not fit {a.text!r}")
+        for name in outs:
+            if name not in ends:
+                raise KernelError(f"{title} gives {name}, which is none of {', '.join(ends)}")
+
+    def dimensions(self, args: tuple, known: dict) -> dict:
+        """Those of a recorded call."""
+        return bind_dimensions(self.__name__, self.args, [plain(v) for v in args], known)
+
+    def real_of(self, args: tuple) -> np.dtype:
+        return real_of(self, tuple([plain(v) for v in args]))
+
+    def library_of(self, *groups: Any) -> Any:
+        for v in [v for group in groups for v in group]:
+            if xp_of(plain(v)) is not np:
+                return xp_of(plain(v))
+        return np
+
+    def _need(self, rule: Any, which: str) -> None:
+        if rule is None:
+            raise NoRuleError(
+                f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to tapegrad.kernels.raw "
+                "(another raw kernel, or a function)"
+            )
+
+    def _refuse(self, tracked: list) -> None:
+        for a, yes in zip(self.given, tracked, strict=True):
+            if yes and not a.active:
+                raise ArgumentError(
+                    f"{self.__name__}: a derivative by {a.name} is needed, which is declared {a.text!r}; "
+                    'declare it "in", and let the rules give its derivative'
+                )
+
+    def _pull(self, g: Any, out: Any, need: tuple, *args: Any, known: dict) -> Any:
+        self._refuse(need)
+        if self.vjp is None:
+            self._need(self.jvp, "vjp")
+            if isinstance(self.jvp, RawKernel):
+                return pulled(self, g, out, need, args, known)
+            return transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
+        return self._terms(self.filled(g, out, args, known), out, args, known)
+
+    def _terms(self, g: Any, out: Any, args: tuple, known: dict) -> tuple:
+        """The cotangent of each argument."""
+        if isinstance(self.vjp, RawKernel):
+            bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
+            terms = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
+            for a, c, v in zip(self.given, terms, args, strict=True):
+                if c is not None and plain(c).shape != np.shape(plain(v)):
+                    raise ShapeError(
+                        f"{self.vjp.__name__}: {a.name}_bar came with shape {plain(c).shape}, {a.name} has shape {np.shape(plain(v))}"
+                    )
+            return tuple(terms)
+        seen = [Unsaved(self.__name__, a, v) if isinstance(v, Like) else v for a, v in zip(self.given, args, strict=True)]
+        terms = self.vjp(g, out, *seen)
+        active = [a.role in ("in", "inout") and a.active for a in self.given]
+        terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
+        if len(terms) == sum(active) < len(args):
+            short = iter(terms)
+            terms = tuple([next(short) if a else None for a in active])
+        return checked_terms(self.__name__, terms, args)
+
+    def filled(self, g: Any, out: Any, args: tuple, known: dict) -> Any:
+        """Cotangents with zeros in place of None."""
+        if not isinstance(g, (list, tuple)):
+            return g
+        dims, real, xp = self.dimensions(args, known), self.real_of(args), self.library_of(args, g)
+        return tuple([xp.zeros(a.shape(dims), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
+
+    def cotangents(self, gs: Any, out: Any, args: tuple, known: dict) -> list:
+        """By the adjoint kernel; of inputs that samples share, maybe as partial sums along further axes."""
+        names = self._names(out, args)
+        gs = self.filled(tuple(gs), out, args, known)
+        names |= {f"{a.name}_bar": c for a, c in zip(self.outs, gs, strict=True)}
+        bars = self._launched(self.vjp, names, args, known)
+        return [bars.get(f"{a.name}_bar") for a in self.given]
+
+    def tangents_of(self, t: Any, out: Any, args: tuple, known: dict) -> list:
+        """By the kernel of the forward rule."""
+        names = self._names(out, args)
+        for a, v, d in zip(self.given, args, t, strict=True):
+            if a.active:
+                names[f"{a.name}_dot"] = full_like(v, 0) if d is None else d
+        dots = self._launched(self.jvp, names, args, known)
+        return [dots.get(f"{a.name}_dot") for a in self.outs]
+
+    def _names(self, out: Any, args: tuple) -> dict:
+        outs = out if isinstance(out, tuple) else (out,) * len(self.outs)
+        names = {a.name: o for a, o in zip(self.outs, outs, strict=True) if a.role == "out"}
+        return names | dict(zip([a.name for a in self.given], args, strict=True))
+
+    def _launched(self, rule: "RawKernel", names: dict, args: tuple, known: dict) -> dict:
+        told = bind(rule.prim, [names[a.name] for a in rule.given], {"known": self.dimensions(args, known)})
+        return dict(zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True))
+
+    def reduced(self, a: Arg, c: Any) -> Any:
+        """Partial sums along further axes at the end, added in their order."""
+        extra = plain(c).ndim - len(a.dims or ())
+        return c.sum(axis=tuple(range(-extra, 0))) if extra else c
+
+    def _push(self, t: list, out: Any, *args: Any, known: dict) -> Any:
+        self._refuse([d is not None for d in t])
+        if isinstance(self.jvp, RawKernel):
+            tangents = self.tangents_of(t, out, args, known)
+            return tuple(tangents) if isinstance(out, tuple) else tangents[0]
+        if self.jvp is not None:
+            return self.jvp(tuple(t), out, *args)
+        self._need(self.vjp, "jvp")
+        if isinstance(self.vjp, RawKernel):
+            bars = {f"{a.name}_bar" for a in self.outs}
+            linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
+            if not linear or transposes_in_one(self, t, args, known):
+                return pushed(self, t, out, args, known)
+        return transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
+
+
+def raw(
+    source: str | Path,
+    entry: str,
+    args: Sequence[str],
+    *,
+    vjp: RawKernel | Callable | None = None,
+    jvp: RawKernel | Callable | None = None,
+    cpu: Callable | None = None,
+    samples: str = "B",
+    threads: str | None = None,
+    grid: Any = None,
+    block: int | tuple | None = None,
+    shared: int | str | None = None,
+    workers: int | Callable | None = None,
+    options: Sequence[str] = (),
+    test: tuple | None = None,
+) -> RawKernel:
+    """Your own CUDA C as an operation that is differentiated like any other; docs/raw-kernels.md shows a whole example.
+
+    `source`: the text, or the Path of a file; `real` is defined in front of it, as double or float.  `args`: one declaration for each
+    parameter of the C function `entry`, in its order:
+
+        "in real theta[p, B]"     an argument with a derivative        "out real value[B]"            allocated for each call
+        "const real x[N]"         one without                          "work real tape[T, p, slots]"  scratch; slots: threads
+        "const int n"             a number passed by value             "inout real state[3, B]"       copied, then changed
+        "size B"                  the length of a dimension            "in unsaved real x[N]"         the rules do not read it
+
+    `vjp`: another raw kernel, that takes arguments and outputs of this one by name, the cotangent `value_bar` of the output `value`,
+    and gives `theta_bar`; or a function `vjp(g, out, *args)` as for `tg.rule`.  `jvp`: with `theta_dot` and `value_dot`; or a function
+    `jvp(t, out, *args)`.  With one of the two the other mode is its transpose.  `cpu`: a function of the same parameters that fills
+    the outputs, for NumPy arrays; without it the source is compiled by g++.
+
+    `samples`: the dimension over which the kernel loops in steps of all threads (a grid-stride loop), samples being independent;
+    or `threads`: start at least so many; or `grid`: so many blocks.  `block`: threads in a block.  `shared`: bytes of dynamic shared
+    memory, an expression in dimensions, `threads` (of a block) and `real` (its size).  `workers`: slots of work arrays for `cpu`.
+    `options`: further options of NVRTC.  `test`: arguments with which to `check` the kernel now.
+
+    Raises KernelError where declarations, source and rules do not fit together, and, in calls, where the source does not compile.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> source = '''
+    ... extern "C" __global__ void cube(const real* x, real* y, long long B) {
+    ...   const long long threads = (long long)gridDim.x * blockDim.x;
+    ...   for (long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; b < B; b += threads) y[b] = x[b] * x[b] * x[b];
+    ... }'''
+    >>> def fill(x, y, B):
+    ...     y[:] = x**3
+    >>> cube = tg.kernels.raw(source, "cube", ["in real x[B]", "out real y[B]", "size B"], vjp=lambda g, y, x: 3 * g * x**2, cpu=fill)
+    >>> tg.grad(lambda x: cube(x).sum())(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    """
+    file = f"{entry}.cu"
+    if isinstance(source, Path):
+        source, file = source.read_text(), source.name
+    whole = None if grid is None else [_whole(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    given = {
+        "vjp": vjp,
+        "jvp": jvp,
+        "cpu": cpu,
+        "samples": _whole(entry, "samples", samples) if threads is None and grid is None else None,
+        "threads": _whole(entry, "threads", threads),
+        "grid": whole,
+        "block": block,
+        "shared": _whole(entry, "shared", shared),
+        "workers": workers,
+        "options": tuple(options),
+        "file": file,
+    }
+    kernel = RawKernel(source, entry, args, given)
+    if test is not None:
+        kernel.check(*test)
+    return kernel
+
+
+def _whole(entry: str, word: str, x: Any) -> Any:
+    if x is None:
+        return None
+    try:
+        return dimension(str(x))
+    except ValueError:
+        raise KernelError(f"{entry}: {word}={x!r}; wanted is a dimension, or whole-number arithmetic with dimensions") from None

@@ -1,0 +1,341 @@
+"""NumPy's functions of whole arrays for traced arrays: products, sums, what moves elements, what is composed of others."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from ..graph.blocks import ELEMENT
+from ..graph.nodes import Graph
+from .symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, large, lift, operand, real, where
+
+
+def matmul(a: Any, b: Any) -> Sym:
+    """One triangle of L @ P @ L.T where P is symmetric node by node."""
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    if a.ndim not in (1, 2) or b.ndim not in (1, 2):
+        raise KernelError(f"matmul of shapes {a.shape} and {b.shape} in a kernel: vectors and matrices only")
+    x, y = np.atleast_2d(a.ids), b.ids[:, None] if b.ndim == 1 else b.ids
+    if x.shape[1] != y.shape[0]:
+        raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+    if _block_product(g, x, y):
+        block = g.names(g.matmul(g.pack(x), g.pack(y)), (x.shape[0], y.shape[1]))
+        return Sym(g, block.reshape((() if a.ndim == 1 else x.shape[:1]) + (() if b.ndim == 1 else y.shape[1:])))
+    x, y = g.nodes_of(x), g.nodes_of(y)
+    symmetric = x.shape[0] == y.shape[1] and _symmetric_product(a, b)
+    out = np.empty((x.shape[0], y.shape[1]), np.int64)
+    for i, j in np.ndindex(out.shape):
+        if symmetric and j < i:
+            out[i, j] = out[j, i]
+            continue
+        acc = g.zero
+        for k in range(x.shape[1]):
+            acc = g.add(acc, g.mul(int(x[i, k]), int(y[k, j])))
+        out[i, j] = acc
+    made = Sym(g, out[0] if a.ndim == 1 else out)
+    if b.ndim == 1:
+        made = Sym(g, made.ids[..., 0])
+    if a.ndim == b.ndim == 2:
+        made.product = (a, b)
+    return made
+
+
+def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
+    """Is this product kept whole?  Zeros known while tracing cost nothing in the unrolled one."""
+    products = int(((x != g.zero).sum(axis=0) * (y != g.zero).sum(axis=1)).sum())
+    if products > g.limits.products:
+        return True
+    sparse = 4 * products < x.shape[0] * x.shape[1] * y.shape[1]
+    return not sparse and products >= 2 * g.limits.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any())
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def symmetric_nodes(x: Sym) -> bool:
+    return x.ndim == 2 and same(x.ids, x.ids.T)
+
+
+def _symmetric_product(a: Sym, b: Sym) -> bool:
+    if b.ndim != 2 or a.ndim != 2:
+        return False
+    if same(a.ids, b.ids.T):
+        return True
+    for triple in (a.product and (*a.product, b), b.product and (a, *b.product)):
+        if triple is None:
+            continue
+        left, middle, right = triple
+        if same(left.ids, right.ids.T) and symmetric_nodes(middle):
+            return True
+    return False
+
+
+FUNCTIONS[np.dot] = lambda a, b: matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
+FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims=keepdims)
+COMPOSED[np.matmul] = matmul
+COMPOSED[np.square] = lambda x: x * x
+COMPOSED[np.positive] = lambda x: x
+COMPOSED[np.sign] = lambda x: where(x > 0, 1.0, where(x < 0, -1.0, where(x == 0, 0.0, np.nan)))
+COMPOSED[np.isfinite] = lambda x: abs(x) < np.inf  # x - x would be simplified to 0
+COMPOSED[np.isinf] = lambda x: abs(x) == np.inf
+COMPOSED[np.log2] = lambda x: np.log(x) * (1 / np.log(2.0))
+COMPOSED[np.log10] = lambda x: np.log(x) * (1 / np.log(10.0))
+COMPOSED[np.exp2] = lambda x: np.exp(x * np.log(2.0))
+COMPOSED[np.sinh] = lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))
+COMPOSED[np.cosh] = lambda x: 0.5 * (np.exp(x) + np.exp(-x))
+COMPOSED[np.tan] = lambda x: np.sin(x) / np.cos(x)
+COMPOSED[np.true_divide] = lambda a, b: divided(a, b)
+COMPOSED[np.hypot] = lambda a, b: np.sqrt(a * a + b * b)
+
+
+def divided(a: Any, b: Any) -> Sym:
+    g = graph_of(a, b)
+    b = real(lift(g, b))
+    return elementwise(g, "mul", a, elementwise(g, "rcp", b))
+
+
+@implements(np.maximum)
+def maximum(a: Any, b: Any) -> Sym:
+    """Ties share the derivative equally."""
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    return where(a > b, a, where(b > a, b, 0.5 * a + 0.5 * b))
+
+
+@implements(np.minimum)
+def minimum(a: Any, b: Any) -> Sym:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    return where(a < b, a, where(b < a, b, 0.5 * a + 0.5 * b))
+
+
+def unless_nan(f: Callable) -> Callable:
+    """f, but of a number and nan the number."""
+
+    def run(a: Any, b: Any) -> Sym:
+        return where(np.isnan(a), b, where(np.isnan(b), a, f(a, b)))
+
+    return run
+
+
+COMPOSED[np.fmax], COMPOSED[np.fmin] = unless_nan(maximum), unless_nan(minimum)
+
+
+@implements(np.clip)
+def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
+    if a_min is not None:
+        x = maximum(x, a_min)
+    return x if a_max is None else minimum(x, a_max)
+
+
+@implements(np.logaddexp)
+def logaddexp(a: Any, b: Any) -> Sym:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    high, low = where(a > b, a, b), where(a > b, b, a)
+    infinite = np.logical_and(a == b, abs(a) == np.inf)
+    return where(infinite, 0.5 * a + 0.5 * b, high + np.log1p(np.exp(low - high)))
+
+
+@implements(np.power, np.float_power)
+def power(a: Any, b: Any) -> Sym:
+    """Whole and half constant exponents by products and roots, others as exp(b log a)."""
+    g = graph_of(a, b)
+    exponent = lift(g, b).constant()
+    if exponent is not None and exponent.ndim == 0:
+        c = float(exponent)
+        if c == int(c) and abs(c) <= 64:
+            ids = lift(g, a).ids
+            if large(g, ids):
+                return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
+            ids = g.nodes_of(ids)
+            out = np.empty(ids.shape, np.int64)
+            for k in np.ndindex(ids.shape):
+                out[k] = g.power(int(ids[k]), int(c))
+            return Sym(g, out)
+        if 2 * c == int(2 * c) and abs(c) <= 32:
+            root = np.sqrt(a)
+            whole = power(a, (c - 0.5) if c > 0 else (c + 0.5))
+            return whole * root if c > 0 else whole / root
+    return np.exp(b * np.log(lift(g, a)))
+
+
+def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
+    g = graph_of(x)
+    x = lift(g, x)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if isinstance(axis, tuple):
+        for k in sorted((a % x.ndim for a in axis), reverse=True):
+            x = reduced(x, k, op, empty)
+        return x
+    parts = [Sym(g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
+    if not parts:
+        return lift(g, np.full(np.delete(x.shape, axis), empty))
+    out = parts[0]
+    for part in parts[1:]:
+        out = op(out, part)
+    return out
+
+
+def total(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    x = real(lift(graph_of(x), x))
+    if x.size and large(x.g, x.ids):
+        axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
+        rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
+        out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
+    else:
+        out = reduced(x, axis, lambda a, b: a + b, 0.0)
+    if keepdims:
+        shape = [1] * np.ndim(x) if axis is None else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
+        out = out.reshape(tuple(shape))
+    return out
+
+
+@implements(np.mean)
+def mean(x: Any, axis: Any = None) -> Any:
+    n = np.size(x) if axis is None else np.shape(x)[axis]
+    return total(x, axis) / n
+
+
+@implements(np.var)
+def var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
+    if axis is not None:
+        raise KernelError("np.var along an axis cannot be traced; write it with np.mean")
+    d = x - mean(x)
+    return total(d * d) / (np.size(x) - ddof)
+
+
+REDUCE.update({
+    np.add: lambda x, axis: total(x, axis), np.multiply: lambda x, axis: reduced(x, axis, lambda a, b: a * b, 1.0),
+    np.maximum: lambda x, axis: reduced(x, axis, maximum, -np.inf), np.minimum: lambda x, axis: reduced(x, axis, minimum, np.inf),
+    np.logical_and: lambda x, axis: reduced(x, axis, np.logical_and, 1.0),
+    np.logical_or: lambda x, axis: reduced(x, axis, np.logical_or, 0.0),
+})  # fmt: skip
+FUNCTIONS[np.prod] = lambda x, axis=None: reduced(x, axis, lambda a, b: a * b, 1.0)
+FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: reduced(x, axis, maximum, -np.inf)
+FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: reduced(x, axis, minimum, np.inf)
+FUNCTIONS[np.any] = lambda x, axis=None: reduced(x, axis, np.logical_or, 0.0)
+FUNCTIONS[np.all] = lambda x, axis=None: reduced(x, axis, np.logical_and, 1.0)
+
+
+def _moved(f: Callable) -> Callable:
+    """A function that only moves elements: NumPy's, applied to the node numbers."""
+
+    def run(x, *args, **kwargs):
+        g = graph_of(x)
+        many = isinstance(x, (list, tuple))
+        ids = [lift(g, e).ids for e in x] if many else lift(g, x).ids
+        out = f(ids, *args, **kwargs)
+        return [Sym(g, o) for o in out] if isinstance(out, (list, tuple)) else Sym(g, out)
+
+    return run
+
+
+for _f in (
+    np.reshape, np.transpose, np.ravel, np.stack, np.concatenate, np.vstack, np.hstack, np.roll, np.flip, np.broadcast_to, np.expand_dims,
+    np.squeeze, np.atleast_1d, np.atleast_2d, np.take, np.swapaxes, np.moveaxis, np.diagonal, np.repeat, np.tile, np.copy, np.split,
+    np.rollaxis, np.column_stack, np.array_split, np.delete,
+):  # fmt: skip
+    FUNCTIONS[_f] = _moved(_f)
+for _f in (np.shape, np.ndim, np.size):
+    FUNCTIONS[_f] = lambda x, *rest, f=_f: f(x.ids, *rest)
+
+
+@implements(np.diag)
+def diag(x: Any, k: int = 0) -> Sym:
+    g = graph_of(x)
+    x = lift(g, x)
+    if x.ndim == 2:
+        return Sym(g, np.diag(x.ids, k))
+    out = np.diag(x.ids + 1, k) - 1
+    out[out < 0] = g.zero
+    return Sym(g, out)
+
+
+@implements(np.tril)
+def tril(x: Any, k: int = 0) -> Sym:
+    return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, x.g.zero))
+
+
+@implements(np.triu)
+def triu(x: Any, k: int = 0) -> Sym:
+    return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), x.g.zero, x.ids))
+
+
+@implements(np.zeros_like, np.empty_like)
+def zeros_like(x: Any, dtype: Any = None) -> Sym:
+    return Sym(x.g, np.full(x.shape, x.g.zero))
+
+
+@implements(np.ones_like)
+def ones_like(x: Any, dtype: Any = None) -> Sym:
+    return Sym(x.g, np.full(x.shape, x.g.one))
+
+
+@implements(np.full_like)
+def full_like(x: Any, value: Any, dtype: Any = None) -> Sym:
+    return Sym(x.g, np.broadcast_to(lift(x.g, value).ids, x.shape).copy())
+
+
+@implements(np.trace)
+def trace(x: Any) -> Sym:
+    return total(Sym(x.g, np.diagonal(x.ids)))
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any) -> Sym:
+    g = graph_of(a, b)
+    return elementwise(g, "mul", lift(g, a).reshape(-1, 1), lift(g, b).reshape(1, -1))
+
+
+@implements(np.cumsum)
+def cumsum(x: Any, axis: Any = None) -> Sym:
+    if axis is None:
+        x = x.reshape(-1)
+    elif x.ndim != 1:
+        raise KernelError("np.cumsum of a matrix cannot be traced; write it row by row")
+    out = [x[0]]
+    for k in range(1, len(x)):
+        out.append(out[-1] + x[k])
+    return lift(x.g, out)
+
+
+@implements(np.diff)
+def diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
+    for _ in range(n):
+        x = x[..., 1:] - x[..., :-1]
+    return x
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x: Any, nan: float = 0.0) -> Sym:
+    return where(np.isnan(x), nan, x)
+
+
+@implements(np.einsum)
+def einsum(spec: str, *x: Any) -> Sym:
+    """By explicit sums over the indices."""
+    g = graph_of(*x)
+    x = [Sym(g, lift(g, v).nodes) for v in x]
+    left, arrow, right = spec.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow:
+        letters = left.replace(",", "")
+        right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    size = {c: n for term, v in zip(terms, x, strict=True) for c, n in zip(term, v.shape, strict=True)}
+    inner = [c for c in size if c not in right]
+    out = np.empty([size[c] for c in right], np.int64)
+    for k in np.ndindex(out.shape):
+        at, acc = dict(zip(right, k, strict=True)), g.zero
+        for m in np.ndindex(*[size[c] for c in inner]):
+            at.update(zip(inner, m, strict=True))
+            product = g.one
+            for term, v in zip(terms, x, strict=True):
+                product = g.mul(product, int(v.ids[tuple([at[c] for c in term])]))
+            acc = g.add(acc, product)
+        out[k] = acc
+    return Sym(g, out)

@@ -1,0 +1,344 @@
+"""NumPy's and SciPy's functions for traced values that are written in others: angles, rounding, choices, sorting, tables,
+products, sums of exponentials.
+
+None passes through an absolute value or a maximum where that would lose a derivative at zero or share it at a tie."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ...errors import KernelError
+from .array_functions import divided, reduced, total
+from .linalg import for_traced
+from .special import FOREIGN
+from .symbolic import COMPOSED, FUNCTIONS, Sym, graph_of, implements, lift, where
+
+FAR = 1e18  # where 1 + x^2 = x^2 in float64 and float32
+
+
+# --- angles and inverse functions ---
+
+
+@implements(np.arctan2)
+def arctan2(y: Any, x: Any) -> Sym:
+    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
+    g = graph_of(y, x)
+    y, x = lift(g, y), lift(g, x)
+    below, left = where(y == 0.0, 1.0 / y, y) < 0.0, where(x == 0.0, 1.0 / x, x) < 0.0
+    up, across = where(below, -y, y), where(left, -x, x)
+    steep = up > across
+    over, under = where(steep, across, up), where(steep, up, across)
+    a = np.arctan(where(under == 0.0, 0.0, over / under))
+    a = where(steep, math.pi / 2 - a, a)
+    a = where(left, math.pi - a, a)
+    return where(below, -a, a)
+
+
+COMPOSED[np.arcsin] = lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x))))
+COMPOSED[np.arccos] = lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x)))
+COMPOSED[np.deg2rad] = COMPOSED[np.radians] = lambda x: x * (math.pi / 180)
+COMPOSED[np.rad2deg] = COMPOSED[np.degrees] = lambda x: x * (180 / math.pi)
+
+
+def odd(f: Callable) -> Callable:
+    """The odd function that is f on the positive axis."""
+
+    def run(x: Any) -> Sym:
+        below = x < 0.0
+        y = f(where(below, -x, x))
+        return where(below, -y, y)
+
+    return run
+
+
+@implements(np.arcsinh)
+@odd
+def arcsinh(x: Any) -> Sym:
+    return where(x > FAR, np.log(x) + math.log(2), np.log1p(x + x * x / (1.0 + np.sqrt(1.0 + x * x))))
+
+
+@implements(np.arccosh)
+def arccosh(x: Any) -> Sym:
+    t = where(x < 1.0, np.nan, x - 1.0)
+    return where(x > FAR, np.log(x) + math.log(2), np.log1p(t + np.sqrt(t * (t + 2.0))))
+
+
+@implements(np.arctanh)
+@odd
+def arctanh(x: Any) -> Sym:
+    return 0.5 * np.log1p(2.0 * x / (1.0 - x))
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> Sym:
+    """sin(u) / u with u = pi x; near 0 by its series, for the sake of the second derivative."""
+    u = math.pi * lift(graph_of(x), x)
+    z, series = u * u, 0.0
+    for k in range(9, -1, -1):
+        series = series * z + (-1) ** k / math.factorial(2 * k + 1)
+    near = z < 0.25
+    return where(near, series, np.sin(u) / where(near, 1.0, u))
+
+
+# --- rounding ---
+
+COMPOSED[np.ceil] = lambda x: -np.floor(-x)
+COMPOSED[np.trunc] = lambda x: where(x < 0.0, -np.floor(-x), np.floor(x))
+
+
+@implements(np.rint)
+def rint(x: Any) -> Sym:
+    """Halves to even."""
+    low = np.floor(x)
+    rest, odd_one = x - low, low - 2.0 * np.floor(0.5 * low)
+    return where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd_one == 1.0)), low + 1.0, low)
+
+
+@implements(np.round, np.around)
+def round_(x: Any, decimals: int = 0) -> Sym:
+    return rint(x) if decimals == 0 else divided(rint(x * 10.0**decimals), 10.0**decimals)
+
+
+def quotient_and_rest(a: Any, b: Any) -> tuple:
+    """floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a whole number
+    is mended."""
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    q = np.floor(a / b)
+    r = a - q * b
+    side = where(b < 0.0, -1.0, 1.0)
+    short, long = r * side < 0.0, (r - b) * side >= 0.0
+    return q + where(long, 1.0, 0.0) - where(short, 1.0, 0.0), where(short, r + b, where(long, r - b, r))
+
+
+COMPOSED[np.divmod] = quotient_and_rest
+COMPOSED[np.floor_divide] = lambda a, b: quotient_and_rest(a, b)[0]
+COMPOSED[np.remainder] = lambda a, b: quotient_and_rest(a, b)[1]
+
+
+@implements(np.fmod)
+def fmod(a: Any, b: Any) -> Sym:
+    """The rest with the sign of a."""
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    below, size = a < 0.0, where(b < 0.0, -b, b)
+    r = quotient_and_rest(where(below, -a, a), size)[1]
+    return where(below, -r, r)
+
+
+# --- choices, tables, sorting ---
+
+
+@implements(np.heaviside)
+def heaviside(x: Any, middle: Any) -> Sym:
+    g = graph_of(x, middle)
+    x = lift(g, x)
+    return where(x < 0.0, 0.0, where(x > 0.0, 1.0, where(x == 0.0, middle, x)))
+
+
+@implements(np.select)
+def select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
+    g = graph_of(condlist, choicelist, default)
+    out = lift(g, default)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        out = where(condition, choice, out)
+    return out
+
+
+@implements(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
+    """Linear between the points, by one choice for each: for short tables."""
+    g = graph_of(x, xp, fp)
+    x, xp, fp = lift(g, x), lift(g, xp), lift(g, fp)
+    out = lift(g, fp[0] if left is None else left)
+    for k in range(len(xp) - 1):
+        out = where(x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out)
+    out = where(x >= xp[-1], fp[-1], out)
+    if right is not None:
+        out = where(x > xp[-1], right, out)
+    return where(np.isnan(x), x, out)
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
+    """How many of the sorted numbers a lie below v (or not above it: side='right')."""
+    g = graph_of(a, v)
+    a, v = lift(g, a), lift(g, v)
+    return functools.reduce(lambda n, x: n + where((x < v) if side == "left" else (x <= v), 1.0, 0.0), a, lift(g, 0.0))
+
+
+@implements(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
+    return searchsorted(bins, x, "left" if right else "right")
+
+
+@implements(np.sort)
+def sort(x: Any, axis: int = -1) -> Sym:
+    """By exchanges of neighbours, n (n - 1) / 2 in all; equal numbers keep their order, and their derivatives."""
+    x = lift(graph_of(x), x)
+    if x.ndim != 1:
+        raise KernelError("np.sort in a kernel: vectors only; sort row by row")
+    rows = list(x)
+    for last in range(len(rows) - 1, 0, -1):
+        for k in range(last):
+            swap = rows[k] > rows[k + 1]
+            rows[k], rows[k + 1] = where(swap, rows[k + 1], rows[k]), where(swap, rows[k], rows[k + 1])
+    return lift(x.g, rows)
+
+
+@implements(np.median)
+def median(x: Any) -> Sym:
+    rows = sort(np.reshape(x, (-1,)))
+    n = len(rows)
+    return 0.5 * (rows[(n - 1) // 2] + rows[n // 2])
+
+
+def place_of(first: Callable) -> Callable:
+    """The place of the number that comes before all others by `first`."""
+
+    def run(x: Any) -> Sym:
+        x = np.reshape(lift(graph_of(x), x), (-1,))
+        best, place = x[0], lift(x.g, 0.0)
+        for k in range(1, len(x)):
+            better = first(x[k], best)
+            best, place = where(better, x[k], best), where(better, float(k), place)
+        return place
+
+    return run
+
+
+FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place_of(lambda a, b: a < b)
+
+
+# --- products and sums ---
+
+
+@implements(np.inner)
+def inner(a: Any, b: Any) -> Any:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    return a @ b.T if a.ndim and b.ndim else a * b
+
+
+FUNCTIONS[np.vdot] = lambda a, b: np.reshape(a, (-1,)) @ np.reshape(b, (-1,))
+
+
+@implements(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    if isinstance(axes, int):
+        axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    over_a, over_b = [[k % x.ndim for k in np.atleast_1d(over)] for x, over in zip((a, b), axes, strict=True)]
+    free_a, free_b = [[k for k in range(x.ndim) if k not in over] for x, over in ((a, over_a), (b, over_b))]
+    n = math.prod([a.shape[k] for k in over_a])
+    left, right = a.transpose(free_a + over_a).reshape(-1, n), b.transpose(over_b + free_b).reshape(n, -1)
+    return (left @ right).reshape([a.shape[k] for k in free_a] + [b.shape[k] for k in free_b])
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    if a.ndim != b.ndim or a.ndim not in (1, 2):
+        raise KernelError(f"np.kron of shapes {a.shape} and {b.shape} in a kernel: two vectors or two matrices")
+    if a.ndim == 1:
+        return (a[:, None] * b[None, :]).reshape(-1)
+    return (a[:, None, :, None] * b[None, :, None, :]).reshape(a.shape[0] * b.shape[0], -1)
+
+
+@implements(np.cross)
+def cross(a: Any, b: Any) -> Any:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    if a.shape != (3,) or b.shape != (3,):
+        raise KernelError(f"np.cross of shapes {a.shape} and {b.shape} in a kernel: vectors of three numbers only")
+    return lift(g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+@implements(np.polyval)
+def polyval(p: Any, x: Any) -> Any:
+    g = graph_of(p, x)
+    x, out = lift(g, x), lift(g, 0.0)
+    for c in lift(g, p):
+        out = out * x + c
+    return out
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    g = graph_of(a, v)
+    a, v = lift(g, a), lift(g, v)
+    a, v = (a, v) if len(a) >= len(v) else (v, a)
+    n, m = len(a), len(v)
+    full = [sum([a[i] * v[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))], 0.0) for k in range(n + m - 1)]
+    first = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
+    return lift(g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
+
+
+@implements(np.cumprod)
+def cumprod(x: Any, axis: Any = None) -> Any:
+    if axis is None:
+        x = x.reshape(-1)
+    elif x.ndim != 1:
+        raise KernelError("np.cumprod of a matrix cannot be traced; write it row by row")
+    out = [x[0]]
+    for k in range(1, len(x)):
+        out.append(out[-1] * x[k])
+    return lift(x.g, out)
+
+
+@implements(np.std)
+def std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
+    return np.sqrt(np.var(x, axis=axis, ddof=ddof))
+
+
+# --- SciPy's functions of arrays ---
+
+
+def highest(x: Sym, axis: Any) -> Any:
+    """The largest numbers along the axis, as one of them each, with the axis kept; 0 where they are infinite."""
+    m = reduced(x, axis, lambda a, b: where(a < b, b, a), -np.inf)
+    m = where(np.isfinite(m), m, 0.0)
+    axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
+    g = graph_of(a, b)
+    a = lift(g, a)
+    m = highest(a, axis)
+    e = np.exp(a - m) if b is None else b * np.exp(a - m)
+    out = np.log(total(e, axis, keepdims=True)) + m
+    if keepdims:
+        return out
+    axes = range(a.ndim) if axis is None else [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    return out.reshape([n for k, n in enumerate(a.shape) if k not in axes])
+
+
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    d = x - highest(lift(graph_of(x), x), axis)  # less the largest first: at a large offset the logarithm would be lost
+    return d - np.log(total(np.exp(d), axis, keepdims=True))
+
+
+def softmax(x: Any, axis: Any = None) -> Any:
+    e = np.exp(x - highest(lift(graph_of(x), x), axis))
+    return e / total(e, axis, keepdims=True)
+
+
+def gamma(x: Any) -> Any:
+    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
+    whole = np.floor(x)
+    flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
+    size = np.exp(sp.gammaln(x))
+    return where(np.logical_and(x < 0.0, whole == x), np.nan, where(flipped, -size, size))
+
+
+COMPOSED[sp.gamma] = gamma
+FOREIGN.update({f: for_traced(f, ours) for f, ours in (
+    (sp.logsumexp, logsumexp), (sp.softmax, softmax), (sp.log_softmax, log_softmax), (sp.gamma, gamma),
+)})  # fmt: skip

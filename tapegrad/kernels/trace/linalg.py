@@ -1,0 +1,176 @@
+"""Linear algebra of symbolic matrices, large ones as blocks, small ones unrolled: cholesky, solve, inv, det, slogdet, triangular solves.
+
+`solve`, `inv` and `det` pivot: rows are exchanged by selects, which cost no branch, and each sample has its own order.  2 x 2 goes
+by Cramer's rule.  A matrix that has no Cholesky factor gives nan for its sample, and nothing raises."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from .array_functions import total
+from .symbolic import COMPOSED, Sym, graph_of, implements, large, lift, where
+
+
+@implements(np.linalg.cholesky)
+def cholesky(a: Any, upper: bool = False) -> Sym:
+    g = graph_of(a)
+    a = lift(g, a)
+    n = len(a)
+    if g.limits.large(a.size):
+        L = Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
+        return L.T if upper else L
+    L = Sym(g, np.full((n, n), g.zero))
+    for j in range(n):
+        d = a[j, j] - total(L[j, :j] * L[j, :j])
+        L[j, j] = np.sqrt(d)
+        for i in range(j + 1, n):
+            L[i, j] = (a[i, j] - total(L[i, :j] * L[j, :j])) / L[j, j]
+    return L.T if upper else L
+
+
+def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    if trans in (1, "T", 2, "C"):
+        a, lower = a.T, not lower
+    if g.limits.large(a.size) or large(g, b.ids):
+        right = b.reshape(-1, 1) if b.ndim == 1 else b
+        return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, False, unit_diagonal), b.shape))
+    n, rows = len(a), [None] * len(a)
+    for i in range(n) if lower else range(n - 1, -1, -1):
+        v = b[i]
+        for k in range(i) if lower else range(i + 1, n):
+            v = v - a[i, k] * rows[k]
+        rows[i] = v if unit_diagonal else v / a[i, i]
+    return lift(g, rows)
+
+
+def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
+    """Gauss with partial pivoting: upper triangle, right side, sign of the permutation."""
+    g, n = a.g, len(a)
+    a, b, sign = a.copy(), b.copy(), lift(g, 1.0)
+    for j in range(n - 1):
+        for i in range(j + 1, n):  # after this row j has the largest element of column j
+            larger = abs(a[i, j]) > abs(a[j, j])
+            for m in (a, b):
+                top, low = m[j].copy(), m[i].copy()
+                m[j], m[i] = where(larger, low, top), where(larger, top, low)
+            sign = where(larger, -sign, sign)
+        for i in range(j + 1, n):
+            f = a[i, j] / a[j, j]
+            a[i, j + 1 :] = a[i, j + 1 :] - f * a[j, j + 1 :]
+            a[i, j] = 0.0
+            b[i] = b[i] - f * b[j]
+    return a, b, sign
+
+
+@implements(np.linalg.solve)
+def solve(a: Any, b: Any) -> Sym:
+    g = graph_of(a, b)
+    a, b = lift(g, a), lift(g, b)
+    n = len(a)
+    if n == 1:
+        return b / a[0, 0]
+    if n == 2:
+        d = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+        r = 1.0 / d
+        return lift(g, [(a[1, 1] * b[0] - a[0, 1] * b[1]) * r, (a[0, 0] * b[1] - a[1, 0] * b[0]) * r])
+    if g.limits.large(a.size) or large(g, b.ids):
+        block = g.pack(a.ids)
+        right = b.reshape(-1, 1) if b.ndim == 1 else b
+        return Sym(g, g.names(g.lusolve(block, g.lu(block), g.pack(right.ids), False), b.shape))
+    u, c, _ = _eliminated(a, b)
+    return solve_triangular(u, c)
+
+
+@implements(np.linalg.inv)
+def inv(a: Any) -> Sym:
+    g, n = graph_of(a), len(a)
+    if n == 2:
+        r = 1.0 / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
+        return lift(g, [[a[1, 1] * r, -(a[0, 1] * r)], [-(a[1, 0] * r), a[0, 0] * r]])
+    return solve(a, np.eye(n))
+
+
+@implements(np.linalg.det)
+def det(a: Any) -> Sym:
+    g, n = graph_of(a), len(a)
+    if n == 2:
+        return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+    if g.limits.large(a.size):
+        block = g.pack(a.ids)
+        return Sym(g, g.det(block, g.lu(block)))
+    u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
+    for k in range(n):
+        sign = sign * u[k, k]
+    return sign
+
+
+class SlogDet(NamedTuple):
+    sign: Any
+    logabsdet: Any
+
+
+@implements(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    g, n = graph_of(a), len(a)
+    if n <= 2:
+        d = a[0, 0] if n == 1 else det(a)
+        parts, sign = [d], lift(g, 1.0)
+    elif g.limits.large(a.size):
+        block = g.pack(a.ids)
+        factors = g.lu(block)
+        return SlogDet(Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors)))
+    else:
+        u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
+        parts = [u[k, k] for k in range(n)]
+    logabs = lift(g, 0.0)
+    for d in parts:
+        sign = where(d < 0, -sign, where(d > 0, sign, d * 0.0))
+        logabs = logabs + np.log(abs(d))
+    return SlogDet(sign, logabs)
+
+
+@implements(np.linalg.norm)
+def norm(x: Any) -> Sym:
+    return np.sqrt(total(x * x))
+
+
+@implements(np.linalg.matrix_power)
+def matrix_power(a: Any, n: int) -> Sym:
+    out = lift(a.g, np.eye(len(a)))
+    for _ in range(n):
+        out = out @ a
+    return out
+
+
+def scipy_cholesky(a: Any, lower: bool = False, **_: Any) -> Sym:
+    return cholesky(a, upper=not lower)
+
+
+def cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple:
+    return cholesky(a, upper=not lower), lower
+
+
+def cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
+    c, lower = factor
+    first = solve_triangular(c, b, trans=0 if lower else 1, lower=lower)
+    return solve_triangular(c, first, trans=1 if lower else 0, lower=lower)
+
+
+FOREIGN = {
+    scipy.linalg.cholesky: scipy_cholesky, scipy.linalg.solve_triangular: solve_triangular, scipy.linalg.cho_factor: cho_factor,
+    scipy.linalg.cho_solve: cho_solve, scipy.linalg.solve: lambda a, b, **_: solve(a, b), scipy.linalg.inv: inv, scipy.linalg.det: det,
+}  # fmt: skip
+
+
+def for_traced(theirs: Any, ours: Any) -> Any:
+    def run(*args, **kwargs):
+        return ours(*args, **kwargs) if graph_of(*args) is not None else theirs(*args, **kwargs)
+
+    return run
+
+
+COMPOSED.update({theirs: ours for theirs, ours in FOREIGN.items() if isinstance(theirs, np.ufunc)})
+FOREIGN = {theirs: for_traced(theirs, ours) for theirs, ours in FOREIGN.items()}

@@ -1,0 +1,518 @@
+"""What the code of a function can read: the objects behind its names, by every route, and what they hold now.
+
+From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules; of objects and classes
+the attributes whose names occur in any code met on the way (methods, properties and operators included), slots too; all members of
+containers; what partial objects, bound methods, weak references and caches lead to.  So a superset of what a run reads is found
+without running anything.  Where names do not tell what is read (getattr, vars, a function of a package that nobody looked into) all
+attributes count; where nothing tells (globals(), an open generator, an object that cannot be pickled) the walk is `volatile`.
+
+A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one comparison `is` for each
+place that was passed, in machine-made Python, so that asking "is all as it was?" costs some 30 nanoseconds a place."""
+
+import collections
+import contextvars
+import dis
+import functools
+import gc
+import operator
+import pickle
+import random
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from ..._array import is_array
+from ..._primitive import plain
+from ..._shadow import is_foreign
+from ..._tree import Const
+from ..._variable import Variable
+
+ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice))
+FIXED = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
+)  # fmt: skip
+VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "pathlib", "zoneinfo"))  # modules whose objects never change
+HARMLESS = frozenset(("logging", "_thread", "threading", "_io", "concurrent", "queue", "socket"))  # whose objects hold no numbers
+ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
+UNSEEN = frozenset(("globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects"))
+TRUSTED = frozenset((
+    "numpy", "scipy", "cupy", "cupyx", "numba", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
+    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "time", "logging", "_operator", "_functools",
+))  # fmt: skip  # modules whose functions read no attribute of ours but by names that our code tells
+MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
+UNASKED = frozenset((
+    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__firstlineno__", "__del__",
+    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
+    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
+    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
+)) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
+MOST = 20_000  # objects that are compared; above it the walk is volatile
+SEQUENCES = (list, tuple, collections.deque)
+MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
+EMPTY = types.CellType()
+RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
+class Same:
+    """Equal to the same object only."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and self.x is other.x
+
+    __hash__ = None
+
+
+@functools.lru_cache(maxsize=4096)
+def words(code: types.CodeType) -> frozenset:
+    """The names that a function's code uses, and its texts, which may be names for getattr."""
+    found = {*code.co_names, *[c for c in code.co_consts if isinstance(c, str)]}
+    for c in code.co_consts:
+        if isinstance(c, tuple):  # keywords of calls and patterns
+            found.update([x for x in c if isinstance(x, str)])
+    return frozenset(found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)]))
+
+
+@functools.lru_cache(maxsize=4096)
+def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
+    """The names of globals, and of modules, that a function's code looks up."""
+    names, modules = {}, {}
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            names[i.argval] = None
+        elif i.opname == "IMPORT_NAME":
+            modules[i.argval] = None
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            more = outer_names(c)
+            names.update(dict.fromkeys(more[0]))
+            modules.update(dict.fromkeys(more[1]))
+    return tuple(names), tuple(modules)
+
+
+def is_left(x: Any) -> bool:
+    """Is this class, or what was defined in a module, of a package that is left alone?"""
+    module = getattr(x, "__module__", None)
+    return is_foreign(module) if isinstance(module, str) else module is not None
+
+
+def root_of(module: Any) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def space_of(f: types.FunctionType) -> dict:
+    """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
+    return getattr(f.__globals__, "real", f.__globals__)
+
+
+class Walk:
+    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before."""
+
+    def __init__(self, roots: list, names: frozenset):
+        self.names, self.found = names, set()
+        self.all = not ANYTHING.isdisjoint(names)
+        self.volatile = not UNSEEN.isdisjoint(names)
+        self.form: list = []
+        self.arrays: list = []
+        self.sources: list = []  # of random numbers
+        self.place: dict = {}
+        self.hold: list = []
+        self.classes: set = set()
+        self.lines: list = []
+        self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
+        self.todo = list(roots)[::-1]
+        while self.todo and len(self.hold) < MOST:
+            try:
+                self.visit(self.todo.pop())
+            except Exception:  # an object that does not like to be looked at
+                self.volatile = True
+        self.volatile |= bool(self.todo)
+
+    # --- what is written down ---
+
+    def name(self, x: Any) -> str:
+        key = f"x{len(self.given)}"
+        self.given[key] = x
+        return key
+
+    def expect(self, text: str, *given: Any) -> None:
+        """A condition under which all is as it was: {0}, {1} ... stand for objects."""
+        self.lines.append(text.format(*[self.name(x) for x in given]))
+
+    def check(self) -> Callable:
+        """A function that says whether all is as it was found, so far as can be said by comparing identities."""
+        if self.volatile:
+            return bool
+        body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
+        text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
+        exec(text, self.given)
+        return self.given.pop("same")  # which would keep itself alive
+
+    def follow(self, values: Iterable) -> None:
+        self.todo.extend(list(values)[::-1])
+
+    # --- what becomes of what ---
+
+    def visit(self, x: Any) -> None:
+        kind = type(x)
+        if kind in ATOMS or isinstance(x, np.generic):
+            self.form.append((kind, repr(x)))  # nan is equal to itself, and 0.0 is not -0.0
+            return
+        known = self.place.get(id(x))
+        if known is not None:
+            self.form.append(known)
+            return
+        self.place[id(x)] = len(self.place)
+        self.hold.append(x)  # its id is not given to another object
+        self.form.append(kind)
+        for kinds, handle in HANDLERS:
+            if isinstance(x, kinds):
+                handle(self, x)
+                return
+        self.instance(x)
+
+    def fixed(self, x: Any) -> None:
+        self.form.append(Same(x))
+        if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
+            self.volatile = True  # made of a function that it hides
+        owner = getattr(x, "__self__", None)
+        if isinstance(x, types.BuiltinFunctionType) and not isinstance(owner, (types.ModuleType, type(None))):
+            self.follow([owner])  # such as buffer.fill
+        else:
+            self.trust(getattr(x, "__module__", None))
+
+    def trust(self, module: Any) -> None:
+        """A function of this module may read any attribute of what it is given, but for modules that are known."""
+        if module is not None and root_of(module) not in TRUSTED and is_foreign(module):
+            self.found.add("getattr")
+
+    def names_of(self, space: Any) -> list:
+        if self.all:
+            return [k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])]
+        return sorted(self.names.intersection(space))
+
+    def expect_names(self, path: str, holder: Any, names: list, values: list) -> None:
+        if len(names) == 1:
+            self.expect(path + "[{1}] is {2}", holder, names[0], values[0])
+        elif names:
+            tests = " and ".join([f"d[{{{2 * k + 1}}}] is {{{2 * k + 2}}}" for k in range(len(names))])
+            pairs = [x for pair in zip(names, values, strict=True) for x in pair]
+            self.expect(f"[d := {path}] and {tests}", holder, *pairs)
+
+    def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
+        """Names of a namespace, and those that must not come into it."""
+        values = [space[n] for n in names]
+        self.form.append(tuple(names))
+        self.expect_names(path, holder, names, values)
+        absent = frozenset(absent).difference(names)
+        if absent:
+            self.expect(path + ".keys().isdisjoint({1})", holder, absent)
+        if self.all:
+            self.expect(f"len({path}) == {len(space)}", holder)
+        self.follow(values)
+
+    def module(self, m: types.ModuleType) -> None:
+        space = vars(m)
+        if is_foreign(m.__name__):
+            self.form.append(Same(m))
+            self.trust(m.__name__)
+            self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
+            self.follow([np.random] if m is np and "random" in self.names else [])
+            data = [space[n] for n in self.names.intersection(space)] if root_of(m.__name__) not in TRUSTED else []
+            self.follow([v for v in data if not isinstance(v, (types.FunctionType, type, types.ModuleType, *FIXED))])
+            return
+        names = self.names_of(space)
+        extra = [n for n in ("__getattr__",) if n in space and n not in names]
+        self.space("{0}.__dict__", m, space, names + extra, self.names)
+
+    def function(self, f: types.FunctionType) -> None:
+        space = space_of(f)
+        foreign = is_foreign(space.get("__name__"))
+        if foreign:
+            self.form.append(Same(f.__code__))
+            self.trust(space["__name__"])
+        else:
+            self.form.append(f.__code__)
+            self.expect("{0}.__code__ is {1}", f, f.__code__)
+            self.defaults(f)
+            names, modules = outer_names(f.__code__)
+            here = [n for n in names if n in space]
+            everything, self.all = self.all, False
+            self.space("{0}", space, space, here, names)
+            self.all = everything
+            loaded = [m for m in modules if m in sys.modules]
+            values = [sys.modules[m] for m in loaded]
+            self.expect_names("{0}", sys.modules, loaded, values)
+            self.follow(values)
+            self.volatile |= len(loaded) < len(modules)
+        if not foreign or f.__closure__:
+            self.found |= words(f.__code__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            self.cell(cell, name == "__class__")
+        if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
+            names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
+            self.space("{0}.__dict__", f, f.__dict__, names, self.names)
+
+    def defaults(self, f: types.FunctionType) -> None:
+        for name in ("__defaults__", "__kwdefaults__"):
+            value = getattr(f, name)
+            self.expect(f"{{0}}.{name} is {{1}}", f, value)
+            if value:
+                self.follow([value])
+
+    def cell(self, cell: Any, parent: bool = False) -> None:
+        """`parent`: the class for super()."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            self.expect("{0} == EMPTY", cell)
+            return
+        self.expect("{0}.cell_contents is {1}", cell, value)
+        if parent and isinstance(value, type):
+            self.class_of(value, False)
+        else:
+            self.follow([value])
+
+    def array(self, x: np.ndarray) -> None:
+        if x.dtype == object:
+            items = tuple(x.ravel())
+            self.form.append((x.shape, x.strides))
+            self.expect("{0}.shape == {1} and all(map(is_, {0}.ravel(), {2}))", x, x.shape, items)
+            self.follow(items)
+        else:
+            content = x.tobytes()
+            self.arrays.append(x)
+            self.form.append((x.shape, x.dtype.str, content))
+            self.expect("{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype)
+        mask = getattr(x, "_mask", None)
+        if mask is not None:
+            self.follow([mask])
+        if not is_left(type(x)):
+            self.attributes(x)
+
+    def sequence(self, x: Any) -> None:
+        base = next(b for b in SEQUENCES if isinstance(x, b))
+        items = tuple(base.__iter__(x))
+        self.form.append(len(items))
+        if base is not tuple:
+            self.expect(f"{{1}}.__len__({{0}}) == {len(items)} and all(map(is_, {{1}}.__iter__({{0}}), {{2}}))", x, base, items)
+        self.follow(items)
+        self.members(x)
+
+    def mapping(self, x: Any) -> None:
+        if x is sys.modules:
+            self.volatile = True
+            return
+        base = next(b for b in MAPPINGS if isinstance(x, b))
+        keys, values = tuple(base.keys(x)), tuple(base.values(x))
+        self.form.append(len(keys))
+        text = (
+            f"{{1}}.__len__({{0}}) == {len(keys)} and all(map(is_, {{1}}.values({{0}}), {{2}})) and all(map(is_, {{1}}.keys({{0}}), {{3}}))"
+        )
+        self.expect(text, x, base, values, keys)
+        self.follow([*keys, *values, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
+        self.members(x)
+
+    def group(self, x: Any) -> None:
+        items = tuple(x)
+        self.form.append(len(items))
+        self.expect(f"len({{0}}) == {len(items)} and all(map(is_, {{0}}, {{1}}))", x, items)
+        self.follow(items)
+        self.members(x)
+
+    def members(self, x: Any) -> None:
+        if type(x).__module__ not in ("builtins", "collections"):
+            self.attributes(x)
+
+    # --- objects and classes ---
+
+    def instance(self, x: Any) -> None:
+        kind = type(x)
+        root = root_of(kind.__module__)
+        if not is_left(kind) or kind in PLAIN:
+            if isinstance(x, (int, float, complex, str, bytes)):
+                base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
+                self.form.append(base.__repr__(x))
+            self.attributes(x)
+        elif root == "tapegrad":
+            self.form.append(Same(x))
+            inner = getattr(x, "__dict__", {})
+            self.follow([inner[n] for n in ("f", "of", "_parts", "vjp", "jvp", "cpu") if n in inner])
+        elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
+            self.follow([x.py_func])
+        elif root in VALUES:
+            self.form.append(repr(x))
+        elif isinstance(x, RANDOM):
+            self.sources.append(x)
+            self.form.append(Same(x))
+        elif root in HARMLESS or kind.__module__.startswith("scipy.stats"):
+            self.form.append(Same(x))
+        elif isinstance(getattr(x, "__dict__", None), dict):
+            self.attributes(x)
+        else:
+            self.opaque(x)
+
+    def opaque(self, x: Any) -> None:
+        """An object of which only its bytes can be compared."""
+        if isinstance(x, (operator.attrgetter, operator.methodcaller)):
+            self.found.add("getattr")
+        if is_array(x):
+            self.probe(lambda: x.get().tobytes())
+            return
+        try:
+            memoryview(x)
+        except TypeError:
+            self.probe(lambda: pickle.dumps(x))
+        else:
+            self.probe(lambda: bytes(memoryview(x)))
+
+    def probe(self, ask: Callable) -> None:
+        try:
+            now = ask()
+        except Exception:
+            self.volatile = True
+            return
+        self.form.append(now)
+        self.expect("{0}() == {1}", ask, now)
+
+    def attributes(self, x: Any) -> None:
+        """Those of an object that code with these names may read; of an object of a class that nobody looked into, all."""
+        kind = type(x)
+        inside = getattr(x, "__dict__", None)
+        self.expect("{0}.__class__ is {1}", x, kind)
+        every = is_left(kind) and kind not in PLAIN
+        if isinstance(inside, dict):
+            names = list(inside) if every else self.names_of(inside)
+            self.space("{0}.__dict__", x, inside, names, () if every else self.names)
+            if every:
+                self.expect(f"len({{0}}.__dict__) == {len(inside)}", x)
+        for c in kind.__mro__:
+            for n in c.__dict__ if c.__module__ != "builtins" else ():
+                slot = c.__dict__[n]
+                if isinstance(slot, types.MemberDescriptorType) and (self.all or every or n in self.names):
+                    self.slot(x, slot)
+        self.class_of(kind, False)
+
+    def slot(self, x: Any, slot: Any) -> None:
+        try:
+            value = slot.__get__(x)
+        except AttributeError:
+            self.expect("{0}({1}, {2})", empty, x, slot)
+            return
+        self.expect("{0}.__get__({1}) is {2}", slot, x, value)
+        self.follow([value])
+
+    def class_of(self, kind: type, made: bool) -> None:
+        """What objects of a class read of it; `made`: the class may be called, too."""
+        if (kind, made) in self.classes:
+            return
+        self.classes.add((kind, made))
+        if not is_left(kind):
+            self.expect("{0}.__mro__ is {1}", kind, kind.__mro__)
+        for c in kind.__mro__[:-1]:
+            space = c.__dict__
+            if is_left(c):
+                for n in self.names.intersection(space):
+                    self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
+                continue
+            names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
+            names += [
+                n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in ("__dict__", "__weakref__")
+            ]
+            self.space("{0}.__dict__", c, space, names, self.names)
+        if not is_left(type(kind)):
+            self.class_of(type(kind), made)
+
+    def class_(self, kind: type) -> None:
+        self.form.append(Same(kind))
+        if is_left(kind):
+            self.trust(kind.__module__)
+            return
+        self.class_of(kind, True)
+
+    # --- what leads further ---
+
+    def method(self, x: Any) -> None:
+        self.follow([x.__func__, x.__self__])
+
+    def partial(self, x: functools.partial) -> None:
+        self.follow([x.func, x.args, x.keywords])
+
+    def descriptor(self, x: Any) -> None:
+        self.follow([x.fget] if isinstance(x, property) else [x.__func__])
+
+    def reference(self, x: Any) -> None:
+        value = x()
+        self.expect("{0}() is {1}", x, value)
+        self.follow([value])
+
+    def variable_of_context(self, x: contextvars.ContextVar) -> None:
+        value = x.get(None)
+        self.expect("{0}.get(None) is {1}", x, value)
+        self.follow([value])
+
+    def constant(self, x: Const) -> None:
+        self.expect("{0}.value is {1}", x, x.value)
+        self.follow([x.value])
+
+    def variable(self, x: Variable) -> None:
+        self.probe(lambda: np.asarray(plain(x)).tobytes())
+
+    def cache(self, x: Any) -> None:
+        """Results that a cache keeps may be read, and changed, without calling the function."""
+        self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
+        self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
+
+
+def codes_of(x: Any) -> list:
+    """The code that an attribute of a class may run."""
+    inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
+    return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]
+
+
+def empty(x: Any, slot: Any) -> bool:
+    try:
+        slot.__get__(x)
+    except AttributeError:
+        return True
+    return False
+
+
+@functools.lru_cache(maxsize=4)
+def _cached(x: Any) -> Any:
+    return x
+
+
+_cached(0)
+PLAIN = (types.SimpleNamespace, threading.local)  # classes of packages whose objects hold what the user put there
+CACHE = type(_cached)
+LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
+HANDLERS = (
+    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (SEQUENCES, Walk.sequence), (MAPPINGS, Walk.mapping),
+    ((set, frozenset), Walk.group), (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), (types.MethodType, Walk.method),
+    (functools.partial, Walk.partial), ((property, staticmethod, classmethod), Walk.descriptor), ((CACHE, LINK), Walk.cache),
+    (weakref.ref, Walk.reference), (contextvars.ContextVar, Walk.variable_of_context), (types.CellType, Walk.cell), (type, Walk.class_),
+    (FIXED, Walk.fixed),
+)  # fmt: skip
+
+
+def walked(roots: list) -> Walk:
+    """The walk with the names of all code that it meets."""
+    names: frozenset = frozenset()
+    while True:
+        walk = Walk(roots, names)
+        if walk.found <= names:
+            return walk
+        names = names.union(walk.found)

@@ -1,0 +1,228 @@
+"""The user's function with other surroundings: `np` makes symbolic arrays, `math` and SciPy meet their symbolic twins.
+
+The function's code runs unchanged; only its globals and closure are other ones.  Functions of the user that it calls are rebuilt
+when they are first looked up.  Captured numbers and arrays are constants of the kernel."""
+
+import contextlib
+import functools
+import math
+import random
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.linalg
+import scipy.special
+
+from ... import stats
+from ..._shadow import is_foreign
+from ..._tree import Const
+from ...errors import KernelError
+from ..graph.nodes import Graph
+from .captured import Captured
+from .composite_functions import FOREIGN
+from .symbolic import Sym, graph_of, lift
+
+MATH = {
+    "fabs": np.abs, "pow": np.power, "isnan": np.isnan, "isfinite": np.isfinite, "lgamma": scipy.special.gammaln,
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+}  # fmt: skip
+
+
+class Rebuilder:
+    """Rebuilds functions for one trace into the graph `g`."""
+
+    def __init__(self, g: Graph):
+        self.g, self.seen, self.hold, self.captured = g, {}, [], Captured()
+        self.numpy = Namespace(np, self._creation())
+        self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
+        self.numpy.own["random"] = Random()
+        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {"stats": Densities()}), np.random: Random()}
+        self.modules[random] = Random()
+        for m in (scipy.linalg, scipy.special):
+            self.modules[m] = Namespace(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
+
+    def _creation(self) -> dict:
+        g = self.g
+
+        def wrapped(name):
+            make = getattr(np, name)
+
+            def run(*args, **kwargs):
+                made = make(*args, **{k: v for k, v in kwargs.items() if k != "like"})
+                return lift(g, made) if made.dtype.kind == "f" else made
+
+            return run
+
+        def array(x, dtype=None, copy=True, **kwargs):
+            if graph_of(x) is None and not isinstance(x, Sym):
+                made = np.array(x, dtype=dtype, **kwargs)
+                return lift(g, made) if made.dtype.kind == "f" else made
+            made = lift(g, x)
+            return made.copy() if copy else made
+
+        def full(shape, value, dtype=None):
+            return Sym(g, np.full(shape, lift(g, value).ids))
+
+        def asarray(x, dtype=None):
+            return array(x, dtype, copy=False)
+
+        made = {n: wrapped(n) for n in ("zeros", "ones", "empty", "eye", "identity", "linspace")}
+        made.update(
+            array=array, asarray=asarray, full=full, asanyarray=asarray, float64=lambda x=0.0: x if isinstance(x, Sym) else np.float64(x)
+        )
+        return made
+
+    def _of_math(self, name: str) -> Callable:
+        theirs = getattr(math, name)
+        ours = MATH.get(name, getattr(np, name, None))
+        ours = FOREIGN.get(ours, ours)
+
+        def run(*args, **kwargs):
+            return ours(*args, **kwargs) if ours is not None and graph_of(*args) is not None else theirs(*args, **kwargs)
+
+        return run
+
+    def __call__(self, x: Any) -> Any:
+        """What stands for x inside the kernel function."""
+        kind = type(x)
+        if isinstance(x, types.ModuleType):
+            return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
+        if kind.__module__.startswith("scipy.stats"):
+            return density(x)
+        if isinstance(x, (np.random.Generator, np.random.RandomState, random.Random)):
+            return Random()
+        if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
+            return getattr(self.math, x.__name__)
+        if kind is Const:
+            return self(x.value)
+        try:
+            if x in FOREIGN:
+                return FOREIGN[x]
+        except TypeError:
+            pass
+        if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
+            return self.numpy.own[x.__name__]
+        if kind is types.FunctionType and not is_foreign(x.__module__):
+            return self.function(x)
+        if kind is types.MethodType and not is_foreign(x.__func__.__module__):
+            return types.MethodType(self.function(x.__func__), x.__self__)
+        if hasattr(x, "py_func") and isinstance(x.py_func, types.FunctionType):
+            return self.function(x.py_func)
+        if kind is functools.partial:
+            return functools.partial(self(x.func), *x.args, **x.keywords)
+        call = vars(kind).get("__call__")
+        if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
+            return self.caller(x, self.function(call))
+        return x
+
+    def caller(self, x: Any, call: types.FunctionType) -> Any:
+        """The object x, but that calling it calls `call`."""
+        kind = type(x)
+        if type(kind) is not type or any("__init_subclass__" in vars(c) for c in kind.__mro__[:-1]) or not hasattr(x, "__dict__"):
+            return types.MethodType(call, x)
+        new = object.__new__(type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__}))
+        new.__dict__ = x.__dict__
+        for c in kind.__mro__:
+            for slot in [s for s in vars(c).values() if isinstance(s, types.MemberDescriptorType)]:
+                with contextlib.suppress(AttributeError):
+                    slot.__set__(new, slot.__get__(x))
+        return new
+
+    def function(self, f: types.FunctionType) -> types.FunctionType:
+        found = self.seen.get(id(f))
+        if found is not None:
+            return found
+        cells = None
+        if f.__closure__ is not None:
+            cells = tuple([types.CellType() for _ in f.__closure__])
+        new = types.FunctionType(f.__code__, Globals(f.__globals__, self), f.__name__, f.__defaults__, cells)
+        new.__kwdefaults__ = f.__kwdefaults__
+        new.__dict__.update(f.__dict__)
+        self.seen[id(f)] = new
+        self.hold.append(f)
+        for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
+            try:
+                value = theirs.cell_contents
+            except ValueError:
+                continue  # an empty cell
+            ours.cell_contents = self(value)
+        if f.__defaults__:
+            new.__defaults__ = tuple([self(d) for d in f.__defaults__])
+        return new
+
+
+class Globals(dict):
+    """Globals looked up in the module when the code asks for them."""
+
+    __slots__ = ("real", "rebuild")
+
+    def __init__(self, real: dict, rebuild: Rebuilder):
+        super().__init__()
+        self.real, self.rebuild = real, rebuild
+
+    def __missing__(self, name: str) -> Any:
+        theirs = self.real[name]
+        value = self[name] = self.rebuild(theirs)
+        return value
+
+
+class Densities:
+    """scipy.stats by the densities of tapegrad.stats, which are written in operations that can be traced."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in stats.__all__:
+            return getattr(stats, name)
+        raise KernelError(f"scipy.stats.{name} has no translation into a kernel; there are {', '.join(stats.__all__)}")
+
+
+def density(x: Any) -> Any:
+    """What stands for an object of scipy.stats that the user imported by its name."""
+    theirs = sys.modules["scipy.stats"]
+    return next((getattr(stats, name) for name in stats.__all__ if getattr(theirs, name, None) is x), x)
+
+
+class Random:
+    """Stands for what draws random numbers."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KernelError(
+            f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in every launch. Draw them "
+            "outside and pass them as data"
+        )
+
+
+class Namespace:
+    """A module with some functions replaced."""
+
+    def __init__(self, module: types.ModuleType, own: dict):
+        self.module, self.own = module, own
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.own:
+            return self.own[name]
+        value = getattr(self.module, name)
+        if isinstance(value, types.ModuleType) and value.__name__ in ("scipy.linalg", "scipy.special"):
+            return Namespace(value, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(value, f.__name__, None) is f})
+        return value
+
+
+def origin(f: Any) -> str:
+    """'name (file:line)' of a user's function."""
+    code = getattr(f, "__code__", None)
+    name = getattr(f, "__name__", type(f).__name__)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
+
+
+def line_of(error: BaseException, f: Any) -> str:
+    """The line of the user's function where the error arose."""
+    code, found = getattr(f, "__code__", None), None
+    t = error.__traceback__
+    while t is not None:
+        if code is not None and t.tb_frame.f_code.co_filename == code.co_filename and "tapegrad/kernels" not in code.co_filename:
+            found = t
+        t = t.tb_next
+    return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found is not None else origin(f)

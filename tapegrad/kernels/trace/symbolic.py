@@ -1,0 +1,374 @@
+"""Sym: a small array of graph nodes, which acts as a NumPy array while a kernel is traced.
+
+It takes NumPy's operators, ufuncs and functions (through the protocols of NumPy), can be indexed and written in place, and
+refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.  Functions of
+whole arrays register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from ..graph.blocks import ELEMENT
+from ..graph.nodes import Graph
+
+UNARY = {
+    np.negative: "neg", np.sqrt: "sqrt", np.exp: "exp", np.log: "log", np.log1p: "log1p", np.expm1: "expm1", np.sin: "sin",
+    np.cos: "cos", np.arctan: "arctan", np.tanh: "tanh", np.absolute: "abs", np.fabs: "abs", np.reciprocal: "rcp", np.floor: "floor",
+    np.isnan: "isnan", np.logical_not: "not",
+}  # fmt: skip
+BINARY = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.less: "lt", np.less_equal: "le", np.greater: "gt",
+    np.greater_equal: "ge", np.equal: "eq", np.not_equal: "ne", np.logical_and: "and", np.logical_or: "or",
+}  # fmt: skip
+BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
+FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
+COMPOSED: dict = {}  # ufunc -> ours
+REDUCE: dict = {}  # ufunc -> its reduction
+
+
+class NotKnown(KernelError):
+    """A number was asked for that is known only when the kernel runs."""
+
+
+class Sym(np.lib.mixins.NDArrayOperatorsMixin):
+    """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
+
+    __array_priority__ = 2000
+    product = None  # (A, B) where this is A @ B, for symmetry
+
+    def __init__(self, g: Graph, ids: Any):
+        self.g, self.ids = g, np.asarray(ids, dtype=np.int64)
+
+    nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, of those in blocks, too
+    shape = property(lambda self: self.ids.shape)
+    ndim = property(lambda self: self.ids.ndim)
+    size = property(lambda self: self.ids.size)
+    dtype = property(lambda self: np.dtype(bool) if self.is_bool else np.dtype(float))
+    T = property(lambda self: Sym(self.g, self.ids.T))
+    mT = property(lambda self: Sym(self.g, self.ids.swapaxes(-1, -2)))
+    flat = property(lambda self: iter(self.reshape(-1)))
+
+    @property
+    def is_bool(self) -> bool:
+        return self.size > 0 and self.g.boolean_name(int(self.ids.flat[0]))
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a scalar")
+        return len(self.ids)
+
+    def __iter__(self):
+        if not self.ndim:
+            raise TypeError("iteration over a scalar")
+        return (Sym(self.g, i) for i in self.ids)
+
+    def __repr__(self) -> str:
+        return f"Sym{self.shape}"
+
+    def copy(self, order: str = "C") -> "Sym":
+        return Sym(self.g, self.ids.copy())
+
+    def __copy__(self):
+        return self.copy()
+
+    def astype(self, dtype: Any, copy: bool = True) -> "Sym":
+        if np.dtype(dtype).kind == "f":
+            return real(self)
+        raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
+
+    def reshape(self, *shape: Any) -> "Sym":
+        return Sym(self.g, self.ids.reshape(*shape))
+
+    def ravel(self) -> "Sym":
+        return Sym(self.g, self.ids.ravel())
+
+    flatten = ravel
+
+    def transpose(self, *axes: Any) -> "Sym":
+        return Sym(self.g, self.ids.transpose(*axes))
+
+    def _as_function(name):
+        f = getattr(np, name)
+
+        def method(self, *args, **kwargs):
+            return f(self, *args, **kwargs)
+
+        return method
+
+    for _name in ("sum", "mean", "prod", "max", "min", "std", "var", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "clip", "round",
+                  "diagonal", "trace", "squeeze", "swapaxes", "repeat", "take"):  # fmt: skip
+        locals()[_name] = _as_function(_name)
+    del _name, _as_function
+
+    def __round__(self, ndigits=0):
+        return np.round(self, ndigits or 0)
+
+    def dot(self, other):
+        return self @ other if self.ndim else self * other
+
+    # --- indexing ---
+
+    def __getitem__(self, key: Any) -> "Sym":
+        keys = key if isinstance(key, tuple) else (key,)
+        keys = tuple([plain_index(k) for k in keys])
+        if not any(isinstance(k, Sym) for k in keys):
+            return Sym(self.g, self.ids[keys])
+        return self._chosen(keys)
+
+    def _chosen(self, keys: tuple) -> "Sym":
+        """x[i] with i known at run time: a chain of selects over the axis."""
+        at, axis = _symbolic_axis(self, keys)
+        before = keys[:at]
+        n = self.shape[axis]
+        out = Sym(self.g, self.ids[before + (n - 1,) + keys[at + 1 :]])
+        i = where(keys[at] < 0, keys[at] + n, keys[at])
+        for k in range(n - 1):
+            out = where(equal(i, k), Sym(self.g, self.ids[before + (k,) + keys[at + 1 :]]), out)
+        return out
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        keys = key if isinstance(key, tuple) else (key,)
+        keys = tuple([plain_index(k) for k in keys])
+        if not any(isinstance(k, Sym) for k in keys):
+            self.ids[keys] = lift(self.g, value).ids
+            return
+        at, axis = _symbolic_axis(self, keys)
+        n = self.shape[axis]
+        i = where(keys[at] < 0, keys[at] + n, keys[at])
+        for k in range(n):
+            place = keys[:at] + (k,) + keys[at + 1 :]
+            self.ids[place] = where(equal(i, k), value, Sym(self.g, self.ids[place])).ids
+
+    # --- what a traced value cannot be ---
+
+    def constant(self) -> np.ndarray | None:
+        """The array of numbers, if all are known while tracing."""
+        g = self.g
+        if any(i >= ELEMENT or g.op[i] not in ("const", "bool") for i in self.ids.flat):
+            return None
+        values = [g.args[i][0] for i in self.ids.flat]
+        return np.array(values, dtype=None if values else float).reshape(self.shape)
+
+    def _number(self, what: str) -> Any:
+        c = self.constant()
+        if c is None:
+            raise NotKnown(
+                f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
+                "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
+            )
+        return c.item()
+
+    def __bool__(self):
+        return bool(self._number("`if`, `while`, `and`, `or` or bool()"))
+
+    def __float__(self):
+        return float(self._number("float(), or writing into an array made outside of the kernel function,"))
+
+    def __int__(self):
+        return int(self._number("int()"))
+
+    def __index__(self):
+        c = self._number("an index or range()")
+        if c != int(c):
+            raise TypeError("an index must be a whole number")
+        return int(c)
+
+    def item(self):
+        return self.reshape(()) if self.size == 1 else self.__float__()
+
+    def __array__(self, *args: Any, **kwargs: Any):
+        c = self.constant()
+        if c is None:
+            raise NotKnown(
+                "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
+                "calls a function of another library, write its formula in NumPy's functions"
+            )
+        return c
+
+    __hash__ = object.__hash__
+
+    # --- NumPy's protocols ---
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", (None,))[0]
+        if method == "reduce" and ufunc in REDUCE:
+            return REDUCE[ufunc](x[0], kwargs.get("axis", 0))
+        if method != "__call__" or kwargs:
+            raise KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
+        if ufunc in UNARY:
+            y = elementwise(self.g, UNARY[ufunc], *x)
+        elif ufunc in BINARY:
+            y = elementwise(self.g, BINARY[ufunc], *x)
+        elif ufunc in BITWISE and all(lift(self.g, a).is_bool for a in x):
+            y = elementwise(self.g, BITWISE[ufunc], *x)
+        elif ufunc in COMPOSED:
+            y = COMPOSED[ufunc](*x)
+        else:
+            raise KernelError(f"{named(ufunc)} has no translation into a kernel; write it with elementary operations")
+        if out is None:
+            return y
+        if not isinstance(out, Sym):
+            raise KernelError("a kernel function wrote a traced value into an array made outside of it: make it inside by np.zeros")
+        out[...] = y
+        return out
+
+    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        ours = FUNCTIONS.get(f)
+        if ours is None:
+            name = f.__module__ + "." + f.__name__
+            raise KernelError(f"{name} has no translation into a kernel; write it with elementary operations")
+        return ours(*args, **kwargs)
+
+    def _in_place(name):
+        op = getattr(operator, name)
+
+        def method(self, other):
+            y = op(self, other)
+            if self.ndim == 0:
+                return y
+            self[...] = y
+            return self
+
+        return method
+
+    __iadd__, __isub__, __imul__, __itruediv__ = _in_place("add"), _in_place("sub"), _in_place("mul"), _in_place("truediv")
+    del _in_place
+
+
+def named(ufunc: np.ufunc) -> str:
+    """As users know it; ufuncs of SciPy do not say where they are from."""
+    return f"{'np' if getattr(np, ufunc.__name__, None) is ufunc else 'scipy.special'}.{ufunc.__name__}"
+
+
+def plain_index(k: Any) -> Any:
+    if isinstance(k, Sym):
+        c = k.constant()
+        if c is not None:
+            return int(c) if c.ndim == 0 and c.dtype != bool else c
+        if k.ndim or k.is_bool:
+            raise KernelError("an index known only at run time must be a single whole number; for a mask write np.where")
+    return k
+
+
+def _symbolic_axis(x: Sym, keys: tuple) -> tuple[int, int]:
+    at = [n for n, k in enumerate(keys) if isinstance(k, Sym)]
+    if len(at) > 1 or any(k is Ellipsis or k is None for k in keys):
+        raise KernelError("one run-time index at a time: write x[i][j]")
+    return at[0], at[0]
+
+
+def constants(g: Graph, value: Any) -> np.ndarray:
+    value = np.asarray(value)
+    if value.dtype.kind not in "biuf":
+        raise KernelError(f"a kernel computes with real numbers, and met an object of dtype {value.dtype}")
+    make = g.bool if value.dtype.kind == "b" else g.const
+    ids = np.empty(value.shape, np.int64)
+    for k in np.ndindex(value.shape):
+        ids[k] = make(value[k])
+    return ids
+
+
+def lift(g: Graph, value: Any) -> Sym:
+    """Numbers, arrays and nested lists of them as one symbolic array."""
+    if isinstance(value, Sym):
+        return value
+    if isinstance(value, (list, tuple)) and any(isinstance(e, (Sym, list, tuple)) for e in value):
+        return Sym(g, np.array([lift(g, e).ids for e in value], dtype=np.int64))
+    return Sym(g, constants(g, value))
+
+
+def graph_of(*x: Any) -> Graph | None:
+    for v in x:
+        if isinstance(v, Sym):
+            return v.g
+        if isinstance(v, (list, tuple)):
+            g = graph_of(*v)
+            if g is not None:
+                return g
+    return None
+
+
+def real(x: Sym) -> Sym:
+    """Booleans as 0 and 1."""
+    return where(x, 1.0, 0.0) if x.is_bool else x
+
+
+LOGIC = frozenset(("and", "or", "not"))
+
+
+def large(g: Graph, *ids: np.ndarray) -> bool:
+    """Are operands of this common shape kept as blocks?"""
+    n = ids[0].size
+    return g.limits.large(n) or (g.limits.large(n, True) and any((a >= ELEMENT).any() for a in ids))
+
+
+def operand(g: Graph, ids: np.ndarray) -> int:
+    """One number where all elements are equal, else a block."""
+    first = int(ids.flat[0])
+    return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
+
+
+def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
+    """An elementwise operation on whole blocks."""
+    return Sym(g, g.names(g.node(op, *[operand(g, a) for a in ids]), ids[0].shape))
+
+
+def elementwise(g: Graph, op: str, *x: Any) -> Sym:
+    x = [lift(g, v) for v in x]
+    if op not in LOGIC:
+        x = [real(v) for v in x]
+    arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
+    if large(g, *arrays):
+        return blockwise(g, op, *arrays)
+    arrays = [g.nodes_of(a) for a in arrays]
+    out = np.empty(arrays[0].shape, np.int64)
+    square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
+    for k in np.ndindex(out.shape):
+        nodes = [int(a[k]) for a in arrays]
+        if square and k[0] > k[1]:  # outer products: a_i b_j and a_j b_i of equal factors are one node
+            other = k[::-1]
+            if g.factors(*nodes) == g.factors(*[int(a[other]) for a in arrays]):
+                out[k] = out[other]
+                continue
+        out[k] = g.node(op, *nodes)
+    return Sym(g, out)
+
+
+def where(c: Any, a: Any, b: Any) -> Any:
+    g = graph_of(c, a, b)
+    c, a, b = lift(g, c), lift(g, a), lift(g, b)
+    if not c.is_bool:
+        c = elementwise(g, "ne", c, 0.0)
+    if a.is_bool != b.is_bool:
+        a, b = real(a), real(b)
+    if a.is_bool:
+        return elementwise(g, "or", elementwise(g, "and", c, a), elementwise(g, "and", elementwise(g, "not", c), b))
+    cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
+    if large(g, cs, xs, ys):
+        return blockwise(g, "select", cs, xs, ys)
+    cs, xs, ys = g.nodes_of(cs), g.nodes_of(xs), g.nodes_of(ys)
+    out = np.empty(cs.shape, np.int64)
+    for k in np.ndindex(cs.shape):
+        out[k] = g.select(int(cs[k]), int(xs[k]), int(ys[k]))
+    return Sym(g, out)
+
+
+def equal(a: Any, b: Any) -> Sym:
+    return elementwise(graph_of(a, b), "eq", a, b)
+
+
+def implements(*theirs: Any) -> Callable:
+    """The decorated function answers for these NumPy functions and ufuncs on traced arrays."""
+
+    def declare(f):
+        for t in theirs:
+            (COMPOSED if isinstance(t, np.ufunc) else FUNCTIONS)[t] = f
+        return f
+
+    return declare
+
+
+FUNCTIONS[np.where] = where

@@ -1,0 +1,589 @@
+"""From the user's Python function to a program: each function is run once, with symbolic arguments.
+
+`likelihood` and `recursion` become one loop over the data; `map` straight code with the loops that the function asks for by
+`tapegrad.kernels.loop` and `while_loop`.  Components of a carry that are equal at the start are taken for equal throughout and
+the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle.
+
+A function is first traced with everything unrolled; if that takes too many nodes, once more with large arrays as blocks."""
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..._tree import children, is_node, rebuilt, tree_map
+from ...errors import ArgumentError, KernelError, ShapeError, TapegradError
+from ..graph.adjoint import step_gradient
+from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
+from ..graph.nodes import Graph, LongCode
+from ..graph.program import Loop, Program
+from .surroundings import Rebuilder, line_of, origin
+from .symbolic import NotKnown, Sym, elementwise, lift, real
+
+ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
+
+
+@dataclass
+class Region:
+    """The code outside of loops (0), or the step of a loop, while it is traced.  `going`: the node that says whether this sample takes
+    the step; `loops`: those made in it so far."""
+
+    loop: int
+    going: int
+    loops: list[Loop] = field(default_factory=list)
+
+
+class Tracer:
+    """One trace: graph, rebuilt functions, the loops made so far."""
+
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+        self.g = Graph(limits, budget)
+        self.rebuild = Rebuilder(self.g)
+        self.g.captured = self.rebuild.captured
+        self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
+        self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops that stand in no other one."""
+        return self.regions[0].loops
+
+    @contextmanager
+    def step(self, loop: int, going: int | None = None) -> Iterator[Region]:
+        """The step of a loop is traced."""
+        self.regions.append(Region(loop, self.g.bool(True) if going is None else going))
+        try:
+            yield self.regions[-1]
+        finally:
+            self.regions.pop()
+
+    def attempt(self) -> Callable:
+        """A function that forgets all loops made since."""
+        kept = [(region.loops, len(region.loops)) for region in self.regions]
+
+        def forget() -> None:
+            for loops, n in kept:
+                del loops[n:]
+
+        return forget
+
+    def varying(self, nodes: Iterable[int]) -> int:
+        """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
+        and got out of it other than by its carry are refused."""
+        found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
+        if found & ~sum([1 << region.loop for region in self.regions[1:]]):
+            raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
+        return found
+
+    def home(self, within: int) -> Region:
+        """Where a loop stands that varies with the loops `within`: in the innermost of these."""
+        found = self.regions[0]
+        for region in self.regions[1:]:
+            if within >> region.loop & 1:
+                found = region
+        return found
+
+    def run(self, f: Callable, *args: Any) -> Any:
+        """f(*args), traced."""
+        before = getattr(ACTIVE, "tracer", None)
+        ACTIVE.tracer = self
+        self.rebuild.captured.root(f)
+        try:
+            return self.rebuild(f)(*args)
+        except KernelError as error:
+            raise KernelError(f"{error}\n  at {line_of(error, f)}") from error
+        except TapegradError:
+            raise
+        except Exception as error:
+            error.add_note(f"while tracing {origin(f)} into a kernel, at {line_of(error, f)}")
+            raise
+        finally:
+            ACTIVE.tracer = before
+
+    def sym(self, ids: Any) -> Sym:
+        return Sym(self.g, ids)
+
+    def inputs(self, kind: str, loop: int, first: int, shape: tuple) -> Sym:
+        g, n = self.g, int(np.prod(shape, dtype=int))
+        if kind == "th" and g.limits.large(n):
+            g.wide[first] = g.input(kind, loop, first, shape)
+            return self.sym(g.names(g.wide[first]))
+        return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
+
+
+class Rows(Sym):
+    """The parameters of one sample, which remember how many of them were read: the last one that was looked at, and all where the
+    array was used as a whole."""
+
+    def __init__(self, x: Sym):
+        self.g, self.held, self.count = x.g, x.ids, 0
+
+    shape = property(lambda self: self.held.shape)
+    ndim = property(lambda self: self.held.ndim)
+    size = property(lambda self: self.held.size)
+
+    @property
+    def ids(self) -> np.ndarray:
+        self.count = len(self.held)
+        return self.held
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __getitem__(self, key: Any) -> Sym:
+        first = key[0] if isinstance(key, tuple) and key else key
+        if isinstance(first, (int, np.integer, slice)) and not isinstance(first, bool):
+            rows = np.atleast_1d(np.arange(len(self.held))[first])
+            self.count = max(self.count, *[int(r) + 1 for r in rows]) if rows.size else self.count
+            return Sym(self.g, self.held[key])
+        return super().__getitem__(key)
+
+    def refuse_rest(self, f: Any) -> None:
+        """Raises ShapeError where rows behind the last that was read are left.  (What reads none has gradient zero.)"""
+        p = len(self.held)
+        if 0 < self.count < p:
+            raise ShapeError(
+                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.count} of them. theta is (p, B), a row for "
+                f"each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
+                f"theta[:{self.count}]"
+            )
+
+
+def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
+    """The nodes of a tree of numbers and arrays, and the function that builds the tree from other nodes.  Large arrays are one node
+    each, and beside one the smaller arrays, too."""
+    found: list[Sym] = []
+
+    def leaf(x):
+        found.append(real(lift(g, x)))
+        return len(found) - 1, ()
+
+    def walk(x):
+        if is_node(x) and not (isinstance(x, list) and all(not is_node(m) and np.ndim(m) == 0 and not isinstance(m, Sym) for m in x)):
+            return x, [walk(m) for m in children(x)]
+        return leaf(x)
+
+    shape = walk(tree)
+    some = any(g.limits.large(x.size) for x in found)
+    nodes: list[int] = []
+    places = []
+    for x in found:
+        block = g.limits.large(x.size, some)
+        places.append((len(nodes), x.shape, block))
+        nodes.extend([g.pack(x.ids)] if block else [int(i) for i in x.nodes.ravel()])
+
+    def build(ids, s=shape):
+        if isinstance(s[1], list):
+            return rebuilt(s[0], [build(ids, m) for m in s[1]])
+        first, dims, block = places[s[0]]
+        if block:
+            return Sym(g, g.names(ids[first], dims))
+        return Sym(g, np.array(ids[first : first + size_of(dims)], np.int64).reshape(dims))
+
+    return nodes, build
+
+
+def count(g: Graph, nodes: list[int]) -> int:
+    """Numbers in all."""
+    return sum(size_of(g.shape[i]) for i in nodes)
+
+
+def contribution(g: Graph, x: Any, f: Any) -> int:
+    x = real(lift(g, x))
+    if x.size != 1:
+        raise KernelError(f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum")
+    return int(x.nodes.ravel()[0])
+
+
+def datum(t: Tracer, loop: int, rows: int) -> Sym:
+    return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
+
+
+STAND_IN = 0.5  # where hardly any log density is singular
+
+
+def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
+    """Is any component of the datum missing?  And the datum, with a number in place of each missing component: what it leads to is
+    not taken, but a nan there would reach derivatives as 0 * nan."""
+    g, y = t.g, datum(t, loop, rows)
+    absent = [g.isnan(int(i)) for i in y.ids.ravel()]
+    filled = [g.select(a, g.const(STAND_IN), int(i)) for a, i in zip(absent, y.ids.ravel(), strict=True)]
+    return functools.reduce(g.either, absent, g.bool(False)), t.sym(np.array(filled, np.int64).reshape(y.ids.shape))
+
+
+def shortest(trace: Callable) -> Callable:
+    """trace(tracer, ...) with everything unrolled, or, where that is too long and `blocks` are allowed, with large arrays as
+    blocks."""
+
+    @functools.wraps(trace)
+    def run(*args, blocks=True):
+        if not blocks:
+            return trace(Tracer(UNROLLED), *args)
+        try:
+            tracer = Tracer(UNROLLED, LIMITS.nodes)
+            made = trace(tracer, *args)
+            if not tracer.g.exceeded:
+                tracer.g.budget = math.inf
+                return made
+        except LongCode:
+            pass
+        return trace(Tracer(), *args)
+
+    return run
+
+
+@shortest
+def trace_likelihood(
+    t: Tracer, f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None, what: str = "value", reject: bool = False
+) -> Program:
+    """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers.
+
+    `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
+    g = t.g
+    loop = Loop(g.new_loop(), "data")
+    t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
+    numbers = t.inputs("th", 0, 0, (p,))
+    theta = Rows(numbers) if build is None else build(numbers)
+    forget = t.attempt()
+    with t.step(loop.id) as region:
+        inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
+        t.varying([inc])
+    if build is None:
+        theta.refuse_rest(f)
+    if missing and not handles_missing(g, loop.id):
+        forget()
+        absent, y = gated(t, loop.id, rows)
+        with t.step(loop.id, g.negation(absent)) as region:
+            inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
+    loop.inner = region.loops
+    if what == "value":
+        value = loop.add_sum(g, inc)
+        return Program(g, [p], rows, [*t.loops, *([loop] if loop.sums else [])], [[value]])
+    loop.each = [inc]
+    program = Program(g, [p], rows, [*t.loops, loop], [])
+    if what == "scores":
+        loop.each = step_gradient(g, loop, inc, [int(i) for i in numbers.ids])
+        if reject:
+            finite = g.compare("lt", g.node("abs", inc), g.const(np.inf))
+            loop.each = [g.select(finite, d, g.zero) for d in loop.each]
+    return program
+
+
+def handles_missing(g: Graph, loop: int) -> bool:
+    """Does the user's function look for nan in the data itself?"""
+    varying = sum([1 << k for k, within in g.within.items() if k == loop or within >> loop & 1])
+    return any(op == "isnan" and g.mask[args[0]] & varying for op, args in zip(g.op, g.args, strict=True))
+
+
+class Recursion:
+    """The step of a recursion, traced again and again under weaker assumptions on the carry."""
+
+    def __init__(
+        self, t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None
+    ):
+        self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
+        self.t, self.g = t, t.g
+        self.p, theta = p, t.inputs("th", 0, 0, (p,))
+        self.theta = Rows(theta) if build is None else build(theta)
+        self.loop = Loop(t.g.new_loop(), "data")
+        self.start, self.build = flat(t.g, t.run(init, self.theta))
+        t.varying(self.start)
+
+    def traced(self, ids: list[int]) -> tuple[list[int], int]:
+        t, g = self.t, self.g
+        absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
+        with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
+            out = t.run(self.step, self.build(ids), self.theta, y)
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
+            (after, _), inc = flat(g, out[0]), contribution(g, out[1], self.step)
+            t.varying([*after, inc])
+        self.loop.inner = region.loops
+        if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
+            before, then = count(g, self.start), count(g, after)
+            if before == then:
+                raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
+            raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
+        if absent is not None:
+            inc = g.select(absent, g.zero, inc)
+            kept = ids
+            if self.skip is not None:
+                with t.step(self.loop.id, absent) as region:
+                    kept = flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
+                self.loop.inner += region.loops
+            after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]
+        after = [g.spread(n, g.shape[s]) for n, s in zip(after, self.start, strict=True)]
+        return after, inc
+
+    def program(self, what: str) -> Program:
+        """`what`: "value" (the sum of the contributions), "each" (the contributions) or "final" (the carry after the last step)."""
+        g, loop, start = self.g, self.loop, self.start
+        first: dict = {}
+        leader = [first.setdefault(s, k) for k, s in enumerate(start)]
+        fixed = {k for k, s in enumerate(start) if g.op[s] in ("const", "array")}
+        forget = self.t.attempt()
+        while True:
+            forget()
+            ids = [start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]]) for k, r in enumerate(leader)]
+            after, inc = self.traced(ids)
+            moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
+            if moved:
+                fixed -= moved
+                continue
+            classes: dict = {}
+            finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
+            if finer == leader:
+                break
+            fixed = {k for k in finer if leader[k] in fixed}
+            leader = finer
+        if isinstance(self.theta, Rows):
+            if self.skip is not None and not self.missing and self.theta.count < self.p:  # what it reads counts too
+                with self.t.step(self.loop.id):
+                    self.t.run(self.skip, self.build(start), self.theta)
+            self.theta.refuse_rest(self.step)
+        kept = [k for k, r in enumerate(leader) if r == k and k not in fixed]
+        loop.carry = [g.input("c", loop.id, k, g.shape[start[k]]) for k in kept]
+        loop.final = [g.input("co", loop.id, k, g.shape[start[k]]) for k in kept]
+        loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
+        if what == "value":
+            value = loop.add_sum(g, inc)
+            return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
+        if what == "each":
+            loop.each = [inc]
+            return Program(g, [self.p], self.rows, [*self.t.loops, loop], [])
+        outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
+        layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))
+        return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout)
+
+
+@shortest
+def trace_recursion(
+    t: Tracer,
+    init: Callable,
+    step: Callable,
+    p: int,
+    rows: int,
+    missing: bool,
+    skip: Callable | None,
+    build: Callable | None = None,
+    what: str = "value",
+) -> Program:
+    """What a recursion gives (see `Recursion.program`); `missing`: data with nan take `skip`, or leave the step out."""
+    return renumbered(Recursion(t, init, step, p, rows, missing, skip, build).program(what))
+
+
+def renumbered(p: Program) -> Program:
+    """New components of a carry are numbered by its length, so the old numbers must be 0, 1, 2, ..."""
+    g, new = p.g, {}
+    for loop in p.loops:
+        for k, c in enumerate(loop.carry):
+            new[c] = g.input("c", loop.id, k, g.shape[c])
+            new[loop.final[k]] = g.input("co", loop.id, k, g.shape[c])
+    if all(a == b for a, b in new.items()):
+        return p
+    for loop in p.loops:
+        g.substitute(loop.reads(), new)
+        loop.rewrite(new)
+        loop.carry, loop.final = [new[c] for c in loop.carry], [new[c] for c in loop.final]
+    g.substitute(p.outputs, new)
+    return replace(p, groups=[[new[o] for o in group] for group in p.groups])
+
+
+@shortest
+def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
+    """f on per-sample arguments; and the function that builds its result from an array of rows.  Argument n of f is input array
+    place[n], and shapes are those of the input arrays."""
+    args, first = [], 0
+    for shape in shapes:
+        args.append(t.inputs("th", 0, first, shape))
+        first += args[-1].size
+    out = t.run(f, *[args[k] for k in place])
+    shape: list = []
+
+    def note(x):
+        if is_node(x):
+            return rebuilt(x, [note(m) for m in children(x)])
+        x = real(lift(t.g, x))
+        shape.append((x.shape, [t.g.pack(x.ids)] if t.g.limits.large(x.size) else [int(i) for i in x.nodes.ravel()]))
+        return len(shape) - 1
+
+    tree = note(out)
+
+    def build(rows, node=None):
+        node = tree if node is None else node
+        if is_node(node):
+            return rebuilt(node, [build(rows, m) for m in children(node)])
+        at = sum(size_of(dims) for dims, _ in shape[:node])
+        dims, _ = shape[node]
+        return rows[at : at + size_of(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
+
+    outputs = [i for _, ids in shape for i in ids]
+    t.varying(outputs)
+    return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
+
+
+# --- loops inside a kernel ---
+
+SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
+WRITTEN = 1000  # those up to which one is, if it must be
+TAPED = 256  # a bound up to which room for that many stored steps is made at once
+ATTEMPTS = 4  # to find which components of a carry are equal throughout
+
+
+def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
+    """carry = body(i, carry) for i in range(n); n may be known only at run time, and differ from sample to sample.
+
+    Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
+    body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
+    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Of a fractional n the whole
+    part counts; where n is nan, or above max_steps, the result is nan.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
+    >>> k(np.array([1.5, 2.0]), np.array([3.0, 3.0]))
+    array([3.375, 8.   ])
+    """
+    t = getattr(ACTIVE, "tracer", None)
+    known = n.constant() if isinstance(n, Sym) else n
+    if known is not None and max_steps is not None and known > max_steps:
+        raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
+    if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
+        return _in_turn(int(known), body, carry)
+    g = t.g
+    steps = real(lift(g, n))
+    if steps.size != 1:
+        raise KernelError("loop(n, body, carry): n must be one number for each sample")
+    node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
+    if known is not None:
+        forget = t.attempt()
+        try:
+            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+        except NotKnown:
+            if known > WRITTEN:
+                raise
+            forget()  # the body wants to know i, as to take an element of a list
+        return _in_turn(int(known), body, carry)
+    enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
+    bounded = g.select(enough, node, g.zero)
+    cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED else None
+    result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
+    ids, build = flat(g, result)
+    return build([g.select(enough, i, g.const(np.nan)) for i in ids])
+
+
+def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> Any:
+    """while cond(carry): carry = body(carry), at most max_steps times.
+
+    Like `loop` it may stand anywhere in a kernel function, to any depth.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f = lambda x: tg.kernels.while_loop(lambda s: s < 10, lambda s: s * x, x, 100)
+    >>> tg.kernels.map(f)(np.array([1.5, 2.0]))
+    array([11.390625, 16.      ])
+    """
+    t = getattr(ACTIVE, "tracer", None)
+    if t is None:
+        for _ in range(max_steps):
+            if not cond(carry):
+                break
+            carry = body(carry)
+        return carry
+    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
+
+
+def _in_turn(n: int, body: Callable, carry: Any) -> Any:
+    for i in range(n):
+        carry = body(i, carry)
+    return carry
+
+
+@dataclass
+class Wanted:
+    """A loop to be traced.  `steps`: the node of their number, `cap` that number if it is known, or the most that `cond` allows."""
+
+    steps: int
+    cap: int | None
+    cond: Callable | None
+    body: Callable
+    start: list[int]
+    build: Callable
+
+    def going(self, g: Graph, condition: int, counter: int, gate: int) -> tuple[int, int]:
+        """The number of steps, and whether this sample takes a step, where it takes the step around the loop only if `gate` holds."""
+        if self.cond is not None:
+            return self.steps, g.both(gate, condition)
+        steps = g.select(gate, self.steps, g.zero)
+        return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
+
+    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[Loop, int, list[int]]:
+        """A new loop with its carry, of which component k is that of number leader[k]; the condition, and the carry after a step."""
+        g = t.g
+        made = Loop(g.new_loop(), self.steps, cap=self.cap)
+        kept = sorted(set(leader))
+        made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
+        given = self.build([made.carry[kept.index(k)] for k in leader])
+        with t.step(made.id) as region:
+            condition, counter = g.bool(True), g.input("i", made.id, 0)
+            if self.cond is not None:
+                condition = contribution_bool(g, self.cond(given))
+            region.going = self.going(g, condition, counter, gate)[1]
+            after, _ = flat(g, self.body(counter, given))
+            t.varying([condition, *after])
+        made.inner = region.loops
+        if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
+            raise KernelError(f"the body of a loop was given {count(g, self.start)} numbers and returned {count(g, after)}")
+        return made, condition, after
+
+
+def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, carry: Any) -> Any:
+    """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
+    throughout, and where the loops in it have to know that the step around this one may not be taken."""
+    g, forget = t.g, t.attempt()
+    start, build = flat(g, carry)
+    t.varying([*start, steps])
+    wanted = Wanted(steps, cap, cond, body, start, build)
+    classes: dict = {}
+    leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
+    while True:
+        forget()
+        made, condition, after = wanted.traced(t, leader, gate)
+        attempts += 1
+        classes = {}
+        finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
+        if finer != leader:
+            leader = finer if attempts < ATTEMPTS else list(range(len(start)))
+            continue
+        within = _within(t, made, [*start, *after, steps, condition])
+        home = t.home(within)
+        if home.going == gate or not made.inner:
+            break
+        gate = home.going
+    kept = sorted(set(leader))
+    made.start = [start[k] for k in kept]
+    made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)
+    made.active = None if cond is None else going
+    made.going = None if g.op[going] == "bool" else going
+    g.within[made.id] = within | g.mask[home.going] & ~(1 << made.id)
+    made.next = [g.select(going, after[k], c) for k, c in zip(kept, made.carry, strict=True)]
+    made.final = [g.input("co", made.id, n, g.shape[c]) for n, c in enumerate(made.carry)]
+    home.loops.append(made)
+    return build([made.final[kept.index(k)] for k in leader])
+
+
+def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
+    """The loops around a new one on which it depends, as bits."""
+    g = t.g
+    within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
+    return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
+
+
+def contribution_bool(g: Graph, x: Any) -> int:
+    x = lift(g, x)
+    if x.size != 1:
+        raise KernelError("the condition of while_loop must be one value for each sample")
+    return int((x if x.is_bool else elementwise(g, "ne", x, 0.0)).nodes.ravel()[0])
