@@ -316,7 +316,7 @@ def test_a_remembered_launch():
     k = kernels.likelihood(tilted, sums=np.float64)
     theta = np.ascontiguousarray(THETA[:, :1])
     first = k.value_and_grad(theta, DATA)
-    assert k._plans.VG is not None
+    assert k._launches.VG is not None
     again = k.value_and_grad(theta, DATA)
     assert [a.dtype for a in again] == [F8, F4]
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))

@@ -60,7 +60,7 @@ def test_a_remembered_launch_keeps_its_workspace():
     one = theta[:, :1].copy()
     value, gradient = k.value_and_grad(one, y[:60])
     tg.grad(lambda t: k(t, y).sum())(one)
-    _, (_, _, room), table = k._plans.VG[-1]
+    _, (_, _, room), table = k._launches.VG.kept
     tape = int(table[1])
     assert room.ctypes.data <= tape < room.ctypes.data + room.nbytes
     again = k.value_and_grad(one, y[:60])

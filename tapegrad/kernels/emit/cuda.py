@@ -65,7 +65,7 @@ def head(low: Lowered, bits: int) -> str:
     return text
 
 
-class Kernel(BlockCode, TapeCode, Writer):
+class Text(BlockCode, TapeCode, Writer):
     """The text of one program."""
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
@@ -495,5 +495,5 @@ def emit_cuda(
     >>> [name for name, _, _ in signature.parameters]
     ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
-    source, signature = Kernel(program, bits_for(program, dtype), per_sample, every).text(entry)
+    source, signature = Text(program, bits_for(program, dtype), per_sample, every).text(entry)
     return source, entry, signature

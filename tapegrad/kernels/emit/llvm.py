@@ -23,7 +23,7 @@ from .lower import CHUNK, Body, Lowered
 SAME = nullcontext()
 
 
-class Kernel(BlockCode, Builder):
+class Text(BlockCode, Builder):
     """The text of one program."""
 
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
@@ -464,4 +464,4 @@ def balance(body: Body) -> int:
 
 def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
     """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
-    return Kernel(low, width, bits, per_sample).text(name, target)
+    return Text(low, width, bits, per_sample).text(name, target)

@@ -222,7 +222,7 @@ def filter_steps(update: Callable, update_adjoint: Callable) -> Steps:
         return term, count, nonnegative_diagonal(args[2], K, nonnegative_diagonal(args[3], D, positive))
 
     @twin
-    def again(room, outside, t, layout, sizes):
+    def recall(room, outside, t, layout, sizes):
         K, D = sizes
         args, m, P, _ = parts(room, K, D)
         y, _, _, _, _, _, m_after, P_after, work = rest(room, K, D)
@@ -236,7 +236,7 @@ def filter_steps(update: Callable, update_adjoint: Callable) -> Steps:
         y, _, _, bars, m_bar, P_bar, _, _, work = rest(room, K, D)
         update_adjoint(args, y, m, P, m_bar, P_bar, bars, work, K, D)
 
-    return Steps(begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, nothing, finish)
+    return Steps(begin, observe, move, save, restore, recall, move_adjoint, observe_adjoint, store, nothing, finish)
 
 
 def filter_sweeps(steps: Steps, work: int, sizes: dict, modes: list) -> Sweeps:

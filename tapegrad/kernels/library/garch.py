@@ -59,13 +59,13 @@ def begin(room, outside, layout, sizes):
 
 
 @twin
-def again(room, outside, t, layout, sizes):
+def recall(room, outside, t, layout, sizes):
     room[6] = datum(outside, 0, t) - room[0]
 
 
 @twin
 def observe(room, outside, t, layout, sizes):
-    again(room, outside, t, layout, sizes)
+    recall(room, outside, t, layout, sizes)
     h, e = room[5], room[6]
     here = e == e
     return where(here, fma(e, e / h, log(h)), 0), where(here, splat(1, h), 0), whole(h, True)
@@ -118,7 +118,7 @@ def finish(room, outside, layout, valid, sizes):
     gradient[3] = where(valid, narrow(sums[3] + double(slope_start), rest), 0)
 
 
-STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, flush, finish)
+STEPS = Steps(begin, observe, move, save, restore, recall, nothing, observe_adjoint, nothing_stored, flush, finish)
 SWEEPS = Sweeps(STEPS, (1,), [(0, 4)], 1, 1, 20, 50)
 
 loglik = HandwrittenRecursion(

@@ -164,7 +164,7 @@ def observe(room, outside, t, layout, sizes):
 
 
 @twin
-def again(room, outside, t, layout, sizes):
+def recall(room, outside, t, layout, sizes):
     filtered(room, outside, t, sizes)
 
 
@@ -232,7 +232,7 @@ def finish(room, outside, layout, valid, sizes):
             gradient[K * K + 2 * K + i] = where(valid, sigma_bar[i], 0)
 
 
-STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, nothing, finish)
+STEPS = Steps(begin, observe, move, save, restore, recall, nothing, observe_adjoint, nothing_stored, nothing, finish)
 
 
 def sweeps(rows, normal):

@@ -305,7 +305,7 @@ def straight(
             with w.range(0, N) as back:
                 t = N - 1 - back
                 run["restore"](room, tape + t * stored, sizes)
-                run["again"](room, outside, t, layout, sizes)
+                run["recall"](room, outside, t, layout, sizes)
                 with w.range(t, N - 1, LAST):  # not for the last datum
                     run["move_adjoint"](room, outside, t, layout, sizes)
                 run["observe_adjoint"](room, outside, t, layout, sizes)

@@ -25,7 +25,7 @@ from .vectors import double, fma, narrow, number, rows, splat, table, where
 @dataclass(frozen=True)
 class Steps:
     """`begin`: whether the parameters are valid; `observe`: the term of a datum (-2 times its part of the log-likelihood), how many
-    numbers it holds, whether it is valid; `save`, `restore`(room, stored, sizes): what the way back needs; `again`: what `observe`
+    numbers it holds, whether it is valid; `save`, `restore`(room, stored, sizes): what the way back needs; `recall`: what `observe`
     left in the room; `move`, `move_adjoint`: between one datum and the next; `store`, `finish`: write gradients of one step, and of all;
     `flush`: after each CHUNK of data on the way back.  All that is not said is (room, outside, t, layout, sizes)."""
 
@@ -34,7 +34,7 @@ class Steps:
     move: Callable
     save: Callable
     restore: Callable
-    again: Callable
+    recall: Callable
     move_adjoint: Callable
     observe_adjoint: Callable
     store: Callable
@@ -118,7 +118,7 @@ def placed(modes, N, first):
 def looping(steps: Steps) -> Callable:
     """The sweeps with sizes at run time: run(0, theta, data, value, gradient, scratch, B, N, each, blocks, width, stored, lines, modes,
     sizes) on blocks of `width` samples; arrays are addresses, that of a gradient which is not wanted 0."""
-    begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, flush, finish = [
+    begin, observe, move, save, restore, recall, move_adjoint, observe_adjoint, store, flush, finish = [
         getattr(steps, f.name) for f in fields(Steps)
     ]
 
@@ -141,7 +141,7 @@ def looping(steps: Steps) -> Callable:
     def backward(tape, room, outside, layout, valid, stored, sizes):
         for t in range(outside[3] - 1, -1, -1):
             restore(room, tape + t * stored, sizes)
-            again(room, outside, t, layout, sizes)
+            recall(room, outside, t, layout, sizes)
             if t + 1 < outside[3]:
                 move_adjoint(room, outside, t, layout, sizes)
             observe_adjoint(room, outside, t, layout, sizes)

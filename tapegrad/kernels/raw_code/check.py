@@ -90,8 +90,8 @@ class Check:
         if self.settings["sanitize"]:  # first of all, and in a process of its own: what reaches far out would end this one
             self.sanitized(values, known, real, grid, block)
         first = self.host_run(kernel, values, known, real, grid, block)
-        again = self.host_run(kernel, values, known, real, grid, block, fill=FILLS[1])
-        self.same(first, again, "holds what was in memory before: it is not written in full, or is read before it is written")
+        refilled = self.host_run(kernel, values, known, real, grid, block, fill=FILLS[1])
+        self.same(first, refilled, "holds what was in memory before: it is not written in full, or is read before it is written")
         for order in (1, 2, 3):
             other = self.host_run(kernel, values, known, real, grid, block, order=order)
             how = "backwards" if order == 1 else "in another order"
@@ -99,7 +99,7 @@ class Check:
         if k.samples is not None:
             self.shapes(kernel, values, known, real, block, first)
         if k.cpu is not None:
-            self.twin(values, known, real, first)
+            self.by_function(values, known, real, first)
         self.say(f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads")
 
     def device_compiles(self, real: np.dtype) -> None:
@@ -172,7 +172,7 @@ class Check:
                 f"them in steps of gridDim.x * blockDim.x, or say threads={self.k.samples.text!r}",
             )
 
-    def twin(self, values: list, known: dict, real: np.dtype, first: list) -> None:
+    def by_function(self, values: list, known: dict, real: np.dtype, first: list) -> None:
         slots = self.k.worker_count()
         other = self.host_run(None, values, known, real, (slots, 1, 1), (1, 1, 1))
         self.same(first, other, "is not the same by the source and by the function for the CPU (cpu=)", rtol=self.settings["cpu_rtol"])
