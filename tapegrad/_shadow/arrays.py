@@ -100,7 +100,7 @@ class Arrays:
         v._saved = True
         v._version = 0
         if self.borrowed:
-            self.given = (*self.given, (x, v))
+            self.given.append((x, v))
             return v
         if not self.arrays:
             threads.enter(self)
