@@ -127,13 +127,13 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, of: Callable) -> Any:
-        """Per argument asked for, its tree with `of(key, value)` at each active leaf and None elsewhere."""
-        watched, trees, key = self.watched, [], 0
+    def results(self, found: dict) -> Any:
+        """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        trees, key = [], 0
         for n in self.nums:
+            a = self.args[n]
             end = key + len(self.flat[n])
-            found = [of(k, watched[k]) if k in watched else None for k in range(key, end)]
-            trees.append(filled(self.args[n], iter(found)))
+            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
             key = end
         return trees[0] if self.single else tuple(trees)
 
@@ -342,18 +342,25 @@ class Recorded:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def pull(self, cotangents: list, last: bool = False) -> Callable:
-        """Given one cotangent (or None) for each output leaf: a function from key to the cotangent of that input."""
+    def gradient(self, cotangents: list, last: bool = False) -> dict:
+        """Per key, what is handed out for one cotangent (or None) of each output leaf."""
+        found = self.pull(cotangents, last)
+        return {key: derivative_out(found.get(key), x) for key, x in self.inputs.watched.items()}
+
+    def pull(self, cotangents: list, last: bool = False) -> dict:
+        """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
         seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
         if not seeds:
-            return lambda key: None
+            return {}
         if not THREADS:  # nobody has captured anything
             G = reverse.pull(self.tape, seeds, last)
         else:
-            with mine():
-                protect(self.tape.records)
+            with mine() as own:
+                if own.stashed or len(THREADS) > 1:
+                    protect(self.tape.records)
                 G = reverse.pull(self.tape, seeds, last)
-        return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
+        top = len(G)
+        return {key: G[s] for key, s in self.slots.items() if s < top}
 
 
 def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
@@ -378,7 +385,7 @@ def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
 def check_scalar(call: str, f: Callable, y: Any) -> None:
     if type(y) is Variable and type(y._value) is np.float64:
         return
-    if is_node(y) or y is None or isinstance(y, str) or shape(y) != () or dtype(y).kind not in "fiub":
+    if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
 
 

@@ -58,7 +58,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow)
+OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow); `invalid`: _tape
 
 
 class Trace:

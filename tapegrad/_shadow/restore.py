@@ -164,6 +164,8 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
+    __slots__ = ("kept", "memo", "original", "shadow", "stored")
+
     def __init__(self, shadow, stored):
         self.shadow, self.stored = shadow, stored
         self.original: Any = None  # id of a shadow -> what it stands for
