@@ -434,14 +434,14 @@ def leaves_like(call: str, what: str, w: Any, tree: Any) -> list:
 # --- forward mode ---
 
 
-def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None) -> tuple:
-    """(output tree, pairs (value, tangent or None) of its leaves)."""
+def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None, rest: tuple = ()) -> tuple:
+    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without tangents."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
     dual = Dual()
-    inputs = Inputs(call, tuple(range(len(primals))), tuple(primals))
+    inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
     flat = [leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)]
 
     def watch(key, value):

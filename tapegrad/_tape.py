@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
+from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
 from ._flags import Setting, leave
 from ._primitive import ADD_AT, OPEN, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
@@ -73,7 +73,7 @@ def keep(trace: "Tape", a: Any) -> Any:
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)
-    if old is None or not np.array_equal(old, a, equal_nan=True):
+    if old is None or not same_bits(old, a):
         old = trace.copies[key] = a.copy()
         trace.saved_bytes += a.nbytes
     return old

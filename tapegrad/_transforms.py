@@ -73,6 +73,13 @@ def _again(f: Callable) -> Callable:
     return Const if isinstance(f, Const) else lambda g: g
 
 
+def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
+    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
+    again = _again(f)
+    marked = [type(a) is Const for a in args]
+    return lambda g: lambda x, *given: transform(again(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+
+
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
@@ -168,8 +175,7 @@ def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
-    again = _again(f)
-    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(again(g))(x, *args))
+    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
 
@@ -193,9 +199,8 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
            [ 0., 12.]])
     """
     call = f"hmp({name_of(f)})"
-    again = _again(f)
     results = []
-    with Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args)) as r:
+    with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:

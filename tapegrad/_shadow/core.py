@@ -28,7 +28,7 @@ from .._tree import Const
 from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
-from .arrays import Arrays, acts_as_array, memory_of
+from .arrays import Arrays, acts_as_array, address, memory_of
 from .builtin import Module
 from .cached import Cached
 from .classes import Classes
@@ -219,9 +219,15 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def own_copies(self, records: list) -> None:
         captured = {memory_of(array) for array, _ in self.arrays}
+        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
-            return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v
+            if not (is_array(v) and memory_of(v) in captured):
+                return v
+            key = address(v), v.shape, v.strides, v.dtype
+            if key not in copies:
+                copies[key] = v.copy(order="K")
+            return copies[key]
 
         for k, r in enumerate(records):
             if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
