@@ -52,6 +52,11 @@ def shares_memory(a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(a, b))
 
 
+def address(x: Any) -> int:
+    """Where the first element of an array lies."""
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+
+
 BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared
 BLOCK = 1 << 16  # elements that are compared at once, in the cache
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from .. import _random
-from .._array import is_array
+from .._array import address, is_array
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
-from .arrays import Arrays, acts_as_array, address, memory_of
+from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
 from .cached import Cached
 from .classes import Classes
