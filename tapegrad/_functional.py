@@ -157,6 +157,7 @@ class Rebind(Shadow):
         found = self.seen.get(id(space))
         if found is None:
             found = self.seen[id(space)] = Globals(space, self)
+            self.spaces.append(found)
             self.hold.append(space)
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array
+from ._array import address, is_array
 from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError
@@ -58,7 +58,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow)
+OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow); `invalid`: _tape
 
 
 class Trace:
@@ -206,7 +206,8 @@ def view(x: Variable, step: tuple) -> View:
     y = new_view(View)
     if type(x) is View:
         y._base = x._base
-        y._path = x._path + (step,)
+        path = x._path + (step,)
+        y._path = path if len(path) < LONG else shortened(x._base, path)
     else:
         y._base = x
         y._path = (step,)
@@ -219,13 +220,32 @@ def view(x: Variable, step: tuple) -> View:
     return y
 
 
+LONG = 5  # steps
+PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
+
+
+def shortened(base: Variable, path: tuple) -> tuple:
+    """A long path as one step, where it leads to part of the memory of a contiguous array: so a view of a view of a view costs as
+    much as a view."""
+    b = bottom(base)
+    if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
+        return path
+    r = READ.run(b, path=path, at=None, copy=False)
+    offset = address(r) - address(b)
+    if not r.size or r.dtype != b.dtype or not 0 <= offset < b.nbytes:  # nothing, or a reshaped copy
+        return path
+    return (("window", (r.shape, offset, r.strides)),)
+
+
 TRANSPOSED = ("transpose", (1, 0))
 
 
 def turned(x: Variable) -> View:
-    """The transpose of a matrix.  Until it is read, the place of its value holds x, from which it may be read."""
+    """The transpose of a matrix.  Until it is read, the place of its value holds x, from which it may be read; but not from one
+    that is itself to be read so."""
     y = view(x, TRANSPOSED)
-    y._value = x
+    if type(x) is not View or x._seen != -1 or x._value is None:
+        y._value = x
     return y
 
 

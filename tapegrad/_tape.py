@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
-from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
+from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
+from ._flags import Setting, leave
+from ._primitive import ADD_AT, OPEN, READ, Trace, bind, handle, lower
 from ._variable import Variable, View, bottom, copied, frozen, late, variable
 
 
@@ -72,7 +73,7 @@ def keep(trace: "Tape", a: Any) -> Any:
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)
-    if old is None or not np.array_equal(old, a, equal_nan=True):
+    if old is None or not same_bits(old, a):
         old = trace.copies[key] = a.copy()
         trace.saved_bytes += a.nbytes
     return old
@@ -120,6 +121,7 @@ class Collector:
 
 
 COLLECTOR = Collector()
+NOBODY: frozenset = frozenset()
 LONG = 8192
 
 
@@ -129,8 +131,8 @@ class Tape(Trace):
 
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
-        super().__init__()
-        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, frozenset(), 0, False
+        self.level, self.risen = next(Trace.levels), []
+        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, NOBODY, 0, False
         self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
@@ -254,20 +256,27 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
+SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero."""
+    outer = getattr(OPEN, "invalid", None)
     invalid: list = []
+    OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()
+    entered = SWEEPING.enter()
     try:
-        with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
-            return _sweep(trace.records, seeds, last, invalid)
+        return _sweep(trace.records, seeds, last, invalid)
     finally:
+        leave(entered)
+        OPEN.invalid = outer
         if long:
             COLLECTOR.resume()
 

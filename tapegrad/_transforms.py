@@ -79,6 +79,13 @@ def _again(f: Callable) -> Callable:
     return Const if isinstance(f, Const) else lambda g: g
 
 
+def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
+    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
+    again = _again(f)
+    marked = [type(a) is Const for a in args]
+    return lambda g: lambda x, *given: transform(again(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+
+
 @overload
 def value_and_grad(
     f: Callable[Concatenate[X, P], Y], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
@@ -107,14 +114,18 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
 
 
 def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+    value, aux, gradient = _pulled(f, settings, args, kwargs, True)
+    return ((value, aux) if settings[1] else value), gradient
+
+
+def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
     call = f"grad({name_of(f)})"
     with Recorded(call, f, argnums, args, kwargs, has_aux) as r:
         check_scalar(call, f, r.tree)
-        value = r.value()
-        of = r.pull([full_like(r.low[0][0], 1)], last=True)
-        gradient = r.inputs.results(lambda key, x: derivative_out(of(key), x))
-    return ((value, plain_tree(r.aux)) if has_aux else value), gradient
+        value = r.value() if valued else None
+        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
+    return value, plain_tree(r.aux) if has_aux else None, gradient
 
 
 @overload
@@ -138,8 +149,8 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
 
 
 def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    value, gradient = _value_and_grad(f, settings, args, kwargs)
-    return (gradient, value[1]) if settings[1] else gradient
+    _, aux, gradient = _pulled(f, settings, args, kwargs, False)
+    return (gradient, aux) if settings[1] else gradient
 
 
 def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
@@ -165,8 +176,7 @@ def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     def pullback(w):
         ws = leaves_like("pullback", "cotangent", w, r.tree)
         gs = [None if s is None or c is None else cast("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
-        of = r.pull(gs)
-        return r.inputs.results(lambda key, x: derivative_out(of(key), x))
+        return r.inputs.results(r.gradient(gs))
 
     return value, pullback
 
@@ -193,8 +203,7 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
-    again = _again(f)
-    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(again(g))(x, *args))
+    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
 
@@ -218,18 +227,17 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
            [ 0., 12.]])
     """
     call = f"hmp({name_of(f)})"
-    again = _again(f)
     results = []
-    with Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args)) as r:
+    with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
             raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
         for n in range(sizes.pop()):
             seeds = [None if v is None else cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
-            of = r.pull(seeds)
-            results.append({key: derivative_out(of(key), x) for key, x in r.inputs.watched.items()})
-    return r.inputs.results(lambda key, x: shaping.stack([m[key] for m in results]) if results else empty_rows(x))
+            results.append(r.gradient(seeds))
+    each = r.inputs.watched.items()
+    return r.inputs.results({key: shaping.stack([m[key] for m in results]) if results else empty_rows(x) for key, x in each})
 
 
 def empty_rows(x: Any) -> Any:
@@ -279,7 +287,7 @@ def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> A
 
     def block(y):
         k = next(numbers)
-        return None if y is None else r.inputs.results(lambda key, x: blocks[k, key])
+        return None if y is None else r.inputs.results({key: blocks[k, key] for key in r.inputs.watched})
 
     return tree_map(block, r.tree)
 
@@ -304,21 +312,20 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
     for k, (y, _) in enumerate(r.low):
         if y is None:
             continue
-        found: dict = {key: [] for key in r.inputs.watched}
+        rows: dict = {key: [] for key in r.inputs.watched}
         mixed = dtype(y).kind == "c" and not holomorphic
         for e in basis(number(y)):
             seeds = [e if j == k else None for j in range(len(r.low))]
-            of = r.pull(seeds)
-            turned = r.pull([None if s is None else s * 1j for s in seeds]) if mixed else None
-            for key, x in r.inputs.watched.items():
-                row = derivative_out(of(key), x)
+            found = r.gradient(seeds)
+            turned = r.gradient([None if s is None else s * 1j for s in seeds]) if mixed else {}
+            for key, row in found.items():
                 if mixed:
-                    row = row + 1j * derivative_out(turned(key), x)
+                    row = row + 1j * turned[key]
                 elif holomorphic:
                     row = shaping.conj(row)
-                found[key].append(row)
+                rows[key].append(row)
         for key, x in r.inputs.watched.items():
-            blocks[k, key] = _assembled(found[key], shape(y), shape(x), x)
+            blocks[k, key] = _assembled(rows[key], shape(y), shape(x), x)
     return blocks
 
 
@@ -340,8 +347,8 @@ def _columns(r: Recorded) -> dict:
     back, which gives J v without running f again."""
     tape = reverse.Tape()
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
-    of = r.pull(ws)
-    outputs = {key: lowered(of(key), tape) if of(key) is not None else (None, None) for key in r.inputs.watched}
+    pulled = r.pull(ws)
+    outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}
     tape.close()
     blocks = {}
     for key, x in r.inputs.watched.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import address, is_array, xp_of
 from .._primitive import OPEN, view
 from .._variable import Variable, variable
 from ..errors import AliasError
@@ -100,7 +100,7 @@ class Arrays:
         v._saved = True
         v._version = 0
         if self.borrowed:
-            self.given = (*self.given, (x, v))
+            self.given.append((x, v))
             return v
         if not self.arrays:
             threads.enter(self)
@@ -183,10 +183,6 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
-
-
-def address(x: Any) -> int:
-    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
 
 
 def bounds(x: Any) -> tuple:

@@ -4,16 +4,19 @@ Afterwards it is handed back (restore.py); and where a way that was left alone l
 holder held before (routes.py).  The same is so of a holder into which something else was put meanwhile, past its shadow."""
 
 import itertools
+import operator
 import types
 from collections.abc import Iterable
 from typing import Any
 
 from .._array import is_array
 from .._variable import Variable
-from .builtin import BUILTINS, Globals
 from .classes import SPECIAL
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, state_of
+
+
+IS = operator.is_
 
 
 def alike(a: Iterable, b: Iterable) -> bool:
@@ -39,13 +42,13 @@ def members(new: type, before: dict) -> dict:
 
 def names(shadow: Any) -> list:
     """(Globals, name, value) of those that were bound; `EMPTY` for a value that was deleted."""
-    first = {(id(space), name): v for space, name, _, v in shadow.names}
     found = []
-    for space in shadow.seen.values():
-        if type(space) is Globals:
-            found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
-            now = dict.items(space)
-            found += [(space, n, v) for n, v in now if v is not BUILTINS and v is not first.get((id(space), n), EMPTY)]
+    for space in shadow.spaces:
+        first, values = space.first, dict.values(space)
+        if len(values) == len(first) and all(map(IS, values, first.values())) and all(map(IS, dict.keys(space), first)):
+            continue
+        found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
+        found += [(space, n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
     return found
 
 

@@ -16,12 +16,13 @@ import collections
 import functools
 import types
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _random
-from .._array import is_array
+from .._array import address, is_array
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View, copied
@@ -66,6 +67,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "outer",
         "sums",
         "given",
+        "fresh",
+        "spaces",
         "wrote",
         "mine",
         "turned",
@@ -74,11 +77,11 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "__weakref__",
     )
 
-    def __init__(self, f: Any, args: list, on: bool = True, given: tuple = ()):
-        """`given`: pairs (array, handle) of the arguments that are Variables already."""
-        if isinstance(f, Const):
-            f, on = f.value, False
-        self.f, self.args, self.on, self.given = f, args, on, given
+    def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
+        """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
+        trees of Variables, made for this call."""
+        self.on = not isinstance(f, Const)
+        self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
 
     def __enter__(self):
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
@@ -87,6 +90,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.seen: dict = {}  # id of what was replaced -> what it became
         self.hold: list = []  # keeps those objects alive, so that no id is given twice
         self.arrays: list = []  # (array, Variable)
+        self.spaces: list = []  # Globals
         self.names: list = []  # (Globals, name, value, shadow)
         self.cells: list = []  # (cell, new cell, value, shadow)
         self.attributes: list = []  # (object, new namespace, name, value, shadow)
@@ -116,19 +120,21 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-        return {id(new) for s in getattr(OPEN, "shadows", ()) for new in s.seen.values()}
+        shadows = getattr(OPEN, "shadows", ())
+        return {id(new) for s in shadows for new in s.seen.values()} if shadows else NOTHING
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
-        if all([type(a) is Variable or type(a) in ATOMS for a in self.args]):
+        own = self.fresh
+        if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
         apart = self.memories, self.strangers
         self.memories, self.strangers = {}, []
         before = len(self.given)
         self.borrowed = True
-        args = [self(a) for a in self.args]
+        args = [a if any([a is t for t in own]) else self(a) for a in self.args]
         self.borrowed = False
         for a, _ in self.given[before:]:
             self.seen.pop(id(a), None)
@@ -155,7 +161,11 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def __exit__(self, *error):
         OPEN.depth -= 1
-        OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
+        shadows = getattr(OPEN, "shadows", ())
+        if shadows and shadows[-1] is self:
+            OPEN.shadows = shadows[:-1]
+        elif shadows:
+            OPEN.shadows = tuple([s for s in shadows if s is not self])
         if error and error[0] is not None:
             self.finish(error[1])
 
@@ -183,6 +193,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def settle(self, y: Any) -> Any:
         """The output of f, whose containers are of the user's classes again; Variables stay."""
+        if type(y) is Variable:
+            return y
         todo, met = [y], set()
         while todo and self.on:
             v = todo.pop()
@@ -207,9 +219,15 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def own_copies(self, records: list) -> None:
         captured = {memory_of(array) for array, _ in self.arrays}
+        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
-            return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v
+            if not (is_array(v) and memory_of(v) in captured):
+                return v
+            key = address(v), v.shape, v.strides, v.dtype
+            if key not in copies:
+                copies[key] = v.copy(order="K")
+            return copies[key]
 
         for k, r in enumerate(records):
             if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
@@ -279,6 +297,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
 
 
+NOTHING: Any = frozenset()
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
 
 

@@ -71,6 +71,7 @@ class Functions:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = Globals(space, self)
+            self.spaces.append(mine)
             self.hold.append(space)
         return mine
 

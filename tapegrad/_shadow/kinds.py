@@ -31,7 +31,12 @@ NOTHING: Any = MappingProxyType({})
 
 def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
-    return isinstance(module, str) and module not in OWN and module.partition(".")[0] in FOREIGN
+    return isinstance(module, str) and foreign_name(module)
+
+
+@functools.lru_cache(4096)
+def foreign_name(module: str) -> bool:
+    return module not in OWN and module.partition(".")[0] in FOREIGN
 
 
 def is_user_class(c: type) -> bool:

@@ -13,7 +13,6 @@ from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
 from . import changes, threads
-from .builtin import Globals
 from .classes import rest
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, empty, is_user_class, put_state, state_of
@@ -38,13 +37,13 @@ def write_back(shadow: Any) -> Any:
 def restore(shadow: Any) -> None:
     """Raises RouteError, and has written no array, where that would break another thread's sweep."""
     lost = late = None
-    try:
-        lost = threads.alone(shadow, write_back)
-    except RouteError as error:
-        late = error
-    astray, stored = strays(shadow)
+    if shadow.arrays:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late = error
+    astray, stored = strays(shadow) if shadow.near else ((), {})
     back = Back(shadow, stored)
-    spaces = [s for s in shadow.seen.values() if type(s) is Globals]
     for space, name, v in changes.names(shadow):
         if v is EMPTY:
             space.real.pop(name, None)
@@ -70,14 +69,15 @@ def restore(shadow: Any) -> None:
                 cell.cell_contents = None
     for c, new, bases, _ in shadow.members:
         rest(c, new, bases, new not in back.kept)
-    for space in spaces:
+    for space in shadow.spaces:
         space.shadow = None
+        space.first.clear()
         dict.clear(space)
-    shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
+    shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = (
         shadow.theirs
     ) = None
-    shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
+    shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
     if lost is not None:
@@ -164,15 +164,20 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
+    __slots__ = ("kept", "memo", "original", "shadow", "stored")
+
     def __init__(self, shadow, stored):
         self.shadow, self.stored = shadow, stored
-        self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
+        self.original: Any = None  # id of a shadow -> what it stands for
         self.memo: dict = {}
         self.kept: set = set()  # shadow classes that have instances outside
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
+        if self.original is None:
+            seen = self.shadow.seen
+            self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
         if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
             return old

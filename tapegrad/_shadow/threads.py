@@ -37,6 +37,7 @@ class Mine:
 
     def __enter__(self):
         self.sweeps += 1
+        return self
 
     def __exit__(self, *error):
         self.sweeps -= 1

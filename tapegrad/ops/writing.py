@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, NUMBERS, is_array, xp_of
+from .._dual import Dual
 from .._primitive import ASSIGN, is_tracked, plain, write
 from .._tape import REGION, Tape
 from .._variable import Variable, View
@@ -13,6 +14,7 @@ from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
 from .gathering import constant, host, known_mode
+from .indexing import zeros_of
 from .views import array_like, shown
 
 NUMBER = ((), F8)  # shape and dtype of a number
@@ -32,7 +34,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if isinstance(y, (list, tuple)):
+    if type(y) is not Variable and isinstance(y, (list, tuple)):  # (a Variable would be asked for its class)
         y = s.stacked(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
@@ -53,11 +55,11 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
 
 
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one tape open at most."""
+    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape):
+    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) in SHORT):
         return False
     kind = type(at)
     if kind is int:
@@ -74,13 +76,15 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
             return False
         if other is not None:
-            if other is not trace and (trace is not None or type(other) is not Tape):
+            if other is not trace and (trace is not None or type(other) not in SHORT):
                 return False
             trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
     elif type(y) in NUMBERS or type(y) is np.float64:
         v = y
     else:
         return False
+    if type(trace) is Dual:
+        return written_forward(x, v, slot, at, trace)
     value[at] = v
     if trace is not None:
         records = trace.records
@@ -91,6 +95,25 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         x._slot = k = len(records) - 1
         if k > trace.look:
             trace.grown()
+    x._version += 1
+    return True
+
+
+SHORT = frozenset((Tape, Dual))
+
+
+def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
+    """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
+    tangent = zeros_of(x) if x._trace is None else x._slot
+    if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
+        return False
+    if isinstance(t, Variable):  # of another level
+        return False
+    x._value[at] = v
+    tangent[at] = 0.0 if t is None else t
+    if x._trace is None:
+        x._trace, x._slot = trace, tangent
+        trace.risen.append(x)
     x._version += 1
     return True
 
