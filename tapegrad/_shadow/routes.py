@@ -190,7 +190,7 @@ def bounds(x: Any) -> tuple | None:
 
 def overlap(x: Any, y: Any) -> bool:
     """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
-    if type(x) is type(y) is np.ndarray and ((x.base is None and y.base is None and x is not y) or not np.may_share_memory(x, y)):
+    if type(x) is type(y) is np.ndarray and ((x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)):
         return False
     a, b = bounds(x), bounds(y)
     if a is None or b is None or a[0] >= b[1] or b[0] >= a[1]:
