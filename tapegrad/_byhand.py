@@ -248,7 +248,7 @@ def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
             if not isinstance(piece, Variable) and issubclass(kind, (float, complex, np.generic)):
                 piece = piece[()]
             made.append(piece if dtype(piece) == dt else shaping.fit(piece, s, dt))
-        again = iter(made)
-        return tree_map(lambda _: next(again), tree)
+        parts = iter(made)
+        return tree_map(lambda _: next(parts), tree)
 
     return flat, restore

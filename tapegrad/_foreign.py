@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
+from ._late import late
 from ._tree import Const
-from ._variable import Variable, View, late
+from ._variable import Variable, View
 from .errors import ArgumentError
 
 # Types that mean no more than themselves (object arrays aside), as arguments or as settings.

@@ -1,6 +1,6 @@
 """`type` in functions that are followed: of a tracked value it is the class that the value stands for.
 
-(`isinstance`, `match` and `singledispatch` ask for `__class__` and need no twin.)"""
+(`isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in.)"""
 
 from typing import Any
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._faces import FACES, has_variable, twin
+from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
 from ._primitive import plain
 from ._variable import Variable
@@ -118,7 +118,7 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if type(seed) is Generator else Generator(np.random.default_rng(seed))
 
 
-random = twin("tapegrad.numpy.random", np.random)
+random = faces_of("tapegrad.numpy.random", np.random)
 random.default_rng, random.Generator, random.RandomState = default_rng, Generator, RandomState
 FACES[np.random.default_rng] = default_rng
 _legacy = RandomState(np.random.mtrand._rand)

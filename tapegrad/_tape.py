@@ -20,8 +20,9 @@ from numpy import ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
 from ._flags import Setting, leave
+from ._late import late
 from ._primitive import ADD_AT, OPEN, READ, Trace, bind, handle, lower
-from ._variable import Variable, View, bottom, copied, frozen, late, variable
+from ._variable import Variable, View, bottom, copied, frozen, variable
 
 
 class Form:
@@ -300,7 +301,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             G[k] = None
             c = rule(g, out, x)
             if invalid:
-                c = again(invalid, c, rule, g, out, x)
+                c = made_safe(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
         elif type(second) is not Form:  # two
@@ -308,13 +309,13 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             if rule is not None:
                 c = rule(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, rule, g, out, x, y)
+                    c = made_safe(invalid, c, rule, g, out, x, y)
                 h = G[i]
                 G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, second, g, out, x, y)
+                    c = made_safe(invalid, c, second, g, out, x, y)
                 h = G[j]
                 G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
         elif second is SETTINGS:
@@ -339,7 +340,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
     return G
 
 
-def again(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
+def made_safe(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
     """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
     invalid.clear()
     fold = getattr(rule, "fold", None)

@@ -14,12 +14,12 @@ So a write costs its region, plus at most one copy of the buffer since the buffe
 the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
 """
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._array import is_array, xp_of
+from ._late import late
 from .errors import ArgumentError
 
 if TYPE_CHECKING:  # ops/_attach.py gives the methods; for type checkers all that NumPy's arrays have
@@ -88,7 +88,6 @@ class View(Variable):
     __slots__ = ("_base", "_path", "_seen")
 
 
-late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened`, `stacked` and `mask`, ops/_attach.py `class_of`
 new = Variable.__new__
 new_view = View.__new__
 

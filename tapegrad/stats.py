@@ -12,7 +12,6 @@ All other names are SciPy's own: functions and methods that run on plain values 
 transform a call that gets no tracked value is SciPy's, too."""
 
 import functools
-import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -22,6 +21,7 @@ import numpy as np
 
 from ._array import NUMBERS, xp_of
 from ._faces import FACES, face, is_function
+from ._late import load
 from ._loans import lend
 from ._primitive import OPEN, is_tracked, plain
 from ._variable import Variable
@@ -58,7 +58,7 @@ def number_like(a: Any, x: Any) -> Any:
 
 def scipy_stats() -> ModuleType:
     """scipy.stats, which takes half a second to import, so only when something of it is asked for."""
-    return importlib.import_module("scipy.stats")
+    return load("scipy.stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from .kinds import original
 
 
 class Builtins(dict):
-    """The twins; what has none is looked up in Python's builtins as they are now."""
+    """The stand-ins; what has none is looked up in Python's builtins as they are now."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ def names_in(code: types.CodeType) -> set:
     return names
 
 
-# --- the twins ---
+# --- the stand-ins ---
 
 
 def import_(name, globals=None, locals=None, fromlist=(), level=0):

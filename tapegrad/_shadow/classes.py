@@ -13,7 +13,7 @@ import threading
 import types
 from typing import Any
 
-from .. import _twins
+from .. import _stand_ins
 from .._primitive import OPEN
 from .kinds import REAL, SLOTS, is_user_class, put_state, slots_of, state_of
 
@@ -34,7 +34,7 @@ class Classes:
 
     def klass(self, c: type) -> Any:
         if not is_user_class(c):
-            return _twins.function(c) or c
+            return _stand_ins.function(c) or c
         if issubclass(c, BaseException) or c in self.classes:
             return c
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
@@ -140,11 +140,11 @@ def made(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
-def rest(c: type, new: type, bases: tuple, again: bool) -> None:
+def rest(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
-    if not again or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
     free = c.__dict__[POOL]
     free.append((new, bases))

@@ -3,7 +3,7 @@
 A `Shadow` rebuilds the user's function with other surroundings: each float array that the function can reach (closure cells,
 globals, defaults, attributes, containers, and through helper functions reached the same way) is replaced by a Variable over
 the same memory, which is copied at the first write and written back at the end; the names of NumPy, CuPy and SciPy mean their
-twins in tapegrad.  Nothing of the user's is altered meanwhile, so threads do not see each other.
+stand-ins in tapegrad.  Nothing of the user's is altered meanwhile, so threads do not see each other.
 
 Globals are looked up when the code first asks for them (`Globals.__missing__`), so what a call does not reach costs nothing.
 Everything that was replaced is remembered in `Shadow.seen` by identity, so that aliases stay aliases, cycles end, and values

@@ -4,7 +4,7 @@ import functools
 import types
 from typing import Any
 
-from .. import _random, _twins
+from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
 from .builtin import FUNCTIONS, LIBRARY, Globals, Module
@@ -23,9 +23,9 @@ class Functions:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        twin = _twins.function(f)
-        if twin is not None:
-            return twin
+        face = _stand_ins.function(f)
+        if face is not None:
+            return face
         if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
             if not closure or space["__name__"].partition(".")[0] in NUMERIC:
                 return FUNCTIONS.get(f) or self.library(f)
@@ -137,9 +137,9 @@ class Functions:
         return self.leave(c.value)
 
     def module(self, m: Any) -> Any:
-        twin = _twins.module(m)
-        if twin is not None:
-            return twin
+        ours = _stand_ins.module(m)
+        if ours is not None:
+            return ours
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return Module(self.globals_of(vars(m)))
@@ -151,4 +151,4 @@ class Functions:
         return m if mine is space else Module(mine)
 
     def library(self, f: Any) -> Any:
-        return _twins.function(f) or f
+        return _stand_ins.function(f) or f

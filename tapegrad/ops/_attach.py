@@ -13,10 +13,12 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
+from .._late import late
 from .._loans import lend
 from .._primitive import is_tracked, plain
-from .._variable import Variable, View, late
+from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from . import _families as _families
 from . import _protocols as _protocols
 from . import creation as creation
 from . import elementwise as e
@@ -24,7 +26,6 @@ from . import shaping as s
 from . import views
 from ._define import NUMPY, shape
 from ._define import dtype as dtype_of
-from ._families import FAMILIES as FAMILIES
 from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
@@ -139,7 +140,7 @@ def _setitem(x, at, y):
     write_value(x, y, index(at))
 
 
-_protocols.views.write_value, _protocols.views.index = write_value, index
+late.write_value, late.index = write_value, index
 V.__getitem__, V.__setitem__ = views.getitem, _setitem
 V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
 V.__contains__ = OfArrays(lambda x, y: bool((plain(x) == plain(y)).any()), "argument of type '{}' is not iterable")

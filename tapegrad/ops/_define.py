@@ -27,8 +27,9 @@ import numpy as np
 from .._array import F8, NUMBERS, is_array, is_scalar, xp_of
 from .._dual import FORWARD, Dual
 from .._foreign import OBJECTS, operand
+from .._late import late
 from .._primitive import Primitive, bind, handle, plain, refresh, settled
-from .._tape import IMMUTABLE, JOINT, SETTINGS, Like, Tape, fixed, keep, late
+from .._tape import IMMUTABLE, JOINT, SETTINGS, Like, Tape, fixed, keep
 from .._variable import Variable, View, bottom, frozen, new
 from ..errors import DeviceError
 

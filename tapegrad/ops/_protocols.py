@@ -12,6 +12,7 @@ import scipy.special
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
+from .._late import late
 from .._loans import lend
 from .._primitive import ADD_AT, is_tracked, plain, write
 from .._variable import Variable
@@ -19,8 +20,6 @@ from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
-
-views = SimpleNamespace()  # ops/_attach.py adds `write_value` and `index`
 
 
 def no_rule(f: Any) -> NoRuleError:
@@ -259,7 +258,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
     if isinstance(y, (list, tuple)):
         y = s.stacked(y)
-    at = views.index(at)
+    at = late.index(at)
     if ufunc in AT:
         write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)
         return None
@@ -288,9 +287,9 @@ def store(out: Any, y: Any, where: Any = True) -> Any:
         xp_of(out).copyto(out, plain(y), where=plain(where))
         return out
     if where is True:
-        views.write_value(out, y, Ellipsis)
+        late.write_value(out, y, Ellipsis)
     else:
-        views.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
+        late.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
     return out
 
 

@@ -4,7 +4,6 @@ their kin, and the functions without a derivative: comparisons, logical and bitw
 Corners: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
 
 import functools
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import scipy.special
 
 from .._array import xp_of
+from .._late import load
 from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
@@ -40,7 +40,7 @@ from .shaping import imag, real, stacked
 
 @functools.cache
 def _cupy_special() -> Any:
-    return importlib.import_module("cupyx.scipy.special")
+    return load("cupyx.scipy.special")
 
 
 def special_of(x: Any) -> Any:

@@ -8,7 +8,6 @@ Sources: Giles, "An extended collection of matrix derivative results" (2008); Mu
 decomposition" (2016)."""
 
 import functools
-import importlib
 from collections import namedtuple
 from typing import Any
 
@@ -20,6 +19,7 @@ from scipy.linalg.blas import dger, dtrsm
 from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
+from .._late import load
 from .._primitive import plain
 from .._variable import Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
@@ -35,7 +35,7 @@ LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's 
 
 
 def cupyx_linalg() -> Any:
-    return importlib.import_module("cupyx.scipy.linalg")
+    return load("cupyx.scipy.linalg")
 
 
 def square(name: str, a: Any) -> tuple:

@@ -10,8 +10,8 @@ import numpy as np
 
 from .._array import is_array, is_scalar, xp_of
 from .._foreign import argument
+from .._late import late
 from .._primitive import plain
-from .._tape import late
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp

@@ -14,8 +14,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import statespace as ss
+from tapegrad._late import MODELS
 from tapegrad.errors import ArgumentError
-from tapegrad.kernels import LIBRARY
 from tapegrad.kernels.library import handwritten
 
 kernels = tg.kernels
@@ -180,7 +180,7 @@ def test_a_deep_copy_has_objects_of_its_own():
     assert not same(k(THETA, DATA), before[0]) and not same(g(X), before[1])
 
 
-@pytest.mark.parametrize("module", LIBRARY)
+@pytest.mark.parametrize("module", MODELS)
 def test_the_library(module):
     """Every kernel in every module, and those that the functions `process` give."""
     found = [x for x in vars(getattr(kernels, module)).values() if isinstance(x, handwritten.Shelved)]

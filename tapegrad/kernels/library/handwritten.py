@@ -12,7 +12,6 @@ as plain Python for `likelihood` or `recursion`: it documents the kernel, checks
 derivatives beyond the first."""
 
 import hashlib
-import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 
 from ..._array import xp_of
+from ..._late import load
 from ..._pickling import Remade
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
@@ -108,15 +108,15 @@ class Shelved(Remade):
 
 def placed(kernel: Any) -> tuple[str, str]:
     """Module and name of a kernel of the library."""
-    for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.")]:
+    for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.library.")]:
         for name, x in list(vars(sys.modules[module]).items()):
             if x is kernel:
                 return module, name
-    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels")
+    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels.library")
 
 
 def taken(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name)
+    return getattr(load(module), name)
 
 
 def optioned(kernel: Any, options: dict) -> Any:

@@ -3,13 +3,13 @@
 Each kernel, and each that is its rule, is compiled and run between canaries, in several orders of its threads and with several
 numbers of threads; then its rules are compared with differences and with each other.  A failure is a KernelError with the numbers."""
 
-import importlib
 import math
 from typing import Any
 
 import numpy as np
 
 from ..._array import is_array, xp_of
+from ..._late import load
 from ..._primitive import plain
 from ..._transforms import jvp, vjp
 from ..._tree import Const
@@ -104,7 +104,7 @@ class Check:
 
     def device_compiles(self, real: np.dtype) -> None:
         try:
-            cuda = importlib.import_module("tapegrad.kernels.launch.cuda")
+            cuda = load("tapegrad.kernels.launch.cuda")
             if cuda.cupy is None:
                 raise ImportError("CuPy is not installed")
             version = str(cuda.nvrtc.getVersion())

@@ -7,7 +7,6 @@ the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forwar
 have rules of its own, and so on: an order of derivative exists where its kernel does."""
 
 import contextlib
-import importlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._calls import full_like
+from ..._late import load
 from ..._pickling import Remade
 from ..._primitive import Primitive, bind, is_tracked, plain
 from ..._tape import Like
@@ -170,7 +170,7 @@ class RawKernel(Remade):
             outs = [o if o.ndim else o[()] for o in self._run_numpy(given, plan)]
         else:
             with plan.device:
-                outs = importlib.import_module("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
+                outs = load("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _run_numpy(self, values: list, plan: Plan) -> list:
@@ -234,7 +234,7 @@ class RawKernel(Remade):
         if self.workers is not None:
             return self.workers() if callable(self.workers) else self.workers
         if getattr(self.cpu, "targetoptions", {}).get("parallel"):
-            return importlib.import_module("numba").get_num_threads()
+            return load("numba").get_num_threads()
         return 1
 
     # --- the launch ---

@@ -1,11 +1,12 @@
-"""The twins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
+"""The stand-ins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
 
-import importlib
 import sys
 from types import ModuleType
 from typing import Any
 
-TWINS = {
+from ._late import load
+
+STAND_INS = {
     "numpy": "tapegrad.numpy",
     "cupy": "tapegrad.cupy",
     "scipy": "tapegrad.scipy",
@@ -18,10 +19,10 @@ FOUND: dict = {}  # module name -> its twin
 
 
 def find(name: str) -> Any:
-    """The twin of a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
+    """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy"):
         if name == theirs or name.startswith(theirs + "."):
-            ours = importlib.import_module(TWINS[theirs])  # the face of a library is loaded when its user is met
+            ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
             for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
                 if part.startswith("_") or ours is None:
                     return None
