@@ -11,7 +11,7 @@ import numpy as np
 
 from .._array import address, is_array, xp_of
 from .._primitive import OPEN, view
-from .._variable import Variable, variable
+from .._variable import Variable, new
 from ..errors import AliasError
 from . import routes, threads
 
@@ -53,6 +53,8 @@ class Arrays:
         if kind not in "fc":
             return self.objects_of(x) if kind == "O" else x if x.base is None else self.leave(x)
         root, owner = x, x.base
+        if owner is None and type(x) is np.ndarray and not self.strangers:
+            return self.captured(x)
         while owner is not None:
             if is_array(owner):
                 root = owner
@@ -96,7 +98,9 @@ class Arrays:
         return known
 
     def captured(self, x: Any) -> Variable:
-        v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
+        v = new(Variable)
+        v._value = x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray)
+        v._trace = v._slot = None
         v._saved = True
         v._version = 0
         if self.borrowed:

@@ -18,14 +18,10 @@ from .kinds import ATOMS, EMPTY, state_of
 IS = operator.is_
 
 
-def alike(a: Iterable, b: Iterable) -> bool:
-    """The same objects, in the same order?"""
-    return all([x is y for x, y in itertools.zip_longest(a, b, fillvalue=EMPTY)])
-
-
 def items(new: Any, first: list) -> bool:
     """Does a container hold other things than at first?"""
-    return not alike(base_of(new).read(new), first)
+    now = base_of(new).read(new)
+    return len(now) != len(first) or not all(map(IS, now, first))
 
 
 def attributes(now: dict, before: dict) -> dict:

@@ -23,7 +23,7 @@ def write_back(shadow: Any) -> Any:
     """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not is_written(shadow, v):
+        if not v._version or not is_written(shadow, v):
             continue
         v = live(v)
         now = bottom(v)
@@ -129,7 +129,11 @@ def restore_container(x, new, first, back):
         return
     if changes.items(new, first):
         base.put(x, [back(v) for v in there.read(new)])
-    there.put(new, base.read(x))
+    if kind is dict is type(new):
+        new.clear()
+        new.update(x)
+    else:
+        there.put(new, base.read(x))
 
 
 def restore_object(x, new, before, back):

@@ -305,7 +305,7 @@ def is_written(shadow: Any, v: Variable) -> bool:
 
 
 def written(shadow: Any) -> list:
-    return [a for a, v in shadow.arrays if is_written(shadow, v)]
+    return [a for a, v in shadow.arrays if v._version and is_written(shadow, v)]
 
 
 def explained(shadow: Any, a: Any) -> bool:

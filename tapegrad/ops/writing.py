@@ -59,7 +59,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) in SHORT):
+    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape or type(trace) is Dual):
         return False
     kind = type(at)
     if kind is int:
@@ -76,7 +76,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
             return False
         if other is not None:
-            if other is not trace and (trace is not None or type(other) not in SHORT):
+            if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
                 return False
             trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
     elif type(y) in NUMBERS or type(y) is np.float64:
@@ -97,9 +97,6 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
             trace.grown()
     x._version += 1
     return True
-
-
-SHORT = frozenset((Tape, Dual))
 
 
 def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
