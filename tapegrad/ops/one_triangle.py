@@ -7,6 +7,7 @@ it.  Where the tangent is Hermitian the two agree, so it matters only to who loo
 
 Which kind a matrix is, is a constant of its value, one for each matrix of a batch."""
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -29,18 +30,21 @@ def symmetric(x: Any) -> Any:
 
 
 def alike_of(x: Any) -> Any:
-    """The same where flags of NumPy's are ignored, as in a sweep.  Two short tests first, for the hot path of a filter: the same
-    bits, or entries without a zero that are near their opposites."""
+    """The same where flags of NumPy's are ignored, as in a sweep.  Short tests first, for the hot path of a filter: the same bits; a
+    small matrix pair by pair; entries without a zero that are near their opposites."""
     x = x if type(x) is np.ndarray else plain(x)
     n = x.shape[-1]
     if n < 2:
         return True  # the two kinds are the same
-    if type(x) is np.ndarray and x.ndim == 2 and x.dtype.kind == "f" and x.item(1):
-        if x.tobytes() == x.tobytes("F"):
+    if type(x) is np.ndarray and x.ndim == 2 and x.dtype.kind == "f":
+        if x.item(1) and x.tobytes() == x.tobytes("F"):
             return True
-        gaps = ((x - x.T) / x).ravel()
-        if gaps.dot(gaps) < tolerance(x) ** 2:
-            return True
+        if n <= 5:
+            return alike_rows(x.tolist(), tolerance(x))
+        if x.item(1):
+            gaps = ((x - x.T) / x).ravel()
+            if gaps.dot(gaps) < tolerance(x) ** 2:
+                return True
     library = xp_of(x)
     y = x.swapaxes(-1, -2).conj()
     root = library.sqrt(abs(library.diagonal(x, 0, -2, -1)))
@@ -52,6 +56,23 @@ def alike_of(x: Any) -> Any:
     if library is not np:
         return found
     return True if found.all() else found if found.any() else False
+
+
+def alike_rows(rows: list, bound: float) -> bool:
+    """The same of one real matrix, given as lists."""
+    some = False
+    for i, row in enumerate(rows):
+        for j in range(i):
+            a, b = row[j], rows[j][i]
+            if a != b:
+                gap = a - b if a > b else b - a
+                if not gap <= bound * (a if a > 0.0 else -a):
+                    if not a or not b or not gap <= bound * sqrt(abs(row[i])) * sqrt(abs(rows[j][j])):
+                        return False
+                some = True
+            elif a:
+                some = True
+    return some
 
 
 def tolerance(x: Any) -> float:

@@ -25,6 +25,7 @@ BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 FOLD1 = {
     "neg": lambda a: -a, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1,
     "sin": math.sin, "cos": math.cos, "arctan": math.atan, "tanh": math.tanh, "abs": abs, "rcp": lambda a: 1.0 / a, "floor": math.floor,
+    "tanh_slope": lambda a: (1.0 / math.cosh(a)) ** 2, "scale": lambda a: _no_scale(a), "unscale": lambda a: _no_scale(a),
 }  # fmt: skip
 FOLD2 = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
@@ -34,6 +35,13 @@ FOLD2 = {
 PARTIALS: dict = {}  # operation -> its derivative as a function of (graph, node, argument); filled by trace/special.py
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
+
+
+def _no_scale(q: float) -> float:
+    """What is outside of this depends on the dtype."""
+    if 1e-20 < q < 1e20:
+        return 1.0
+    raise ValueError
 
 
 class LongCode(BaseException):
@@ -406,12 +414,14 @@ class Graph(Blocks):
         if op == "cos":
             return self.neg(self.node("sin", a))
         if op == "tanh":
-            return self.sub(self.one, self.mul(i, i))
+            return self.node("tanh_slope", a)
+        if op == "tanh_slope":
+            return self.mul(self.const(-2.0), self.mul(i, self.node("tanh", a)))
         if op == "arctan":
             return self.rcp(self.add(self.one, self.mul(a, a)))
         if op == "abs":
             return self.sign(a)
-        if op == "floor":
+        if op in ("floor", "scale", "unscale"):
             return self.zero
         return PARTIALS[op](self, i, a)
 
