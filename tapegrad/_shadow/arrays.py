@@ -65,9 +65,6 @@ class Arrays:
             else:
                 break
             owner = root.base
-        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
-        if root is not x and sys.getrefcount(root) > 3:
-            return self.window(x, root)
         if root is not x and x.base is not root:
             known = self.within(x)
             if known is not None:
@@ -76,6 +73,10 @@ class Arrays:
             whole = getattr(known, "_base", known)
             self.meet(root, whole, self.arrays)
             return known
+        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing, and where it
+        # has no gaps the copy that is made of it answers each question of layout as it does.
+        if root is not x and (sys.getrefcount(root) > 3 or not x.flags.forc):
+            return self.window(x, root)
         if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
         if not isinstance(x, np.ndarray):

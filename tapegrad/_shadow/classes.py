@@ -111,8 +111,8 @@ class Classes:
         self.attributes_of(x, new)
         return new
 
-    def attributes_of(self, x: Any, new: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x, type(new)).items()}
+    def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
+        before = {name: self(value) for name, value in state_of(x, type(new)).items()} | other
         put_state(new, before)
         self.objects.append((x, new, before))
 

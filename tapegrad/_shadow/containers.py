@@ -52,6 +52,7 @@ def put_all(kind: type, add: Callable) -> Callable:
 
 
 def put_objects(x: Any, flat: list) -> None:
+    x = x if x.ndim else x.reshape(1)
     for at, v in zip(np.ndindex(x.shape), flat, strict=True):
         x[at] = v
 
@@ -158,7 +159,7 @@ class Containers:
 
     def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""
-        if not x.ndim or x.base is not None:
+        if x.base is not None:
             return self.leave(x)
         new = np.empty(x.shape, object, order="F" if x.flags.fnc else "C")
         self.seen[id(x)] = new

@@ -34,12 +34,13 @@ from .cached import Cached
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
+from .iterators import ITERATORS, VIEWS, Iterators
 from .kinds import ATOMS, HELD, is_user_class, state_of
 from .restore import restore, users_own
 from .routes import finding, first_write, leave
 
 
-class Shadow(Arrays, Functions, Containers, Classes):
+class Shadow(Arrays, Functions, Containers, Iterators, Classes):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "left",
         "reached",
         "near",
+        "walked",
         "theirs",
         "outer",
         "sums",
@@ -104,6 +106,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
+        self.walked: list = []  # (container, iterator that walks along it)
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
@@ -177,10 +180,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached or self.members else None
-            if found is not None:
-                self.arrays = []
-            restore(self)
+            found = finding(self) if self.left or self.sums or self.reached or self.members or self.walked else None
+            restore(self, undo=found is not None)
         except RouteError as late:
             found = late
         finally:
@@ -267,7 +268,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
         if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
-            return None
+            return Shadow.proxied
         if isinstance(x, np.generic):
             return Shadow.itself
         if isinstance(x, np.ndarray):
@@ -279,7 +280,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
-            return Shadow.library
+            return Shadow.ufunc
         for base, make in BY_BASE:
             if isinstance(x, base):
                 return make
@@ -298,7 +299,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
 
 NOTHING: Any = frozenset()
-ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
+ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 
 BY_BASE = (
@@ -318,7 +319,7 @@ MAKERS = {
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,
     Module: Shadow.scope,
-    np.ufunc: Shadow.library,
+    np.ufunc: Shadow.ufunc,
     functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
     Cached: Shadow.cached,
@@ -334,4 +335,9 @@ MAKERS = {
     np.random.Generator: lambda shadow, x: _random.ours_of(x),
     np.random.RandomState: lambda shadow, x: _random.ours_of(x),
     type: Shadow.klass,
+    np.vectorize: Shadow.vectorized,
+    map: Shadow.mapped,
+    filter: Shadow.mapped,
+    **dict.fromkeys(ITERATORS, Shadow.iterator),
+    **dict.fromkeys(VIEWS, Shadow.view_of),
 }

@@ -1,8 +1,11 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that they name."""
 
 import functools
+import gc
 import types
 from typing import Any
+
+import numpy as np
 
 from .. import _random, _stand_ins
 from .._loans import lend
@@ -132,6 +135,22 @@ class Functions:
             return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
 
         return call
+
+    def ufunc(self, u: np.ufunc) -> Any:
+        """One made by `numpy.frompyfunc` calls the shadow of its function."""
+        face = _stand_ins.function(u)
+        if face is not None or "O" not in u.types[0]:
+            return face or u
+        f = next((part for part in gc.get_referents(u) if callable(part)), None)
+        g = self(f)
+        return u if g is f else np.frompyfunc(g, u.nin, u.nout, identity=u.identity)
+
+    def vectorized(self, x: np.vectorize) -> Any:
+        """What `numpy.vectorize` made: its twin, with the shadow of its function."""
+        new = object.__new__(_stand_ins.function(np.vectorize))
+        self.seen[id(x)] = new
+        self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
+        return new
 
     def const(self, c: Any) -> Any:
         return self.leave(c.value)

@@ -34,17 +34,17 @@ def write_back(shadow: Any) -> Any:
     return lost
 
 
-def restore(shadow: Any) -> None:
-    """Raises RouteError, and has written no array, where that would break another thread's sweep."""
+def restore(shadow: Any, undo: bool = False) -> None:
+    """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break another thread's sweep."""
     lost = late = None
-    if shadow.arrays:
+    if shadow.arrays and not undo:
         try:
             lost = threads.alone(shadow, write_back)
         except RouteError as error:
-            late = error
+            late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
-    back = Back(shadow, stored)
-    for space, name, v in changes.names(shadow):
+    back = Back(shadow, stored, undo)
+    for space, name, v in () if undo else changes.names(shadow):
         if v is EMPTY:
             space.real.pop(name, None)
         else:
@@ -53,7 +53,7 @@ def restore(shadow: Any) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, _, before in shadow.members:
+    for c, new, _, before in () if undo else shadow.members:
         for name, v in changes.members(new, before).items():
             setattr(c, name, back(v))
     for x, new, before in shadow.objects:
@@ -61,7 +61,7 @@ def restore(shadow: Any) -> None:
     for x in astray:
         clean(x, back)
     for f, g in shadow.bare:
-        if g.__dict__:
+        if g.__dict__ and not undo:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
     for g in shadow.generics:  # `register` refers to itself
         for cell in g.register.__closure__:
@@ -74,9 +74,8 @@ def restore(shadow: Any) -> None:
         space.first.clear()
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = (
-        shadow.theirs
-    ) = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
+    shadow.walked = shadow.theirs = None
     shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
@@ -108,7 +107,7 @@ def clean(x, back):
 def restore_cell(cell, new, value, first, back):
     """Hand a rebound nonlocal back, and leave the new cell with the plain value: a cycle through it ends here."""
     now = changes.cell(new, first)
-    if now is not EMPTY:
+    if now is not EMPTY and not back.undo:
         value = back(now)
         cell.cell_contents = value
     if value is not EMPTY:
@@ -127,7 +126,7 @@ def restore_container(x, new, first, back):
         if not ATOMS.issuperset(map(type, now)):
             base.put(x, [back(v) for v in now])
         return
-    if changes.items(new, first):
+    if not back.undo and changes.items(new, first):
         base.put(x, [back(v) for v in there.read(new)])
     if kind is dict is type(new):
         new.clear()
@@ -141,7 +140,7 @@ def restore_object(x, new, before, back):
     kind = type(new)
     now = state_of(new)
     if now or before:
-        other = changes.attributes(now, before)
+        other = {} if back.undo else changes.attributes(now, before)
         bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
         if bound:
             put_state(x, bound, kind)
@@ -168,10 +167,10 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
-    __slots__ = ("kept", "memo", "original", "shadow", "stored")
+    __slots__ = ("kept", "memo", "original", "shadow", "stored", "undo")
 
-    def __init__(self, shadow, stored):
-        self.shadow, self.stored = shadow, stored
+    def __init__(self, shadow, stored, undo):
+        self.shadow, self.stored, self.undo = shadow, stored, undo
         self.original: Any = None  # id of a shadow -> what it stands for
         self.memo: dict = {}
         self.kept: set = set()  # shadow classes that have instances outside

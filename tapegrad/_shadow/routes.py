@@ -327,8 +327,11 @@ def finding(shadow: Any) -> RouteError | None:
     classes = bare_classes(shadow)
     left = shadow.left + classes
     arrays = [a for a in written(shadow) if classes or not explained(shadow, a)] if left or shadow.reached else []
-    holders = altered(shadow) if shadow.near else {}
+    holders = altered(shadow) if shadow.near or shadow.walked else {}
     if holders:
+        for x, iterator in shadow.walked:
+            if leads(x, holders):
+                return two_ways(shadow, x, [iterator, x])
         for near, parents in shadow.near:
             for x in near:
                 if leads(x, holders):
@@ -386,7 +389,7 @@ def reads(f: Any, holders: dict) -> bool:
     return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
 
 
-KEPT = "No captured array was written back."
+KEPT = "Nothing was written back."
 
 
 def reachable(shadow: Any, a: Any, way: list) -> RouteError:
