@@ -19,12 +19,12 @@ from ._calls import (
     name_of,
 )
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, plain
+from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, layout_of, primal_of
 from ._shadow import Globals, names_in
 from ._shadow.routes import of_function
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
-from ._variable import Variable
+from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
@@ -100,7 +100,7 @@ class Tape:
 
 
 def live_on(y: Variable, trace: Trace) -> bool:
-    plain(y)
+    layout_of(y)
     return y._trace is trace
 
 
@@ -162,7 +162,7 @@ class Rule(Remade):
                     "lost: pass it as an argument, or take tg.value of it"
                 )
         for n, a in enumerate(args):
-            if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
+            if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
                     f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
                 )
@@ -209,8 +209,8 @@ def value(x: Any) -> Any:
     """
     if not isinstance(x, Variable):
         return x
-    x = plain(x)
-    return owned(x) if is_array(x) else x
+    x = primal_of(x)
+    return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 
 
 def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
@@ -222,12 +222,12 @@ def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
     (array([1., 2., 3.]), array([20., 30.]))
     """
     members = leaves(tree)
-    active = [is_differentiable(plain(m)) for m in members]
+    active = [is_differentiable(layout_of(m)) for m in members]
     shapes = [shape(m) for m in members]
-    kinds = [type(plain(m)) for m in members]
+    kinds = [type(layout_of(m)) for m in members]
     dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
     pieces = [
-        shaping.reshape(m, to=(-1,)) if is_array(plain(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+        shaping.reshape(m, to=(-1,)) if is_array(layout_of(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
     ]
     flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
 

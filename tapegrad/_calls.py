@@ -15,13 +15,13 @@ from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
 from ._foreign import OBJECTS, numbers_of
-from ._primitive import OPEN, Trace, handle, live, plain
+from ._primitive import OPEN, Trace, handle, layout_of, live, values_of
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
 from .ops import shaping
-from .ops._define import dtype, shape
+from .ops._define import dtype, shape, xp
 from .ops.degenerate import free_of_gauge
 
 # --- arguments and results ---
@@ -178,7 +178,7 @@ def full_like(x: Any, c: float) -> Any:
     """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
     if type(x) is np.float64:
         return np.float64(c)
-    x = plain(x)
+    x = layout_of(x)
     if not is_array(x):
         return dtype(x).type(c)
     if x.shape == () and xp_of(x) is np:
@@ -198,7 +198,7 @@ def derivative_out(g: Any, like: Any) -> Any:
             want = dtype(like)
             return frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
         g = bottom(g)
-    return _given(_plain_out(g, plain(like)))
+    return _given(_plain_out(g, layout_of(like)))
 
 
 def _given(a: Any) -> Any:
@@ -396,14 +396,14 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
         w = np.asarray(w)
     if isinstance(w, Variable):
         w = live(w)
-    if not is_array(plain(w)) and is_array(plain(y)) and xp_of(plain(y)) is not np and shape(w) == ():
-        w = xp_of(plain(y)).asarray(w)
+    if not is_array(layout_of(w)) and is_array(layout_of(y)) and xp(y) is not np and shape(w) == ():
+        w = xp(y).asarray(w)
     elif type(w) is int:
         w = np.float64(w)
     if shape(w) != shape(y):
         raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the primal has shape {shape(y)}; they must be equal")
-    if is_array(plain(w)) and is_array(plain(y)) and xp_of(plain(w)) is not xp_of(plain(y)):
-        raise ArgumentError(f"{call}: the {what} is a {type(plain(w)).__module__} array, the primal a {type(plain(y)).__module__} array")
+    if is_array(layout_of(w)) and is_array(layout_of(y)) and xp(w) is not xp(y):
+        raise ArgumentError(f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array")
     have, want = dtype(w), dtype(y)
     if have.kind == "c" and want.kind != "c":
         raise ArgumentError(f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real")
@@ -411,7 +411,7 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
         raise ArgumentError(f"{call}: the {what} has dtype {have}; it must be a number or an array of numbers")
     if isinstance(w, Variable) and w._trace is not None:
         return frozen(w) if have == want else shaping.astype(w, to=want)
-    w = plain(w)
+    w = values_of(w)
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
@@ -466,6 +466,6 @@ def value_and_tangent(tree: Any, pairs: list) -> tuple:
     def tangent(_):
         y, t = next(slopes)
         t = t if t is None else free_of_gauge(y, t)
-        return derivative_out(t, number(y)) if is_differentiable(plain(y)) else None
+        return derivative_out(t, number(y)) if is_differentiable(layout_of(y)) else None
 
     return value, tree_map(tangent, tree)

@@ -17,7 +17,7 @@ import numpy as np
 from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
 from ._late import load
-from ._primitive import plain
+from ._primitive import layout_of
 from ._variable import Variable, View
 from .errors import ArgumentError
 from .ops._define import dtype as dtype_of
@@ -144,7 +144,7 @@ class ArrayClass(type):
     """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` and `ndarray.sum` are the library's."""
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(plain(x), cls.real))
+        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
 
     def __subclasscheck__(cls, c):
         return c is cls or issubclass(c, (cls.real, Variable))

@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, is_differentiable, xp_of
 from ._calls import full_like, name_of, number, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, live, plain, view
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of, view
 from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -56,7 +56,7 @@ def fresh(a: Any) -> Any:
         return a
     zeros = full_like(a, 0)
     if not is_array(zeros):
-        zeros = plain(a) * 0
+        zeros = layout_of(a).dtype.type(0)
     return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
 
 
@@ -341,13 +341,14 @@ class Step:
                 if again:
                     for r, state in later:
                         set_state(r, state)
-            ys = [v for v in leaves(y) if is_differentiable(plain(v))]
-            self.tree = tree_map(lambda v: OUTPUT if is_differentiable(plain(v)) else v, y)
+            ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
+            self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
             self.count = len(ys)
             self.written = [getattr(h, "_version", 0) > 0 for _, h in shadow.handles]
             shadow.check(self.name)
             outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
-            marks = [mark(plain(v)) for v in ys] + [mark(plain(h)) for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
+            written = [h for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
+            marks = [mark(values_of(v)) for v in ys + written]
             if again:
                 self.check_values(marks)
             else:  # what f itself has altered is compared by its effect on the values alone

@@ -58,7 +58,9 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow); `invalid`: _tape
+# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: how many traces that hide values;
+# `invalid`: what NumPy notes while a tape is swept (_tape).
+OPEN = threading.local()
 
 
 class Trace:
@@ -70,13 +72,18 @@ class Trace:
     levels = itertools.count(1)
     short = None  # a tape's method
     lent = False  # is it a loan (_loans.py)?
+    hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
+        if self.hides:
+            OPEN.hiding = getattr(OPEN, "hiding", 0) + 1
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
+        if self.hides:
+            OPEN.hiding -= 1
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:
@@ -91,6 +98,14 @@ class Trace:
                     x._trace = x._slot = None
                     x._version = getattr(x, "_version", 0) + 1
         self.risen = []
+
+    def values(self, x: Variable) -> Any:
+        """What x is one level down.  A trace that hides its values may answer, answer on condition that they stay so, or refuse."""
+        return x._value
+
+    def truth(self, x: Variable) -> bool:
+        """The truth of x, one element of a trace that hides its values; likewise."""
+        return bool(values_of(x))
 
     def release(self) -> None:
         """Let go of all that was kept."""
@@ -174,11 +189,53 @@ def live(x: Variable) -> Variable:
     return x
 
 
-def plain(x: Any) -> Any:
-    """The plain array or number under a Variable; anything else as it is."""
+# What lies under a Variable is asked for in one of four ways.  A rule that chooses by values chooses by operations on `primal_of`,
+# so that it is right under a trace that hides them too.
+
+
+def layout_of(x: Any) -> Any:
+    """What lies under all levels of x, for its shape, dtype, library and memory order: its elements may be nobody's values.
+    Anything else as it is."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     return bottom(x)
+
+
+def values_of(x: Any) -> Any:
+    """The plain array or number under a Variable, for which each trace is asked; anything else as it is."""
+    if type(x) is View and x._seen != x._base._version:
+        refresh(x)
+    while isinstance(x, Variable):
+        trace = x._trace
+        x = trace.values(x) if trace is not None and trace.hides else x._value
+    return x
+
+
+def primal_of(x: Any) -> Any:
+    """x without its derivatives: the plain array or number, or a Variable of the trace that hides it."""
+    if type(x) is View and x._seen != x._base._version:
+        refresh(x)
+    while isinstance(x, Variable):
+        trace = x._trace
+        if trace is not None and trace.hides:
+            return x
+        x = x._value
+    return x
+
+
+def seen(x: Any) -> Any:
+    """The values of x where they may be looked at, else None: no trace hides them, and they are not on a device, which would have
+    to be waited for."""
+    x = primal_of(x)
+    return x if issubclass(type(x), (np.ndarray, np.generic)) else None
+
+
+def truth_of(x: Any) -> bool:
+    x = primal_of(x)
+    return x._trace.truth(x) if isinstance(x, Variable) else bool(x)
+
+
+plain = values_of  # its former name
 
 
 def settled(x: View) -> Variable:

@@ -260,6 +260,13 @@ SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied 
 SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
 
 
+class Always(list):
+    """Stands for that note where a trace hides values: their products may be invalid in its next run, so it is a safe rule always."""
+
+    def clear(self):
+        pass
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
     `last`: no other sweep follows, so each record is dropped as it is read.
@@ -267,7 +274,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero."""
     outer = getattr(OPEN, "invalid", None)
-    invalid: list = []
+    invalid: list = Always([True]) if getattr(OPEN, "hiding", 0) else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:

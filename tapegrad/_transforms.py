@@ -24,13 +24,13 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade, named_like
-from ._primitive import plain
+from ._primitive import layout_of
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
-from .ops._define import dtype, shape
+from .ops._define import dtype, shape, xp
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
 X = TypeVar("X")
@@ -241,13 +241,13 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
 
 
 def empty_rows(x: Any) -> Any:
-    return xp_of(plain(x)).zeros((0, *shape(x)), dtype(x))
+    return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
 def basis(x: Any) -> list:
     """The unit arrays of the shape of x."""
-    s, x = shape(x), plain(x)
-    library = xp_of(x) if is_array(x) else np
+    s = shape(x)
+    library = xp(x) if is_array(layout_of(x)) else np
     n = int(np.prod(s))
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 
@@ -294,7 +294,7 @@ def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> A
 
 def _blocks(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> dict:
     for y, _ in r.low:
-        if not (y is None or is_array(plain(y)) or isinstance(plain(y), (int, float, complex, np.generic))):
+        if not (y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))):
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
     complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
     if complex_in and any(y is not None and dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
@@ -331,7 +331,7 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
 
 def _assembled(rows: list, first: tuple, second: tuple, like: Any) -> Any:
     if not rows:
-        return xp_of(plain(like)).zeros(first + second, dtype(like))
+        return xp_of(layout_of(like)).zeros(first + second, dtype(like))
     if first == ():
         return rows[0]
     return unshared(shaping.reshape(shaping.stack(rows), to=first + second))
@@ -368,7 +368,7 @@ def _columns(r: Recorded) -> dict:
             if y is None:
                 continue
             if not columns:
-                blocks[k, key] = xp_of(plain(x)).zeros(shape(y) + shape(x), dtype(x))
+                blocks[k, key] = xp_of(layout_of(x)).zeros(shape(y) + shape(x), dtype(x))
             elif shape(x) == ():
                 blocks[k, key] = columns[0]
             else:

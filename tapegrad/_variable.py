@@ -101,7 +101,7 @@ def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
 
 
 def bottom(x: Any) -> Any:
-    """The plain array under all levels.  (Not of a View: see `_primitive.plain`.)"""
+    """What lies under all levels.  (Not of a View: see `_primitive.layout_of`.)"""
     while isinstance(x, Variable):
         x = x._value
     return x

@@ -28,7 +28,7 @@ from .._array import F8, NUMBERS, is_array, is_scalar, xp_of
 from .._dual import FORWARD, Dual
 from .._foreign import OBJECTS, operand
 from .._late import late
-from .._primitive import Primitive, bind, handle, plain, refresh, settled
+from .._primitive import Primitive, bind, handle, layout_of, refresh, settled
 from .._tape import IMMUTABLE, JOINT, SETTINGS, Like, Tape, fixed, keep
 from .._variable import Variable, View, bottom, frozen, new
 from ..errors import DeviceError
@@ -291,7 +291,7 @@ def coerced(b: Any, other: Any) -> Any:
         return late.stacked(b)
     b = operand(b)
     if is_array(b):
-        if is_array(plain(other)) and xp_of(b) is not xp_of(plain(other)):
+        if is_array(layout_of(other)) and xp_of(b) is not xp(other):
             raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
     return b
 
@@ -308,7 +308,7 @@ def shape(x: Any) -> tuple:
 
 def dtype(x: Any) -> np.dtype:
     if type(x) is not Like:
-        x = plain(x)
+        x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
 
 
@@ -318,7 +318,7 @@ def ndim(x: Any) -> int:
 
 def xp(x: Any) -> Any:
     """The library under x, which may be a Variable."""
-    return xp_of(plain(x))
+    return xp_of(layout_of(x))
 
 
 LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY

@@ -25,7 +25,7 @@ import numpy as np
 
 from .._array import xp_of
 from .._dual import Dual
-from .._primitive import Ended, live, plain
+from .._primitive import Ended, layout_of, live, values_of
 from .._tape import Tape
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
@@ -138,7 +138,7 @@ def free_of_gauge(value: Any, tangent: Any) -> Any:
     because the value does."""
     (v, *dv), (t, _, dt) = parts(value), parts(tangent)
     for e in (*dv, dt):
-        e = plain(at_rest(e))
+        e = values_of(at_rest(e))
         if e is not None and e.size:
             tangent = tangent * spoilt(abs(v).max() + abs(t).max(), e)
     return tangent
@@ -260,14 +260,14 @@ def _quotient_jvp(t, out, m, w):
 
 def levels(a: Any) -> tuple:
     """Does a tape watch a?  And the outermost tangent of a, or None."""
-    plain(a)
+    layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
         taped = taped or type(a._trace) is Tape
         if isinstance(a._trace, Dual) and tangent is None:
             tangent = a._slot
         a = a._value
-    return taped, None if tangent is None else plain(tangent)
+    return taped, None if tangent is None else values_of(tangent)
 
 
 def turned(e: Any, w: Any) -> tuple:

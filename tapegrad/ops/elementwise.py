@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, is_array, xp_of
-from .._primitive import plain
+from .._primitive import primal_of, seen
 from .._tape import SAFE
 from .._variable import Variable
 from ._define import dtype, implements, primitive, rules, same
@@ -184,14 +184,14 @@ rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))
 
 def _absolute_vjp(g, out, x):
     if dtype(x).kind == "c":
-        return note(g * phase_of(x), x, plain(out) == 0, "abs of complex numbers")
+        return note(g * phase_of(x), x, primal_of(out) == 0, "abs of complex numbers")
     return g * sign(x)
 
 
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
         u = conj(phase_of(x))
-        return note(real(u * t[0]), x, plain(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
+        return note(real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
     return t[0] * sign(x)
 
 
@@ -283,7 +283,8 @@ def root_slope(g, r):
 
 def _root_slope_vjp(c, g, r):
     """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
-    if seen(r) and plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
+    gate = seen(unknown_limit(g, r))
+    if gate is not None and gate.ndim == 0 and gate and seen(c) is not None and seen(c) == 0:
         warn("sqrt", users_line())
     return root_slope(c, r)
 
@@ -291,22 +292,17 @@ def _root_slope_vjp(c, g, r):
 def _root_slope_jvp(t, out, g, r):
     """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
     gate, (c, e) = unknown_limit(g, r), t
-    if seen(r) and gate.any():
-        if (c is not None and meets(c, gate)) or (e is not None and plain(r).ndim == 0 and plain(e) == 0):
+    if seen(gate) is not None and gate.any():
+        if (c is not None and meets(c, gate)) or (e is not None and gate.ndim == 0 and seen(e) is not None and seen(e) == 0):
             warn("sqrt", users_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b
 
 
-def seen(x: Any) -> bool:
-    """May x be looked at?  On a device that would wait."""
-    return isinstance(plain(x), (np.ndarray, np.generic))
-
-
 def unknown_limit(g: Any, r: Any) -> Any:
     """Where g / r is 0 / 0."""
-    return (plain(g) == 0) & (plain(r) == 0)
+    return (primal_of(g) == 0) & (primal_of(r) == 0)
 
 
 def _sqrt_rule(g, out, x):
@@ -486,7 +482,7 @@ rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
 rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * tanh_slope(x, plain(out)), jvp=same)
+rules(tanh, lambda g, out, x: g * tanh_slope(x, primal_of(out)), jvp=same)
 rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 

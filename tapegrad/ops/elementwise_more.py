@@ -13,9 +13,9 @@ import scipy.special
 
 from .._array import xp_of
 from .._late import load
-from .._primitive import plain
+from .._primitive import primal_of, seen, values_of
 from ..errors import ArgumentError
-from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
+from ._define import dtype, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -80,7 +80,7 @@ rules(part_of_hypot, lambda g, out, x, y: _across(g, y, x, x, y), lambda g, out,
 
 
 def _hypot_part(g, out, x, y):
-    u, zero = g * part_of_hypot(x, y), plain(out) == 0
+    u, zero = g * part_of_hypot(x, y), primal_of(out) == 0
     return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
@@ -99,7 +99,7 @@ def arctan2(y, x):
 def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
-    zero = plain(r) == 0
+    zero = primal_of(r) == 0
     d = times0(g, part_of_hypot(x, y) / select(zero, zero_of(r) + 1, r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
@@ -132,8 +132,9 @@ def fmin(x, y):
 def share(g: Any, x: Any, y: Any) -> Any:
     """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
     larger.  A nan takes all."""
-    x, y = plain(x), plain(y)
-    if xp_of2(x, y) is np and not (x == y).any():
+    x, y = primal_of(x), primal_of(y)
+    ties = seen(x == y)
+    if ties is not None and not ties.any():
         return select(~(x < y), g, zero_of(g))
     part = dtype(g).type(0.5) * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * (x != x)
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
@@ -142,7 +143,7 @@ def share(g: Any, x: Any, y: Any) -> Any:
 
 def share_f(g: Any, x: Any, y: Any) -> Any:
     """The same, if nan is passed over."""
-    x, y = plain(x), plain(y)
+    x, y = primal_of(x), primal_of(y)
     part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
     return times0(part, g)
@@ -171,9 +172,10 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
 
 @implements(np.where)
 def where(condition, x=None, y=None):
-    condition = plain(condition)
     if x is None and y is None:
+        condition = values_of(condition)
         return xp_of(condition).where(condition)
+    condition = primal_of(condition)
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     x, y = (stacked(v) if isinstance(v, (list, tuple)) else v for v in (x, y))
@@ -312,18 +314,22 @@ rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 
 
 def sign_bit(x: Any) -> Any:
     """1 or -1; the sign of zero counts."""
-    x = plain(x)
-    return xp_of(x).copysign(dtype(x).type(1), x)
+    return copysign(dtype(x).type(1), primal_of(x))
+
+
+@primitive()
+def exponent(x):
+    return xp_of(x).frexp(x)[1]
 
 
 @implements(np.ldexp)
 def ldexp(x1, x2):
-    return scaled(x1, plain(x2))
+    return scaled(x1, primal_of(x2))
 
 
 @implements(np.frexp)
 def frexp(x):
-    n = xp(x).frexp(plain(x))[1]
+    n = exponent(primal_of(x))
     return scaled(x, -n), n
 
 
@@ -341,25 +347,3 @@ rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x
 def angle(z, deg=False):
     a = arctan2(imag(z), real(z))
     return a * (180.0 / math.pi) if deg else a
-
-
-# --- functions of arrays that have no derivative ---
-
-
-def _plainly(x: Any) -> Any:
-    return type(x)([_plainly(v) for v in x]) if isinstance(x, (list, tuple)) else plain(x)
-
-
-def constant(*functions: Callable) -> None:
-    """These functions act on the plain arrays."""
-    for f in functions:
-
-        @functools.wraps(f)
-        def run(*args, f=f, **params):
-            return f(*[_plainly(a) for a in args], **{k: _plainly(v) for k, v in params.items()})
-
-        NUMPY[f] = run
-
-
-constant(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.bitwise_count, np.invert, np.left_shift, np.right_shift)
-constant(np.gcd, np.lcm, np.isnat, np.shares_memory, np.fix)

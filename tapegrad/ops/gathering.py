@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import plain
+from .._primitive import layout_of, primal_of, values_of
 from .._variable import Variable, frozen
 from ..errors import ArgumentError
 from . import views
 from ._define import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import dtype as dtype_of
 from .creation import cast
 from .shaping import arrays_of, copy, fit
 from .shaping import broadcast_to as spread_to
@@ -84,13 +85,13 @@ def value_of(a: Any) -> Any:
     a = array_like(a)
     if not isinstance(a, Variable):
         return a
-    plain(a)
+    layout_of(a)
     return frozen(a)
 
 
 def constant(a: Any) -> Any:
-    """Indices, counts and masks: the derivative is zero."""
-    return np.asarray(index(a)) if isinstance(a, (list, tuple)) else plain(a)
+    """Indices and counts on which the shape of a result depends: the derivative is zero."""
+    return np.asarray(index(a)) if isinstance(a, (list, tuple)) else values_of(a)
 
 
 def integer(n: Any) -> Any:
@@ -203,7 +204,7 @@ def ix_(*args):
     xs = arrays_of(args)
     if any(ndim(x) != 1 for x in xs):
         raise ValueError("Cross index must be 1 dimensional")
-    xs = [xp(x).nonzero(plain(x))[0] if dtype(x).kind == "b" else x for x in xs]
+    xs = [xp(x).nonzero(values_of(x))[0] if dtype(x).kind == "b" else x for x in xs]
     return tuple([views.reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - 1 - k)) for k, x in enumerate(xs)])
 
 
@@ -433,7 +434,7 @@ def select(condlist, choicelist, default=0):
         raise ValueError("list of cases must be same length as list of conditions")
     y = default
     for on, choice in list(zip(condlist, choicelist, strict=True))[::-1]:
-        y = NUMPY[np.where](constant(on), choice, y)
+        y = NUMPY[np.where](on if isinstance(on, Variable) else constant(on), choice, y)
     return y
 
 
@@ -510,7 +511,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 @implements(np.astype)
 def astype(x, dtype, /, *, copy=True, device=None):
     to = np.dtype(dtype)
-    if isinstance(x, Variable) and to == plain(x).dtype:
+    if isinstance(x, Variable) and to == dtype_of(x):
         return copied(x) if copy else x
     return cast(x, to)
 
@@ -520,6 +521,5 @@ def real_if_close(a, tol=100):
     x = array_like(a)
     if dtype(x).kind != "c":
         return x
-    values = plain(x)
-    limit = tol * np.finfo(values.dtype).eps if tol > 1 else tol
-    return views.real(x) if bool((abs(values.imag) < limit).all()) else x
+    limit = tol * np.finfo(dtype(x)).eps if tol > 1 else tol
+    return views.real(x) if bool((abs(primal_of(x).imag) < limit).all()) else x

@@ -57,7 +57,7 @@ def basic(at: Any) -> bool:
     return True
 
 
-def layout_of(b: Any) -> tuple:
+def laid_out(b: Any) -> tuple:
     """What `zeros_laid_out` needs to make a cotangent for the buffer b."""
     return xp_of(b), b.shape, b.strides, b.dtype
 
@@ -178,7 +178,7 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
 
 def _of(base: Any) -> Any:
     """The buffer itself, whose layout the cotangent follows."""
-    return layout_of(bottom(base))
+    return laid_out(bottom(base))
 
 
 def _record_read(tape, prim, inputs, slots, params):
@@ -242,7 +242,7 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], fixed(params["at"]))))
+        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (params["path"], fixed(params["at"]))))
         if z._slot > tape.look:
             tape.grown()
         return z

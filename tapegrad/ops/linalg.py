@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
 from .._late import load
-from .._primitive import plain
+from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -368,8 +368,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p = a._value if type(a) is Variable else plain(a)
-    q = b._value if type(b) is Variable else plain(b)
+    p = a._value if type(a) is Variable else layout_of(a)
+    q = b._value if type(b) is Variable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange
     a, b = two(a, b)
@@ -412,7 +412,7 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
         return scipy_solve(a, xp(a).eye(square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
-    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (plain(a) != plain(as_assumed(a, assume_a, lower))).any()):
+    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()):
         raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
     return inv(as_assumed(a, assume_a, lower))
 

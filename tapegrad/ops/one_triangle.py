@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import primal_of
+from .._variable import Variable
 from ._define import primitive, rules
+from .elementwise import select
 from .products import H
 
 
@@ -24,7 +26,7 @@ def hermitian(x: Any) -> Any:
 
 def symmetric(x: Any) -> Any:
     """Which matrices of x are Hermitian, to rounding, and not diagonal: booleans of shape (..., 1, 1).  On the host True or False if
-    it is the same for all; on a device it is not looked at."""
+    it is the same for all; on a device, and where a trace hides the values, it is not looked at."""
     with np.errstate(all="ignore"):
         return alike_of(x)
 
@@ -32,7 +34,9 @@ def symmetric(x: Any) -> Any:
 def alike_of(x: Any) -> Any:
     """The same where flags of NumPy's are ignored, as in a sweep.  Short tests first, for the hot path of a filter: the same bits; a
     small matrix pair by pair; entries without a zero that are near their opposites."""
-    x = x if type(x) is np.ndarray else plain(x)
+    x = x if type(x) is np.ndarray else primal_of(x)
+    if isinstance(x, Variable):
+        return alike_each(x)
     n = x.shape[-1]
     if n < 2:
         return True  # the two kinds are the same
@@ -73,6 +77,11 @@ def alike_rows(rows: list, bound: float) -> bool:
             elif a:
                 some = True
     return some
+
+
+@primitive()
+def alike_each(x):
+    return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
 
 
 def tolerance(x: Any) -> float:
@@ -119,9 +128,13 @@ rules(
 
 def as_read(t: Any, alike: Any, lower: bool = True) -> Any:
     """A tangent as it is taken."""
+    if isinstance(alike, Variable):
+        return select(alike, hermitian(t), mirrored(t, alike=False, lower=lower))
     return hermitian(t) if alike is True else mirrored(t, alike=alike, lower=lower)
 
 
 def to_read(g: Any, alike: Any, lower: bool = True) -> Any:
     """The cotangent of the entries that are read, from that of the Hermitian matrix: Hermitian too."""
+    if isinstance(alike, Variable):
+        return select(alike, g, folded(g, alike=False, lower=lower))
     return g if alike is True else folded(g, alike=alike, lower=lower)

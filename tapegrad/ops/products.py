@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from .._array import F8, xp_of
-from .._primitive import plain, refresh, unread_transpose, view
+from .._primitive import layout_of, primal_of, refresh, unread_transpose, view
 from .._tape import Tape, keep
 from .._variable import Variable, View, new
 from ._define import NONE, implements, linear, ndim, primitive, rules, shape
@@ -33,7 +33,7 @@ def T(x: Any) -> Any:
 def H(x: Any) -> Any:
     """The conjugate transpose of each matrix in a batch."""
     x = T(x)
-    return conj(x) if plain(x).dtype.kind == "c" else x
+    return conj(x) if layout_of(x).dtype.kind == "c" else x
 
 
 def column(x: Any) -> Any:
@@ -390,7 +390,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:
         return t
-    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else plain(t).astype(dtype)
+    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else primal_of(t).astype(dtype)
 
 
 @implements(np.linalg.trace)

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import is_array, xp_of
-from .._primitive import plain
-from .._variable import Variable, bottom
+from .._array import NUMBERS, xp_of
+from .._primitive import layout_of, primal_of, seen
+from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
-from .elementwise import add, exp, log, multiply, select, square, times0, zero_of
+from .elementwise import add, exp, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .elementwise_more import isnan, maximum, minimum
 from .gates import note, users_line
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
+from .zero_derivative import any_of
 
 
 def array_of(a: Any) -> Any:
@@ -68,8 +69,8 @@ def masked(a: Any, where: Any, fill: Any) -> Any:
 
 
 def broadcast_plain(where: Any, to: tuple) -> Any:
-    where = plain(where)
-    return xp_of(where).broadcast_to(where, to)
+    where = primal_of(where)
+    return broadcast_to(where if hasattr(where, "dtype") else np.asarray(where), to=to)
 
 
 def cast(a: Any, to: Any) -> Any:
@@ -90,7 +91,7 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """How many elements of a take part in a total, as floats that leave its dtype as it is."""
-    n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
+    n = s.sum(broadcast_plain(where, shape(a)), axis, keepdims)
     d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
 
@@ -133,7 +134,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
             w = broadcast_to(w, to=shape(a))
         total = s.sum(w, axis, keepdims)
         r = s.sum(a * w, axis, keepdims) / total
-    return (r, total + 0.0 * real(plain(r))) if returned else r
+    return (r, total + 0.0 * real(primal_of(r))) if returned else r
 
 
 @primitive(holomorphic=False)
@@ -149,7 +150,11 @@ BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150)}
 
 def to_scale(x: Any, axis: Any) -> Any:
     """A power of 2 for each vector, by which its largest element comes near 1; plain.  1 where that is zero, or no number."""
-    x = plain(x)
+    return scale_of(primal_of(x), axis=axis)
+
+
+@primitive()
+def scale_of(x, *, axis):
     xp = xp_of(x)
     size = xp.maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
     top = size.max(axis=axis, keepdims=True) if x.size else size.sum(axis=axis, keepdims=True)
@@ -161,13 +166,13 @@ def to_scale(x: Any, axis: Any) -> Any:
 def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
     """x / |x| by two numbers: x, or a multiple of it, and the norm of that.  Where it is zero 0 / 1, in every further derivative too;
     and a mask of these, or None."""
-    low, high = bounds[plain(x).real.dtype.itemsize]
-    p = plain(out)
-    if isinstance(p, np.generic) and low < p < high or isinstance(p, np.ndarray) and ((p > low) & (p < high)).all():
+    low, high = bounds[layout_of(x).real.dtype.itemsize]
+    p = seen(out)
+    if p is not None and (low < p < high if p.ndim == 0 else ((p > low) & (p < high)).all()):
         return x, spread(out, shape(x), axis, keepdims), None
     y = x * to_scale(x, axis)
     length = norm(y)
-    zero = plain(length) == 0
+    zero = primal_of(length) == 0
     return select(zero, zero_of(y), y), select(zero, zero_of(length) + 1, length), zero
 
 
@@ -193,8 +198,8 @@ rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
 def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "norm") -> Any:
     """The 2-norm; if it is zero, a warning of a second derivative can tell the line of this call."""
     out = root_sum_squares(x, axis, keepdims, name)
-    p = bottom(out)
-    if isinstance(out, Variable) and isinstance(p, (np.generic, np.ndarray)) and not (p if p.ndim == 0 else p.all()):
+    p = seen(out)
+    if p is not None and isinstance(out, Variable) and not (p if p.ndim == 0 else p.all()):
         return root_sum_squares(x, axis, keepdims, name, users_line())
     return out
 
@@ -211,8 +216,8 @@ def _deviation(a, axis, dtype, where, mean_given):
 
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     n = n - ddof
-    if not is_array(n):
-        return max_of_zero(n)
+    if ndim(n) == 0:
+        return maximum(n, 0.0) if isinstance(n, Variable) else max_of_zero(n)
     return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
 
 
@@ -233,7 +238,7 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
     floating("std", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
-    root = xp_of(n).sqrt(n) if is_array(n) else math.sqrt(n)
+    root = math.sqrt(n) if type(n) in NUMBERS else sqrt(n)
     return cast(length_of(d, axis, keepdims, "std") / root, dtype)
 
 
@@ -346,12 +351,12 @@ def lowest(x, *, axis=None, keepdims=False):
 
 
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    """The part of each element in the extreme: 1 / the number of ties, else 0; plain, for it has derivative zero."""
-    x = plain(x)
-    hits = x == spread(plain(out), shape(x), axis, keepdims)
-    if not is_array(hits):
-        return x.dtype.type(1)
-    return (hits / hits.sum(axis=axis, keepdims=True)).astype(x.dtype)
+    """The part of each element in the extreme: 1 / the number of ties, else 0; for it has derivative zero."""
+    x = primal_of(x)
+    hits = x == spread(primal_of(out), shape(x), axis, keepdims)
+    if ndim(x) == 0:
+        return dtype(x).type(1)
+    return (hits / s.sum(hits, axis, True)).astype(dtype(x))
 
 
 def _extreme_vjp(g, out, x, axis, keepdims):
@@ -398,7 +403,7 @@ def ptp(a, axis=None, *, keepdims=False):
 
 def _without_nan(a: Any, fill: Any) -> tuple:
     a = array_of(a)
-    gone = isnan(plain(a))
+    gone = isnan(primal_of(a))
     return select(gone, zero_of(a) + fill, a), ~gone
 
 
@@ -423,7 +428,7 @@ def nancumprod(a, axis=None, dtype=None):
 
 
 def _with(where: Any, there: Any) -> Any:
-    return there if where is True else there & plain(where)
+    return there if where is True else there & primal_of(where)
 
 
 @implements(np.nanmean)
@@ -449,7 +454,7 @@ def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
     r = reduce(filled, axis, keepdims=keepdims, initial=initial, where=where)
     if initial is not None:
         return r
-    some = xp(a).any(there, axis=axis, keepdims=keepdims)
+    some = any_of(there, axis=axis, keepdims=keepdims)
     return select(some, r, zero_of(r) + np.nan)
 
 
@@ -469,10 +474,16 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are left."""
+    top = top_of.prim.run(x, axis=axis)
+    return x - top, top
+
+
+@primitive()
+def top_of(x, *, axis):
+    """The largest real part, or 0 where that is infinite."""
     xp = xp_of(x)
     top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
-    top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
-    return x - top, top
+    return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
 
 
 @primitive()
@@ -522,15 +533,15 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     if b is None and not return_sign:
         return log_sum_exp(a, axis=axis, keepdims=keepdims)
     b = array_of(b) if b is not None else 1.0
-    a = select(broadcast_plain(xp(a).asarray(plain(b) != 0), np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
-    top = plain(a).real.max(axis=axis, keepdims=True)
-    top = xp(a).where(xp(a).isfinite(top), top, xp(a).zeros((), top.dtype))
+    on = primal_of(b) != 0 if hasattr(b, "dtype") else xp(a).asarray(b != 0)
+    a = select(broadcast_plain(on, np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
+    top = top_of(primal_of(a), axis=axis)
     total = s.sum(b * exp(a - top), axis, True)
-    sign = xp(a).sign(plain(total))
-    r = log(total * sign if return_sign else total) + top
+    way = sign(primal_of(total))
+    r = log(total * way if return_sign else total) + top
     if not keepdims:
-        r, sign = s.sum(r, axis), sign.sum(axis=axis)  # of one element
-    return (r, sign) if return_sign else r
+        r, way = s.sum(r, axis), s.sum(way, axis)  # of one element
+    return (r, way) if return_sign else r
 
 
 @implements(scipy.special.log_softmax)

@@ -11,10 +11,11 @@ import numpy as np
 from .._array import is_array, is_scalar, xp_of
 from .._foreign import argument
 from .._late import late
-from .._primitive import plain
+from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import dtype as dtype_of
 
 # --- copies and casts ---
 
@@ -67,7 +68,7 @@ rules(conj, lambda g, out, x: conj(g), jvp=linear)
 
 def zeros_like(x: Any) -> Any:
     """Plain zeros of the shape and dtype of x."""
-    x = plain(x)
+    x = layout_of(x)
     if isinstance(x, np.generic):
         return x.dtype.type(0)
     return xp_of(x).zeros(x.shape, x.dtype)
@@ -263,10 +264,10 @@ def stack(arrays, axis=0, dtype=None):
         raise np.exceptions.AxisError(axis, n)
     axis %= n
     y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
-    if dtype is None or np.dtype(dtype) == plain(y).dtype:
+    if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
-    if not np.can_cast(plain(y).dtype, dtype, "same_kind"):
-        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {plain(y).dtype}; stack, then astype")
+    if not np.can_cast(dtype_of(y), dtype, "same_kind"):
+        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; stack, then astype")
     return astype(y, to=np.dtype(dtype))
 
 

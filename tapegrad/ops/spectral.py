@@ -11,14 +11,14 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
 from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted, splitting, steady, turned, turns
 from .elementwise import over0
 from .linalg import cholesky, solve_triangular, square, triangle
-from .one_triangle import as_read, hermitian, mirrored, symmetric, to_read
+from .one_triangle import as_read, hermitian, symmetric, to_read
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
 from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
@@ -53,7 +53,7 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
     square("eigh", a)
-    w, v = xp(a).linalg.eigh(plain(a), UPLO.upper())
+    w, v = xp(a).linalg.eigh(values_of(a), UPLO.upper())
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -86,7 +86,7 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, 
         w, v = eigh(a, "L" if lower else "U")
     else:
         L = cholesky(b) if lower else H(cholesky(b, upper=True))
-        a = mirrored(a, alike=symmetric(a), lower=lower)
+        a = as_read(a, symmetric(a), lower)
         w, y = eigh(hermitian(solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)))
         v = solve_triangular(L, y, 2, True)
     if subset_by_index is not None:
@@ -153,7 +153,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         raise ArgumentError("numpy.linalg.svd: hermitian=True is not supported on a tracked Variable; use eigh, or leave it out")
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
-    u, s, vh = xp(a).linalg.svd(plain(a), full_matrices=False)
+    u, s, vh = xp(a).linalg.svd(values_of(a), full_matrices=False)
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -251,7 +251,7 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
         raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'")
     order = ()
     if pivoting:
-        order = (scipy.linalg.qr(plain(a), mode="r", pivoting=True)[1],)
+        order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
         a = a[:, order[0]]
     q, r = qr(a)
     if mode != "r":
@@ -291,14 +291,14 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     rcond = rcond if rcond is not None else rtol
     if rcond is None:
         rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is not None else 1e-15
-    return pseudo_inverse(a, rcond=plain(rcond), hermitian=hermitian)
+    return pseudo_inverse(a, rcond=values_of(rcond), hermitian=hermitian)
 
 
 @implements(scipy.linalg.pinv)
 def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     if atol is not None or return_rank:
         raise ArgumentError("scipy.linalg.pinv: atol and return_rank are not supported")
-    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else plain(rtol))
+    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol))
 
 
 @implements(np.linalg.lstsq)
@@ -311,7 +311,7 @@ def lstsq(a, b, rcond=None):
     eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
     limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
     s = svd(a, compute_uv=False)
-    rank = (plain(s) > plain(limit) * plain(s)[:1]).sum()
+    rank = (values_of(s) > values_of(limit) * values_of(s)[:1]).sum()
     if library is np and rank < min(n, k):
         raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
     if n >= k:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
@@ -16,6 +16,7 @@ from .elementwise import select, sqrt, zero_of
 from .elementwise_more import isnan, maximum, minimum
 from .reductions import array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import conj, real, reshape, slice_of, swapped
+from .sorting import taken
 
 # --- order statistics ---
 
@@ -42,18 +43,25 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     else:
         raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
     top = library.maximum(n - 1, 0)
-    low = library.clip(library.floor(plain(at)), 0, top).astype(int)
+    low = library.clip(library.floor(primal_of(at)), 0, top).astype(int)
     w = at - low
     w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.clip(w, 0.0, 1.0)
     return low, library.minimum(low + 1, top), w
 
 
 def q_value(q: Any) -> float:
-    return float(plain(q))
+    return float(values_of(q))
+
+
+def _of_rows(x: Any, at: Any) -> Any:
+    """One element of each row of x."""
+    if isinstance(at, Variable):
+        return reshape(taken(x, reshape(at, to=(-1, 1)), 1), to=shape(at))
+    return x[xp_of(at).arange(len(at)), at]
 
 
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
-    """An order found on plain values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
+    """An order found on primal values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
     q = array_of(q)
     if ndim(q):
@@ -63,21 +71,21 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         return r if ndim(q) == 1 else reshape(r, to=(*shape(q), *shape(rs[0])))
     to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
     q = q / factor
-    if not 0 <= plain(q) <= 1:
+    if not 0 <= values_of(q) <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
     rows, outer = last(a, axis)
-    library, values = xp(rows), plain(rows)
+    library, values = xp(rows), primal_of(rows)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
     # how many take part: one number on the host, but for rows that differ in their nan
     n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
-    row, flat = library.arange(len(order)), reshape(rows, to=order.shape)
-    first, second = (order[row, low], order[row, high]) if nan else (order[:, int(low)], order[:, int(high)])
-    down, up = flat[row, first], flat[row, second]
+    flat = reshape(rows, to=order.shape)
+    first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
+    down, up = _of_rows(flat, first), _of_rows(flat, second)
     w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
-    near = plain(w) >= 0.5  # NumPy's way, from the nearer end
-    if nan:
+    near = primal_of(w) >= 0.5  # NumPy's way, from the nearer end
+    if nan or isinstance(near, Variable):
         r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
     elif isinstance(w, Variable) or w:
         r = up - (up - down) * (1 - w) if near else down + (up - down) * w

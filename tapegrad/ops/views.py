@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory
-from .._primitive import READ, Ended, bind, handle, plain, view
+from .._primitive import READ, Ended, bind, handle, layout_of, values_of, view
 from .._primitive import turned as matrix_turned
 from .._tape import REGION, Tape
 from .._variable import Variable, View, variable
@@ -19,15 +19,14 @@ from . import indexing as ix
 from . import shaping as s
 from ._define import dtype, implements, shape, xp
 from ._define import shape as dim
-from .indexing import layout_of
 from .shaping import arrays_of
 
 
 def shown(x: Variable) -> Any:
-    """The plain array under x, for its shape and layout: a view is not read."""
+    """What lies under x, for its shape and layout: a view is not read."""
     if type(x) is View:
-        return ix.region(plain(x._base), x._path)
-    return plain(x)
+        return ix.region(layout_of(x._base), x._path)
+    return layout_of(x)
 
 
 def index(at: Any) -> Any:
@@ -38,7 +37,7 @@ def index(at: Any) -> Any:
     if isinstance(at, tuple):
         return tuple([None if i is None else index(i) for i in at])
     if isinstance(at, Variable):
-        return plain(at)
+        return values_of(at)
     if type(at) is slice:
         return unchanging(at)
     return index_list(at) if isinstance(at, list) else at
@@ -53,7 +52,7 @@ def unchanging(at: slice) -> slice:
 
 
 def index_list(at: list) -> list:
-    return [index_list(i) if isinstance(i, list) else plain(i) if isinstance(i, Variable) else i for i in at]
+    return [index_list(i) if isinstance(i, list) else values_of(i) if isinstance(i, Variable) else i for i in at]
 
 
 def getitem(x: Any, at: Any) -> Any:
@@ -115,7 +114,7 @@ def array_like(a: Any) -> Any:
 
 
 def sizes(to: Any) -> tuple:
-    return tuple([int(plain(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(plain(to)),)
+    return tuple([int(values_of(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(values_of(to)),)
 
 
 # --- shape ---
@@ -130,7 +129,7 @@ def reshape(a, shape, order="C", *, copy=None):
         flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
         order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
     if order == "F":
-        n = getattr(plain(a), "size", 1)
+        n = getattr(layout_of(a), "size", 1)
         if -1 in to:
             known = int(np.prod([k for k in to if k != -1]))
             to = tuple([n // max(known, 1) if k == -1 else k for k in to])
@@ -194,7 +193,7 @@ def read_diagonal(x: Variable) -> View:
     if trace is not None:
         records = trace.records
         y._slot = len(records)
-        records.append((ix.pull_diagonal, x._slot, REGION, None, layout_of(x._value), None, None))
+        records.append((ix.pull_diagonal, x._slot, REGION, None, ix.laid_out(x._value), None, None))
     return y
 
 

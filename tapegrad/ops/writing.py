@@ -6,7 +6,7 @@ import numpy as np
 
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._dual import Dual
-from .._primitive import ASSIGN, is_tracked, plain, write
+from .._primitive import ASSIGN, is_tracked, layout_of, values_of, write
 from .._tape import REGION, Tape
 from .._variable import Variable, View
 from ..errors import AliasError, DroppedDerivativeError, ShapeError
@@ -149,8 +149,8 @@ def copyto(dst, src, casting="same_kind", where=True):
     if isinstance(src, (list, tuple)):
         src = s.stacked(src)
     if not target(dst, "copyto", src):
-        return xp_of(dst).copyto(dst, plain(src), where=plain(where))
-    write_value(dst, src if where is True else NUMPY[np.where](plain(where), src, dst), Ellipsis)
+        return xp_of(dst).copyto(dst, values_of(src), where=values_of(where))
+    write_value(dst, src if where is True else NUMPY[np.where](where, src, dst), Ellipsis)
 
 
 def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
@@ -159,14 +159,14 @@ def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
     flat = flat.ravel()
     if flat.size:
         places = np.unravel_index(flat, shape(x))
-        write_value(x, values, tuple([xp_of(plain(x)).asarray(p) for p in places]))
+        write_value(x, values, tuple([xp_of(layout_of(x)).asarray(p) for p in places]))
 
 
 def cycled(values: Any, at: np.ndarray) -> Any:
     """The flattened values, repeated as often as needed, at these places."""
     values = views.ravel(values)
     n = shape(values)[0]
-    return values[xp_of(plain(values)).asarray(at % n)]
+    return values[xp_of(layout_of(values)).asarray(at % n)]
 
 
 @writes_first(np.put)
@@ -174,7 +174,7 @@ def put(a, ind, v, mode="raise"):
     v = array_like(v)
     known_mode("put", mode)
     if not target(a, "put", v):
-        return xp_of(a).put(a, constant(ind), plain(v), mode)
+        return xp_of(a).put(a, constant(ind), values_of(v), mode)
     n, at = a.size, host(ind).ravel()
     if mode == "wrap":
         at = at % n
@@ -190,7 +190,7 @@ def put(a, ind, v, mode="raise"):
 def place(arr, mask, vals):
     vals = array_like(vals)
     if not target(arr, "place", vals):
-        return xp_of(arr).place(arr, constant(mask), plain(vals))
+        return xp_of(arr).place(arr, constant(mask), values_of(vals))
     at = np.flatnonzero(host(mask))
     if at.size:
         scattered(arr, at, cycled(vals, np.arange(at.size)))
@@ -200,7 +200,7 @@ def place(arr, mask, vals):
 def putmask(a, mask, values):
     values = array_like(values)
     if not target(a, "putmask", values):
-        return xp_of(a).putmask(a, constant(mask), plain(values))
+        return xp_of(a).putmask(a, constant(mask), values_of(values))
     at = np.flatnonzero(host(mask))
     if at.size:
         scattered(a, at, cycled(values, at))
@@ -210,14 +210,14 @@ def putmask(a, mask, values):
 def put_along_axis(arr, indices, values, axis=-1):
     values = array_like(values)
     if not target(arr, "put_along_axis", values):
-        return xp_of(arr).put_along_axis(arr, constant(indices), plain(values), axis)
+        return xp_of(arr).put_along_axis(arr, constant(indices), values_of(values), axis)
     at = host(indices)
     if axis is None:
         return scattered(arr, at, views.broadcast_to(values, at.shape))
     axis = views.axes_of(axis, len(shape(arr)))[0]
     places = [np.arange(n).reshape((-1,) + (1,) * (at.ndim - 1 - k)) for k, n in enumerate(shape(arr))]
     places[axis] = at
-    library = xp_of(plain(arr))
+    library = xp_of(layout_of(arr))
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 
@@ -225,7 +225,7 @@ def put_along_axis(arr, indices, values, axis=-1):
 def fill_diagonal(a, val, wrap=False):
     val = array_like(val)
     if not target(a, "fill_diagonal", val):
-        return xp_of(a).fill_diagonal(a, plain(val), wrap)
+        return xp_of(a).fill_diagonal(a, values_of(val), wrap)
     s = shape(a)
     if len(s) < 2:
         raise ValueError("array must be at least 2-d")

@@ -120,7 +120,7 @@ CASES = [
     case("divmod", np.divmod, CEIL, np.full((2, 3), 0.93)),
     case("scaled", m.scaled, X, np.array([1, -2, 3], np.int32)),
     case("ldexp", np.ldexp, X, np.array([1, -2, 3], np.int32)),
-    unary("frexp", np.frexp, AWAY),
+    unary("frexp", np.frexp, AWAY, covers=("exponent",)),
     binary("copysign", np.copysign, AWAY, -AWAY[::-1]),
     binary("heaviside", np.heaviside, AWAY, Y, order=0),
     unary("nan_to_num", np.nan_to_num, X),

@@ -134,7 +134,7 @@ CASES = [
     case("lstsq wide", lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0], a34, x3, **SPECTRAL),
     case("matrix_rank", lambda a: np.linalg.matrix_rank(a) * 1.0, a34, order=0, kinds=("strided",)),
     # norms
-    case("norm", lambda x: np.linalg.norm(x), x4, covers=("noted",)),
+    case("norm", lambda x: np.linalg.norm(x), x4, covers=("noted", "scale_of")),
     case("norm 1", lambda x: np.linalg.norm(x, 1, axis=1), a34),
     case("norm 3", lambda x: np.linalg.norm(x, 3, axis=0), a34, covers=("p_length",)),
     case("norm inf", lambda x: np.linalg.norm(x, np.inf), x4),
@@ -180,7 +180,7 @@ CASES = [
     case("scipy_one", lambda x: scipy.fft.fft(x), z43),
     case("scipy_more", lambda x: scipy.fft.rfftn(x), a34),
     # sorting
-    case("sort", lambda x: np.sort(x) ** 2, distinct(3, 4), covers=("taken", "taken_back")),
+    case("sort", lambda x: np.sort(x) ** 2, distinct(3, 4), covers=("taken_at", "added_at")),
     case("sort flat", lambda x: np.sort(x, axis=None) ** 2, distinct(3, 4)),
     case("sort_complex", lambda x: np.sort_complex(x) ** 2, z43[0]),
     case("partition", lambda x: np.partition(x, 2, axis=0) ** 2, distinct(5, 2)),

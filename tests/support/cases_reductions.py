@@ -75,7 +75,7 @@ CASES = [
     *over("nanmin", np.nanmin, HOLES, ({}, {"axis": 1}), kinds=()),
     *over("nancumsum", np.nancumsum, HOLES, ({}, {"axis": 1}), kinds=()),
     *over("nancumprod", np.nancumprod, HOLES, ({}, {"axis": 1}), kinds=()),
-    *over("logsumexp", LOGSUMEXP, X, covers=("log_sum_exp",)),
+    *over("logsumexp", LOGSUMEXP, X, covers=("log_sum_exp", "top_of")),
     case("logsumexp weights", lambda x, b: LOGSUMEXP(x, b=b, axis=1), X, positive(3, 4, seed=1)),
     case("logsumexp sign", lambda x: LOGSUMEXP(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True), X, numpy_only=True),
     case("softmax", lambda x: SOFTMAX(x, axis=1), X, covers=("weights_of",)),
