@@ -175,8 +175,16 @@ def phase_of(x):
     return (x / xp_of(x).where(r == 0, r.dtype.type(1), r))[()]
 
 
+def unless_zero(r: Any) -> Any:
+    """A length; 1 where it is 0: what is 0 over that is 0 in every further derivative too."""
+    zero = primal_of(r) == 0
+    if isinstance(zero, (np.ndarray, np.bool_)) and not zero.any():
+        return r
+    return select(zero, zero_of(r) + 1, r)
+
+
 def _turned(t, out, x):
-    return over0(1j * (out * imag(conj(out) * t)), absolute(x))
+    return 1j * (out * imag(conj(out) * t)) / unless_zero(absolute(x))
 
 
 rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))

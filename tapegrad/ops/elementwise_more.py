@@ -28,6 +28,7 @@ from .elementwise import (
     sqrt,
     tanh,
     times0,
+    unless_zero,
     within,
     xp_of2,
     zero_of,
@@ -73,7 +74,7 @@ def part_of_hypot(x, y):
 
 
 def _across(g, a, b, x, y):
-    return over0(g * part_of_hypot(a, b) * part_of_hypot(y, x), hypot(x, y))
+    return g * part_of_hypot(a, b) * part_of_hypot(y, x) / unless_zero(hypot(x, y))
 
 
 rules(part_of_hypot, lambda g, out, x, y: _across(g, y, x, x, y), lambda g, out, x, y: -_across(g, x, y, x, y), jvp=same)
@@ -100,7 +101,7 @@ def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
     zero = primal_of(r) == 0
-    d = times0(g, part_of_hypot(x, y) / select(zero, zero_of(r) + 1, r))
+    d = times0(g, part_of_hypot(x, y) / unless_zero(r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 

@@ -169,12 +169,14 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """Of equal elements the first takes the derivative."""
     x = values_of(ar)
-    if axis is not None or ndim(ar) == 0:
-        raise ArgumentError("numpy.unique: of a tracked Variable only flat, without axis=")
+    if ndim(ar) == 0:
+        raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
     rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
+    if axis is not None:
+        axis, rest["axis"] = range(ndim(ar))[axis], axis
     found = xp_of(x).unique(x, True, return_inverse, return_counts, **rest)
     first, rest = found[1], list(found[2:])
-    values = taken(flat(ar), first, 0)
+    values = taken(flat(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
     out = [values] + ([first] if return_index else []) + rest
     return tuple(out) if len(out) > 1 else values
 

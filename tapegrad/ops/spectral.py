@@ -16,7 +16,7 @@ from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
 from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted, splitting, steady, turned, turns
-from .elementwise import over0
+from .elementwise import absolute, over0, select
 from .linalg import cholesky, solve_triangular, square, triangle
 from .one_triangle import as_read, hermitian, symmetric, to_read
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
@@ -79,20 +79,37 @@ def eigvalsh(a, UPLO="L"):
 @implements(scipy.linalg.eigh)
 def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
-    """For a generalised problem A v = w B v, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y."""
-    if subset_by_value is not None or type != 1:
-        raise ArgumentError("scipy.linalg.eigh: subset_by_value and type are not supported; take all, then a slice")
+    """For a generalised problem, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y with A v = w B v (type 1); those of
+    L^H A L give v = L^-H y with A B v = w v (2), or v = L y with B A v = w v (3)."""
+    if subset_by_index is not None and subset_by_value is not None:
+        raise ValueError("scipy.linalg.eigh: give subset_by_index or subset_by_value, not both")
     if b is None:
         w, v = eigh(a, "L" if lower else "U")
     else:
+        if type not in (1, 2, 3):
+            raise ValueError(f"scipy.linalg.eigh: type={type!r}; it is 1, 2 or 3")
         L = cholesky(b) if lower else H(cholesky(b, upper=True))
         a = as_read(a, symmetric(a), lower)
-        w, y = eigh(hermitian(solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)))
-        v = solve_triangular(L, y, 2, True)
-    if subset_by_index is not None:
-        low, high = subset_by_index
-        w, v = [slice_of(x, axis=ndim(x) - 1, start=int(low), stop=int(high) + 1) for x in (w, v)]
+        if type == 1:
+            m = solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)
+        else:
+            m = matmul(H(L), matmul(a, L))
+        w, y = eigh(hermitian(m))
+        v = matmul(L, y) if type == 3 else solve_triangular(L, y, 2, True)
+    if subset_by_index is not None or subset_by_value is not None:
+        low, high = _subset(values_of(w), subset_by_index, subset_by_value)
+        w, v = [slice_of(x, axis=ndim(x) - 1, start=low, stop=high) for x in (w, v)]
     return w if eigvals_only else (w, v)
+
+
+def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
+    """The eigenvalues of these numbers, or those above the first of two values and up to the second: they ascend."""
+    if by_index is not None:
+        return int(by_index[0]), int(by_index[1]) + 1
+    if w.ndim != 1:
+        raise ArgumentError("scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of eigenvalues in it")
+    low, high = (int((w <= values_of(v)).sum()) for v in by_value)
+    return low, high
 
 
 @implements(scipy.linalg.eigvalsh)
@@ -149,8 +166,8 @@ SVDResult = namedtuple("SVDResult", "U S Vh")
 @implements(np.linalg.svd)
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     n, k = shape(a)[-2:]
-    if hermitian:  # NumPy reads one triangle then
-        raise ArgumentError("numpy.linalg.svd: hermitian=True is not supported on a tracked Variable; use eigh, or leave it out")
+    if hermitian:
+        return _svd_of_hermitian(a, compute_uv)
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
     u, s, vh = xp(a).linalg.svd(values_of(a), full_matrices=False)
@@ -170,6 +187,25 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         if turn is not None:
             u, vh = matmul(u, turn), matmul(H(turn), vh)
     return SVDResult(u, s, vh) if compute_uv else s
+
+
+def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
+    """By eigh, as NumPy does: from A = V w V^H, reading one triangle."""
+    w, v = eigh(a)
+    library = xp(w)
+    at = library.argsort(abs(values_of(w)), axis=-1)[..., ::-1]
+    w = _at_last(w, at)
+    if not compute_uv:
+        return absolute(w)
+    v = _at_last(v, at[..., None, :])
+    return SVDResult(v, absolute(w), H(v * row(library.sign(values_of(w)))))
+
+
+def _at_last(x: Any, at: Any) -> Any:
+    """x at indices `at` along the last axis, for each of the others."""
+    lead, library = shape(x)[:-1], xp_of(at)
+    grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
+    return x[(*grid, at)]
 
 
 @implements(np.linalg.svdvals)
@@ -291,14 +327,39 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     rcond = rcond if rcond is not None else rtol
     if rcond is None:
         rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is not None else 1e-15
-    return pseudo_inverse(a, rcond=values_of(rcond), hermitian=hermitian)
+    return _cut_off(a, values_of(rcond), hermitian)
+
+
+def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+    """The pseudo-inverse.  Where singular values are left out that are more than rounding, the matrix is not of the rank that is
+    taken: then by the singular vectors.  (On a device, where they are not looked at, for every larger rcond.)"""
+    a = as_read(a, symmetric(a)) if hermitian and isinstance(a, Variable) else a
+    rounding = 32 * max(shape(a)[-2:]) * np.finfo(dtype(a)).eps
+    if not isinstance(a, Variable) or np.max(values_of(rcond) if xp(a) is np else float(rcond)) <= rounding:
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    u, size, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    s = values_of(size)
+    share = s / xp(s).where(s > 0, s, 1).max(-1, keepdims=True)
+    kept = share > xp(s).asarray(rcond)[..., None]
+    if xp(s) is np and not ((share > rounding) & ~kept).any():
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    inverse = select(kept, 1.0, 0.0) / select(kept, size, s.dtype.type(1))
+    return matmul(H(vh), column(inverse) * H(u))
 
 
 @implements(scipy.linalg.pinv)
 def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
-    if atol is not None or return_rank:
-        raise ArgumentError("scipy.linalg.pinv: atol and return_rank are not supported")
-    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol))
+    rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
+    atol = 0.0 if atol is None else values_of(atol)
+    if atol < 0 or rcond < 0:
+        raise ValueError("scipy.linalg.pinv: atol and rtol must not be negative")
+    if not atol and not return_rank:
+        return _cut_off(a, rcond)
+    size = values_of(svd(values_of(a), compute_uv=False))
+    top = size.max(-1)
+    least = rcond + atol / xp(a).where(top > 0, top, 1.0)
+    p = _cut_off(a, least)
+    return (p, (size > (least * top)[..., None]).sum(-1)) if return_rank else p
 
 
 @implements(np.linalg.lstsq)

@@ -6,17 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from .._array import xp_of
-from .._primitive import primal_of, values_of
+from .._array import is_differentiable, xp_of
+from .._primitive import layout_of, primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
+from .creation import linspace
 from .elementwise import select, sqrt, zero_of
 from .elementwise_more import isnan, maximum, minimum
-from .reductions import array_of, axes_of, cast, cumsum, floating, last, mean, restored
-from .shaping import conj, real, reshape, slice_of, swapped
-from .sorting import taken
+from .products import flat
+from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
+from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
+from .sorting import bincount, taken
+from .zero_derivative import each, tracked
 
 # --- order statistics ---
 
@@ -27,7 +30,8 @@ CONTINUOUS = {
     "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }  # fmt: skip
-METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint")
+STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")  # discontinuous: the derivative is that of what is picked
+METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
 def _places(name: str, n: Any, q: Any, method: str) -> tuple:
@@ -36,6 +40,11 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]
         at = q * (n + (1.0 - alpha - beta)) + (alpha - 1.0)
+    elif method in STEPS:
+        at = library.asarray(q_value(q) * n - 1 - 0.5 * (method == "closest_observation"))
+        low = library.floor(at)
+        kept = (at == low) & ((low % 2 == 1) | (method != "closest_observation"))
+        at = library.where(at < 0, 0, low + library.where(kept, 0.5 * (method == "averaged_inverted_cdf"), 1.0))
     elif method in METHODS:
         at = library.asarray(q_value(q) * (n - 1))
         near = {"lower": library.floor, "higher": library.ceil, "nearest": library.rint}
@@ -97,13 +106,35 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     return restored(cast(r, to), a, axis, keepdims)
 
 
+def _weighted(f, a, q, axis, method, keepdims, weights):
+    """By NumPy's own function f, which picks an element of each row: the first that is equal to it takes the derivative."""
+    a, w = array_of(a), values_of(array_of(weights))
+    if xp(a) is not np:
+        raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
+    found = f(values_of(a), values_of(array_of(q)), axis, method=method, weights=w)
+    whole, found = isinstance(found, np.ndarray), np.asarray(found)
+    rows, outer = last(a, axis)
+    flat, picked = reshape(rows, to=(-1, shape(rows)[-1])), found.reshape(-1, math.prod(outer))
+    rs = []
+    for values in picked:
+        hit = values_of(flat) == values[:, None]
+        r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
+        rs.append(restored(cast(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
+    many = np.ndim(layout_of(q))
+    return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
+
+
 @implements(np.quantile)
-def quantile(a, q, axis=None, *, method="linear", keepdims=False):
+def quantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.quantile, a, q, axis, method, keepdims, weights)
     return _quantile("quantile", a, q, axis, method, keepdims)
 
 
 @implements(np.percentile)
-def percentile(a, q, axis=None, *, method="linear", keepdims=False):
+def percentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.percentile, a, q, axis, method, keepdims, weights)
     return _quantile("percentile", a, q, axis, method, keepdims, 100.0)
 
 
@@ -113,12 +144,16 @@ def median(a, axis=None, *, keepdims=False):
 
 
 @implements(np.nanquantile)
-def nanquantile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanquantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanquantile, a, q, axis, method, keepdims, weights)
     return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
 
 
 @implements(np.nanpercentile)
-def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanpercentile, a, q, axis, method, keepdims, weights)
     return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
 
 
@@ -272,3 +307,33 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
 def broadcasted(h: Any, n: int, f: Any) -> Any:
     """The spacing h, n times."""
     return h * xp(f).ones(n, dtype(f))
+
+
+# --- counts ---
+
+
+@implements(np.histogram)
+def histogram(a, bins=10, range=None, density=None, weights=None):
+    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
+    x = values_of(arrays_of([a])[0])
+    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=each(values_of, weights))
+    if type(bins) is not str and np.ndim(each(values_of, bins)):
+        moved = arrays_of([bins])[0] if tracked([bins]) else edges
+    elif not tracked([a] if range is None else range):
+        moved = edges
+    elif type(bins) is str:
+        raise ArgumentError(
+            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
+        )
+    else:
+        low, high = (amin(a), amax(a)) if range is None else range
+        same = 0.5 * (values_of(low) == values_of(high))
+        moved = linspace(low - same, high + same, len(edges))
+    if tracked([weights]):
+        x, w = x.ravel(), flat(arrays_of([weights])[0])
+        if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
+            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
+        inside = (x >= edges[0]) & (x <= edges[-1])
+        at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
+        counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
+    return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved

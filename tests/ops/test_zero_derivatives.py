@@ -78,7 +78,8 @@ def test_every_float_argument(call):
         assert not r.startswith("WRONG"), f"tracked {tracked}: {r}"
 
 
-RIGHT = ("bincount", "quantile", "percentile", "cov", "average", "lstsq", "nextafter", "fromiter", "logspace", "geomspace", "ediff1d")
+RIGHT = ("bincount", "quantile", "percentile", "cov", "average", "lstsq", "nextafter", "fromiter", "logspace", "geomspace", "ediff1d",
+         "histogram")  # fmt: skip
 
 
 def test_the_usual_ones_have_a_rule():
@@ -118,8 +119,19 @@ def test_a_float_that_would_be_lost_raises():
     as_if_zero = constant(np.sort)  # as one that is declared wrongly
     with pytest.raises(NoRuleError, match=r"numpy\.sort gives floats here"):
         tg.grad(lambda x: as_if_zero(x).sum())(V)
-    with pytest.raises(ArgumentError, match="statistics|weights|supported"):
-        tg.grad(lambda w: np.quantile(V, 0.5, method="inverted_cdf", weights=w))(abs(V))
+    with pytest.raises(ArgumentError, match=r"numpy\.histogram: bins='auto' chooses the edges by the data"):
+        tg.grad(lambda x: np.histogram(x, "auto")[1].sum())(V)
+
+
+def test_a_histogram_of_weights():
+    """Bars are linear in the weights, and with density= move with the edges that were given."""
+    x, w = np.array([0.1, 0.2, 0.7, 0.4, 3.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    edges, c = np.array([0.0, 0.3, 0.5, 1.0]), np.array([2.0, 3.0, 5.0])
+    g = tg.grad(lambda w: (c * np.histogram(x, edges, weights=w)[0]).sum())(w)
+    assert g.tolist() == [2, 2, 5, 3, 0]
+    f = lambda w, edges: (c * np.histogram(x, edges, weights=w, density=True)[0] ** 2).sum()
+    check_grads(lambda w, edges: f(w, edges), (w, edges), order=2)
+    assert tg.jacobian(lambda x: np.histogram(x, 2)[1])(x).tolist() == [[1, 0, 0, 0, 0], [0.5, 0, 0, 0, 0.5], [0, 0, 0, 0, 1]]
 
 
 def test_no_zero_function_gives_floats_of_plain_calls():

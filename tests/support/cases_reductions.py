@@ -92,6 +92,7 @@ CASES = [
     case("nanpercentile", lambda x: np.nanpercentile(x, 80, axis=0), HOLES, kinds=()),
     # several variables
     case("cov", np.cov, X),
+    case("histogram", lambda w: tnp.histogram([0.0, 2.1, 2.3, 1.2], 3, weights=w[0])[0] ** 2, X, numpy_only=True, kinds=("strided",)),
     case("bincount", lambda x: tnp.bincount(np.array([0, 2, 2, 1]), x[0], minlength=5) ** 2, X, numpy_only=True, kinds=("strided",)),
     case("cov of two", lambda x, y: np.cov(x, y, ddof=0), normal(5), normal(5, seed=1)),
     case("cov columns", lambda x: np.cov(x, rowvar=False, bias=True), X),

@@ -68,6 +68,7 @@ ARGUMENTS = {
     np.corrcoef: (A,), np.put: (A, [1, 4], [0.7, 0.8]), np.place: (A, MASK, [0.7, 0.8]), np.putmask: (A, MASK, A * 0.5),
     np.copyto: (A, A * 0.5), np.put_along_axis: (A, np.array([[0, 2, 1, 0]]), 0.7, 0), np.fill_diagonal: (A, 0.7), np.result_type: (A, 1),
     np.can_cast: (np.float32, np.float64), np.digitize: (A, RANGE), np.bincount: (INTS,), np.lexsort: ((V, V),),
+    np.histogram: (np.sin(3 * A) + 0.1 * A,),
     np.searchsorted: (RANGE, A), np.unravel_index: (3, (2, 3)), np.ravel_multi_index: (([1, 0], [0, 2]), (2, 3)),
     np.ix_: ([0, 1], [2, 1]), np.indices: ((2, 3),), np.broadcast_shapes: ((2, 1), (3,)), np.einsum_path: ("ij,jk->ik", A, A.T),
     np.fft.irfft: (A + 0j,), np.fft.hfft: (A + 0j,), scipy.fft.irfft: (A + 0j,), scipy.fft.hfft: (A + 0j,), np.count_nonzero: (A,),
@@ -81,7 +82,8 @@ ARGUMENTS = {
 }  # fmt: skip
 IN_PLACE = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 WHERE = np.array([[True, False, True, True], [False, True, True, True], [True, True, False, True]])
-QUANTILES = "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased interpolated_inverted_cdf inverted_cdf".split()
+QUANTILES = "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased interpolated_inverted_cdf".split()
+QUANTILES += ["inverted_cdf", "averaged_inverted_cdf", "closest_observation"]
 MODES = "wrap clip full same valid reduced r complete economic edge reflect symmetric mean linear_ramp raw".split()
 # Other values of a keyword, by its name; (function, name) where the name says too little.
 OTHERS = {
@@ -114,6 +116,8 @@ OTHERS = {
     "bins": [RANGE], "xi": [], "fill": [], (np.bincount, "weights"): [V], (np.average, "weights"): [abs(A)],
     (np.quantile, "weights"): [abs(A)], (np.roll, "axis"): [0, 1], (np.flip, "axis"): [0, 1, (0, 1)],
     (scipy.special.logsumexp, "b"): [abs(A)], (np.where, "x"): [], (np.where, "y"): [], (np.einsum, "kwargs"): [],
+    "range": [(-0.4, 0.6)], "density": [True], (np.histogram, "bins"): [4, RANGE, "auto"], (np.histogram, "weights"): [abs(A) + 0.1],
+    (scipy.linalg.pinv, "atol"): [1e-3, 0.7], (scipy.linalg.pinv, "rtol"): [1e-3, 0.4],
     (np.cov, "y"): [A * 0.5 + A**2], (np.corrcoef, "y"): [A * 0.5 + A**2], (L.tensorsolve, "axes"): [(0,)], (np.squeeze, "axis"): [1],
     (scipy.linalg.eigh, "b"): [SQUARE @ SQUARE.T], (np.transpose, "axes"): [(1, 0)], (np.rot90, "axes"): [(1, 0)],
     (scipy.linalg.eigvalsh, "b"): [SQUARE @ SQUARE.T], (np.tensordot, "axes"): [([1], [0]), ([0, 1], [1, 0])], (np.cross, "axis"): [0],
@@ -356,8 +360,8 @@ def judge(call, tracked=None, eps=1e-6):
 
     rng = np.random.default_rng(7)
     directions = [np.asarray(rng.standard_normal(np.shape(x)), np.asarray(x).dtype)[()] for x in x0]
-    if call.f in SYMMETRISED or call.kwargs.get("assume_a") == "pos":
-        directions = [d + d.T if np.ndim(d) == 2 else d for d in directions]
+    if call.f in SYMMETRISED or call.kwargs.get("assume_a") == "pos" or call.kwargs.get("hermitian"):
+        directions = [d + d.T if np.ndim(d) == 2 and len(d) == len(d.T) else d for d in directions]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
