@@ -51,7 +51,6 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "arrays",
         "names",
         "cells",
-        "attributes",
         "lists",
         "objects",
         "classes",
@@ -93,7 +92,6 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.spaces: list = []  # Globals
         self.names: list = []  # (Globals, name, value, shadow)
         self.cells: list = []  # (cell, new cell, value, shadow)
-        self.attributes: list = []  # (object, new namespace, name, value, shadow)
         self.lists: list = []  # (container, new container, its contents as they were made)
         self.objects: list = []  # (object, new object, its attributes as they were made)
         self.classes: dict = {}  # shadow class -> class
@@ -244,7 +242,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         found = self.seen.get(id(x))
         if found is not None:
             return found
-        if id(x) in self.outer:
+        if self.outer and id(x) in self.outer:
             return x
         make = MAKERS.get(kind)
         if make is None:

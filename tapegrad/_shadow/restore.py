@@ -43,8 +43,30 @@ def restore(shadow: Any) -> None:
         except RouteError as error:
             late = error
     astray, stored = strays(shadow) if shadow.near else ((), {})
-    back = Back(shadow, stored)
-    for space, name, v in changes.names(shadow):
+    names = changes.names(shadow)
+    if shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or names or astray or attributed(shadow):
+        hand_back(shadow, names, astray, Back(shadow, stored))
+    for space in shadow.spaces:
+        space.shadow = None
+        space.first.clear()
+        dict.clear(space)
+    forget(shadow)
+    if late is not None:
+        raise late
+    if lost is not None:
+        raise DroppedDerivativeError(
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+        )
+
+
+def attributed(shadow: Any) -> bool:
+    """Has f given attributes to a function that had none?"""
+    return any([g.__dict__ for _, g in shadow.bare])
+
+
+def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
+    for space, name, v in names:
         if v is EMPTY:
             space.real.pop(name, None)
         else:
@@ -69,22 +91,15 @@ def restore(shadow: Any) -> None:
                 cell.cell_contents = None
     for c, new, bases, _ in shadow.members:
         rest(c, new, bases, new not in back.kept)
-    for space in shadow.spaces:
-        space.shadow = None
-        space.first.clear()
-        dict.clear(space)
+
+
+def forget(shadow: Any) -> None:
+    """No cycle of references through the shadow is left."""
     shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = (
         shadow.theirs
     ) = None
     shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
-    if late is not None:
-        raise late
-    if lost is not None:
-        raise DroppedDerivativeError(
-            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
-            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
-        )
 
 
 def clean(x, back):
@@ -132,6 +147,8 @@ def restore_container(x, new, first, back):
     if kind is dict is type(new):
         new.clear()
         new.update(x)
+    elif kind is list is type(new):
+        new[:] = x
     else:
         there.put(new, base.read(x))
 
