@@ -15,7 +15,6 @@ from .classes import SPECIAL
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, state_of
 
-
 IS = operator.is_
 
 
