@@ -79,7 +79,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
         trees of Variables, made for this call."""
-        self.on = not isinstance(f, Const)
+        self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
 
     def __enter__(self):

@@ -62,7 +62,10 @@ def restore(shadow: Any) -> None:
 
 def attributed(shadow: Any) -> bool:
     """Has f given attributes to a function that had none?"""
-    return any([g.__dict__ for _, g in shadow.bare])
+    for _, g in shadow.bare:
+        if g.__dict__:
+            return True
+    return False
 
 
 def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
