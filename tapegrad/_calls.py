@@ -162,6 +162,8 @@ def overlapping(arrays: list) -> set:
     """The ids of those plain arrays that share memory with another one of the list."""
     roots: dict = {}
     for a in arrays if len(arrays) > 1 else ():
+        if type(a) is np.float64 or type(a) is float:
+            continue
         if is_array(a) and a.dtype.kind in "fc":
             root = a
             while is_array(root.base):
@@ -188,10 +190,16 @@ def full_like(x: Any, c: float) -> Any:
 
 def derivative_out(g: Any, like: Any) -> Any:
     """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform."""
+    if not getattr(OPEN, "depth", 0):  # the usual ones, told at once
+        if type(like) is np.ndarray:
+            if g is None:
+                return np.zeros(like.shape, like.dtype)
+            if type(g) is np.ndarray and g.dtype is like.dtype and g.nbytes <= SMALL:
+                return g.copy()
+        elif type(like) is type(g) is np.float64:
+            return g
     if g is None:
         g = full_like(like, 0)
-    elif type(g) is type(like) is np.ndarray and g.dtype is like.dtype and g.nbytes <= SMALL and not getattr(OPEN, "depth", 0):
-        return g.copy()
     if isinstance(g, Variable):
         g = live(g)
         if g._trace is not None:

@@ -290,7 +290,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
 
 
 def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
-    top = max(s for s, _ in seeds)
+    top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g

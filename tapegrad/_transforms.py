@@ -45,8 +45,9 @@ class Transform(Remade):
     def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
-        self.__name__ = f"{prefix}({name_of(f)})"
-        self.__doc__ = f"{prefix} of {name_of(f)}, by tapegrad."
+        name = name_of(f)
+        self.__name__ = f"{prefix}({name})"
+        self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.body(self.of, self.settings, args, kwargs)

@@ -14,6 +14,7 @@ from .._primitive import OPEN, view
 from .._variable import Variable, new
 from ..errors import AliasError
 from . import routes, threads
+from .threads import THREADS, WRITERS
 
 # What `as_strided` puts between a view and its array.
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
@@ -49,12 +50,12 @@ class Arrays:
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
-        kind = x.dtype.kind
+        kind, owner = x.dtype.kind, x.base
         if kind not in "fc":
-            return self.objects_of(x) if kind == "O" else x if x.base is None else self.leave(x)
-        root, owner = x, x.base
+            return self.objects_of(x) if kind == "O" else x if owner is None else self.leave(x)
         if owner is None and type(x) is np.ndarray and not self.strangers:
             return self.captured(x)
+        root = x
         while owner is not None:
             if is_array(owner):
                 root = owner
@@ -107,10 +108,11 @@ class Arrays:
         if self.borrowed:
             self.given.append((x, v))
             return v
-        if not self.arrays:
+        arrays = self.arrays
+        if not arrays:
             threads.enter(self)
-        self.arrays.append((x, v))
-        if len(threads.THREADS) > 1 or threads.WRITERS:
+        arrays.append((x, v))
+        if len(THREADS) > 1 or WRITERS:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)

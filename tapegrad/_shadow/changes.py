@@ -40,6 +40,8 @@ def names(shadow: Any) -> list:
     found = []
     for space in shadow.spaces:
         first, values = space.first, dict.values(space)
+        if len(values) == len(first) == 1:
+            continue
         if len(values) == len(first) and all(map(IS, values, first.values())) and all(map(IS, dict.keys(space), first)):
             continue
         found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]

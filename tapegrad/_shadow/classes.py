@@ -77,6 +77,8 @@ class Classes:
 
     def member(self, m: Any) -> Any:
         kind = type(m)
+        if kind is types.FunctionType:
+            return self(m)
         if kind is staticmethod or kind is classmethod:
             f = self(m.__func__)
             return m if f is m.__func__ else kind(f)

@@ -112,8 +112,9 @@ class Containers:
         new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.extend([self(v) for v in x])
-        self.lists.append((x, new, list(new)))
+        first = [self(v) for v in x]
+        new += first
+        self.lists.append((x, new, first))
         return new
 
     def dict_(self, x: dict) -> Any:

@@ -52,7 +52,6 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         "arrays",
         "names",
         "cells",
-        "attributes",
         "lists",
         "objects",
         "classes",
@@ -82,7 +81,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
         trees of Variables, made for this call."""
-        self.on = not isinstance(f, Const)
+        self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
 
     def __enter__(self):
@@ -95,7 +94,6 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         self.spaces: list = []  # Globals
         self.names: list = []  # (Globals, name, value, shadow)
         self.cells: list = []  # (cell, new cell, value, shadow)
-        self.attributes: list = []  # (object, new namespace, name, value, shadow)
         self.lists: list = []  # (container, new container, its contents as they were made)
         self.objects: list = []  # (object, new object, its attributes as they were made)
         self.classes: dict = {}  # shadow class -> class
@@ -245,7 +243,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         found = self.seen.get(id(x))
         if found is not None:
             return found
-        if id(x) in self.outer:
+        if self.outer and id(x) in self.outer:
             return x
         make = MAKERS.get(kind)
         if make is None:

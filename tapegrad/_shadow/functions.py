@@ -26,17 +26,19 @@ class Functions:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        face = _stand_ins.function(f)
-        if face is not None:
-            return face
-        if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
-            if not closure or space["__name__"].partition(".")[0] in NUMERIC:
-                return FUNCTIONS.get(f) or self.library(f)
-            if f.__code__ is GENERIC:
-                return self.generic(f)
-            mine = space  # contextmanager and others that wrap a function of the user's
-        else:
-            mine = self.globals_of(space)
+        mine = self.seen.get(id(space))
+        if mine is None or f.__module__ != space.get("__name__"):  # not one of a module of the user's that was met before
+            face = _stand_ins.function(f)
+            if face is not None:
+                return face
+            if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
+                if not closure or space["__name__"].partition(".")[0] in NUMERIC:
+                    return FUNCTIONS.get(f) or self.library(f)
+                if f.__code__ is GENERIC:
+                    return self.generic(f)
+                mine = space  # contextmanager and others that wrap a function of the user's
+            else:
+                mine = self.globals_of(space)
         if mine is space and not closure:
             return f
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))

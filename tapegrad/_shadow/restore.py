@@ -43,8 +43,33 @@ def restore(shadow: Any, undo: bool = False) -> None:
         except RouteError as error:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
-    back = Back(shadow, stored, undo)
-    for space, name, v in () if undo else changes.names(shadow):
+    names = [] if undo else changes.names(shadow)
+    if shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or names or astray or attributed(shadow):
+        hand_back(shadow, names, astray, Back(shadow, stored, undo))
+    for space in shadow.spaces:
+        space.shadow = None
+        space.first.clear()
+        dict.clear(space)
+    forget(shadow)
+    if late is not None:
+        raise late
+    if lost is not None:
+        raise DroppedDerivativeError(
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+        )
+
+
+def attributed(shadow: Any) -> bool:
+    """Has f given attributes to a function that had none?"""
+    for _, g in shadow.bare:
+        if g.__dict__:
+            return True
+    return False
+
+
+def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
+    for space, name, v in names:
         if v is EMPTY:
             space.real.pop(name, None)
         else:
@@ -53,7 +78,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, _, before in () if undo else shadow.members:
+    for c, new, _, before in () if back.undo else shadow.members:
         for name, v in changes.members(new, before).items():
             setattr(c, name, back(v))
     for x, new, before in shadow.objects:
@@ -61,7 +86,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
     for x in astray:
         clean(x, back)
     for f, g in shadow.bare:
-        if g.__dict__ and not undo:
+        if g.__dict__ and not back.undo:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
     for g in shadow.generics:  # `register` refers to itself
         for cell in g.register.__closure__:
@@ -69,21 +94,14 @@ def restore(shadow: Any, undo: bool = False) -> None:
                 cell.cell_contents = None
     for c, new, bases, _ in shadow.members:
         rest(c, new, bases, new not in back.kept)
-    for space in shadow.spaces:
-        space.shadow = None
-        space.first.clear()
-        dict.clear(space)
+
+
+def forget(shadow: Any) -> None:
+    """No cycle of references through the shadow is left."""
     shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
     shadow.walked = shadow.theirs = None
     shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
-    if late is not None:
-        raise late
-    if lost is not None:
-        raise DroppedDerivativeError(
-            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
-            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
-        )
 
 
 def clean(x, back):
@@ -131,6 +149,8 @@ def restore_container(x, new, first, back):
     if kind is dict is type(new):
         new.clear()
         new.update(x)
+    elif kind is list is type(new):
+        new[:] = x
     else:
         there.put(new, base.read(x))
 

@@ -358,7 +358,10 @@ def finding(shadow: Any) -> RouteError | None:
 def bare_classes(shadow: Any) -> list:
     """The user's classes that were replaced, and the data in them, where some code asks for the bases of a class: these are the
     user's own."""
-    if not shadow.members or not any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType]):
+    if not shadow.members:
+        return []
+    functions = [g for _, g in shadow.bare] + [g for _, g, _ in shadow.objects if type(g) is types.FunctionType]
+    if not any([asks_bases(g.__code__) for g in functions]):
         return []
     values = [v for c, *_ in shadow.members for v in vars(c).values()]
     return [v for v in values if type(v) not in LEAVES and not hasattr(type(v), "__get__") and not isinstance(v, type)]
