@@ -170,7 +170,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached or self.members or self.walked else None
+            found = finding(self) if self.left or self.sums or self.reached or self.walked else None
             restore(self, undo=found is not None)
         except RouteError as late:
             found = late
