@@ -61,6 +61,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
         restore_object(x, new, before, back)
     for x in astray:
         clean(x, back)
+    for ambient in shadow.ambients:
+        ambient.restore(back)
     for f, g in shadow.bare:
         if g.__dict__ and not undo:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
@@ -75,7 +77,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
         dict.clear(space)
     shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
-    shadow.walked = shadow.theirs = None
+    shadow.walked = shadow.theirs = shadow.ambients = None
     shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
     if late is not None:
         raise late
