@@ -213,6 +213,40 @@ def test_a_weak_proxy_is_its_object():
     assert np.allclose(root.state, x**3)
 
 
+def test_a_weak_reference_in_a_class():
+    class Holder:
+        state = np.ones(3)
+
+    class Reader:
+        held = weakref.ref(Holder)
+
+    def f(v):
+        Reader().held().state[:] = v**2
+        return (Holder.state * W).sum()
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+
+
+def test_methods_of_arrays_as_functions():
+    """`numpy.ndarray.fill(a, 2)`, and through the type of an array."""
+    buf = np.ones(3)
+
+    def f(v):
+        np.ndarray.fill(buf, v[0])
+        np.ndarray.__setitem__(buf, 1, v[1])
+        type(buf).__imul__(buf, 2.0)
+        return sum(map(np.ndarray.sum, [buf * v, v])) + np.ndarray.dot(np.ones(3), v)
+
+    right = 2 * v_times(x) + 2.0
+    assert np.allclose(tg.grad(f)(x), right)
+    assert np.allclose(buf, 2 * np.array([x[0], x[1], x[0]]))
+
+
+def v_times(v):
+    """The gradient of v0 v0 + v1 v1 + v0 v2."""
+    return np.array([2 * v[0] + v[2], 2 * v[1], v[0]])
+
+
 def test_functions_of_elements():
     """`numpy.vectorize` and `numpy.frompyfunc` outside of f: the function in them reads what f has written."""
     buf = np.ones(3)
@@ -351,7 +385,7 @@ def test_reduction_over_a_captured_iterator():
 
 def test_a_context_variable():
     held, buf = [np.ones(3)], np.ones(3)
-    state, settings = contextvars.ContextVar("state"), contextvars.ContextVar("settings", default=held)  # noqa: B039
+    state, settings = contextvars.ContextVar("state"), contextvars.ContextVar("settings", default=held)
     state.set(buf)
 
     def f(v):
