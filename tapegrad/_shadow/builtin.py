@@ -12,6 +12,7 @@ from typing import Any
 
 from .._primitive import OPEN
 from .._questions import type_
+from .classes import metaclass
 from .kinds import original
 
 
@@ -202,6 +203,8 @@ def import_module(name, package=None):
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is Globals:
         body.__globals__.touch(body.__code__)
+    if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
+        options["metaclass"] = meta
     return builtins.__build_class__(body, name, *bases, **options)
 
 

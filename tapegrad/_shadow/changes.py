@@ -81,8 +81,8 @@ def altered(shadow: Any) -> dict:
         if f.__dict__ or g.__dict__:
             found.append(f)
     for c, new, _, before in shadow.members:
-        own = [c.__dict__.get(n, EMPTY) for n in before]
-        if members(new, before) or any([id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v in own]):
+        own = [(c.__dict__.get(n, EMPTY), v) for n, v in before.items()]
+        if members(new, before) or any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own]):
             found.append(c)
     for space, name, value, _ in shadow.names:
         if space.real.get(name, EMPTY) is not value:

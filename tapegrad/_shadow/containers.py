@@ -94,6 +94,18 @@ def base_of(x: Any) -> Base:
     return plain_base(type(x)) if not is_user_class(type(x)) else next(b for b in BASES if isinstance(x, b.kind))
 
 
+class Reference:
+    """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute of a class.)"""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any):
+        self.target = target
+
+    def __call__(self):
+        return self.target
+
+
 class Containers:
     """The part of a `Shadow` that replaces containers."""
 
@@ -205,7 +217,7 @@ class Containers:
         if target is None:
             return x
         new = self(target)
-        return x if new is target else lambda: new
+        return x if new is target else Reference(new)
 
     @staticmethod
     def differs(new: Any, first: Any) -> bool:

@@ -17,6 +17,7 @@ import functools
 import types
 import weakref
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from .._tree import Const
 from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
+from .ambient import Ambients
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
 from .cached import Cached
@@ -40,7 +42,7 @@ from .restore import restore, users_own
 from .routes import finding, first_write, leave
 
 
-class Shadow(Arrays, Functions, Containers, Iterators, Classes):
+class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         "reached",
         "near",
         "walked",
+        "ambients",
         "theirs",
         "outer",
         "sums",
@@ -105,6 +108,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
         self.walked: list = []  # (container, iterator that walks along it)
+        self.ambients: list = []  # those made of context variables
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
@@ -178,7 +182,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached or self.members or self.walked else None
+            found = finding(self) if self.left or self.sums or self.reached or self.walked else None
             restore(self, undo=found is not None)
         except RouteError as late:
             found = late
@@ -283,7 +287,11 @@ class Shadow(Arrays, Functions, Containers, Iterators, Classes):
             if isinstance(x, base):
                 return make
         if is_user_class(kind) or kind in HELD:
-            return Shadow.instance
+            return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
+        if isinstance(x, BaseException):
+            return Shadow.exception
+        if kind.__module__ == "concurrent.futures._base" and kind.__name__ == "Future":
+            return Shadow.future
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
             return Shadow.library
         return None
@@ -334,6 +342,7 @@ MAKERS = {
     np.random.RandomState: lambda shadow, x: _random.ours_of(x),
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
+    ContextVar: Shadow.ambient,
     map: Shadow.mapped,
     filter: Shadow.mapped,
     **dict.fromkeys(ITERATORS, Shadow.iterator),

@@ -44,6 +44,12 @@ def is_user_class(c: type) -> bool:
     return bool(c.__flags__ & HEAP) and not is_foreign(c.__module__)
 
 
+# Of a class, past what its metaclass says (`Seen` in classes.py).
+mro_of = type.__dict__["__mro__"].__get__
+bases_of = type.__dict__["__bases__"].__get__
+base_of = type.__dict__["__base__"].__get__
+
+
 def original(c: type) -> type:
     """The class that the user wrote, under all shadows."""
     while (real := c.__dict__.get(REAL)) is not None:
@@ -60,7 +66,7 @@ def slots_of(kind: type) -> Any:
     if known is not None:
         return known
     found: dict = {}
-    for c in kind.__mro__:
+    for c in mro_of(kind):
         slots = c.__dict__.get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
             if s.startswith("__") and not s.endswith("__"):

@@ -44,7 +44,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
     names = [] if undo else changes.names(shadow)
-    if shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or names or astray or attributed(shadow):
+    held = shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or shadow.ambients
+    if held or names or astray or attributed(shadow):
         hand_back(shadow, names, astray, Back(shadow, stored, undo))
     for space in shadow.spaces:
         space.shadow = None
@@ -85,6 +86,8 @@ def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
         restore_object(x, new, before, back)
     for x in astray:
         clean(x, back)
+    for ambient in shadow.ambients:
+        ambient.restore(back)
     for f, g in shadow.bare:
         if g.__dict__ and not back.undo:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
@@ -100,7 +103,7 @@ def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
     shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
     shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
-    shadow.walked = shadow.theirs = None
+    shadow.walked = shadow.theirs = shadow.ambients = None
     shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
 
 

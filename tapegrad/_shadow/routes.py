@@ -40,7 +40,7 @@ from .._variable import Variable, View
 from ..errors import AliasError, RouteError
 from .builtin import Globals, names_in
 from .changes import altered
-from .kinds import ATOMS, is_foreign
+from .kinds import ATOMS, bases_of, is_foreign
 
 GLANCE = 64
 HANDLES = (Variable, View)
@@ -52,7 +52,6 @@ LEAVES = ATOMS | {
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(f"tapegrad.{m}" for m in ("_calls", "_tape", "_dual", "_primitive", "_shadow.core"))  # their objects know f
-BASES = frozenset(("__base__", "__bases__", "__mro__", "mro"))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
@@ -67,7 +66,7 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
     if issubclass(kind, type):
-        return [] if is_foreign(x.__module__) else [*vars(x).values(), *x.__bases__, kind]
+        return [] if is_foreign(x.__module__) else [*vars(x).values(), *bases_of(x), kind]
     if issubclass(kind, types.ModuleType):
         return [] if is_foreign(x.__name__) else list(vars(x).values())
     if kind.__module__ in ENGINE:
@@ -324,9 +323,7 @@ def explained(shadow: Any, a: Any) -> bool:
 
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    classes = bare_classes(shadow)
-    left = shadow.left + classes
-    arrays = [a for a in written(shadow) if classes or not explained(shadow, a)] if left or shadow.reached else []
+    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
     holders = altered(shadow) if shadow.near or shadow.walked else {}
     if holders:
         for x, iterator in shadow.walked:
@@ -338,7 +335,7 @@ def finding(shadow: Any) -> RouteError | None:
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or holders:
         parents: dict = {}
-        for x, way in itertools.chain(((x, None) for x in walk(left, parents)), shadow.reached):
+        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):
                 return two_ways(shadow, x, chain(x, parents))
             if arrays and bounds(x) is not None:
@@ -353,22 +350,6 @@ def finding(shadow: Any) -> RouteError | None:
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
-
-
-def bare_classes(shadow: Any) -> list:
-    """The user's classes that were replaced, and the data in them, where some code asks for the bases of a class: these are the
-    user's own."""
-    if not shadow.members:
-        return []
-    functions = [g for _, g in shadow.bare] + [g for _, g, _ in shadow.objects if type(g) is types.FunctionType]
-    if not any([asks_bases(g.__code__) for g in functions]):
-        return []
-    values = [v for c, *_ in shadow.members for v in vars(c).values()]
-    return [v for v in values if type(v) not in LEAVES and not hasattr(type(v), "__get__") and not isinstance(v, type)]
-
-
-def asks_bases(code: types.CodeType) -> bool:
-    return not BASES.isdisjoint(code.co_names) or any([type(c) is types.CodeType and asks_bases(c) for c in code.co_consts])
 
 
 def leads(x: Any, holders: dict) -> bool:

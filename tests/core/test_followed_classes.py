@@ -2,10 +2,12 @@
 
 import abc
 import collections
+import copy
 import dataclasses
 import enum
 import functools
 import gc
+import inspect
 import threading
 import weakref
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -557,3 +559,108 @@ def test_what_comes_out_is_of_the_users_classes(depth):
     np.testing.assert_array_equal(p.a, X)
     np.testing.assert_array_equal(k.a, X)
     assert type(tg.jvp(lambda x: P(x**2), (X,), (X,))[1]) is P
+
+
+# --- classes that are asked for their place among others, and for their namespaces ---
+
+
+class Root:
+    scale, rate = 2.0, np.ones(3)
+
+
+class Middle(Root):
+    scale = 3.0
+
+
+class Leaf(Middle):
+    pass
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+def rebound(ask):
+    def f(x):
+        Root.scale = x[0]
+        return ask() * x[1]
+
+    return f
+
+
+PLACES = {
+    "base": lambda x: Middle.__base__.scale * x,
+    "bases": lambda x: Leaf().__class__.__bases__[0].__bases__[0].scale * x,
+    "order": lambda x: Leaf.__mro__[2].scale * x,
+    "order of a type": lambda x: type(Leaf()).__mro__[-2].scale * x,
+    "mro()": lambda x: Leaf.mro()[2].scale * x,
+    "getattr": lambda x: getattr(Middle, "__base__").scale * x,  # noqa: B009
+    "inspect": lambda x: inspect.getmro(Leaf)[2].scale * x,
+    "how many": lambda x: len(Leaf.__mro__) * len(Leaf.__bases__) * x,
+    "the same": lambda x: (Leaf.__mro__[2] is Root) * (Leaf.__base__ is Middle) * (type(Leaf) == type) * x,  # noqa: E721
+    "namespaces in order": lambda x: [c.__dict__["scale"] for c in Leaf.__mro__ if "scale" in c.__dict__][-1] * x,
+    "namespace": lambda x: sum(v for k, v in vars(Root).items() if k == "scale") * x,
+    "name in a namespace": lambda x: ("scale" in Middle.__dict__) * x,
+    "bound anew, by base": rebound(lambda: Middle.__base__.scale),
+    "bound anew, by bases": rebound(lambda: Leaf.__bases__[0].__bases__[0].scale),
+    "bound anew, in order": rebound(lambda: [c.__dict__["scale"] for c in Leaf.mro() if "scale" in c.__dict__][-1]),
+    "bound anew, by getattr": rebound(lambda: getattr(Middle, "__base__").scale),  # noqa: B009
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_class_knows_its_place(name):
+    f = PLACES[name]
+
+    def total(v):
+        Middle.__base__.rate[:] = v
+        return (f(v) * np.array([1.0, 2.0, 3.0])).sum() * Leaf.__mro__[2].rate.sum()
+
+    def run(call):
+        try:
+            return call(total)
+        finally:
+            Root.scale, Root.rate = 2.0, np.ones(3)
+
+    v, h = np.array([0.7, -1.3, 2.1]), 1e-20
+    right = []
+    for e in np.eye(3):
+        Root.rate = np.ones(3, complex)
+        right.append(run(lambda t, e=e: t(v + 1j * h * e)).imag / h)
+    assert np.allclose(run(lambda t: tg.grad(t)(v)), right, rtol=1e-13)
+    inner = lambda t: tg.grad(lambda u: tg.jvp(t, (u,), (v,))[1])(v)
+    hvp = run(lambda t: tg.hvp(t, v, v))
+    assert np.allclose(run(inner), hvp, rtol=1e-12)
+    assert type(Leaf) is type and Leaf.__mro__ == (Leaf, Middle, Root, object)
+
+
+def test_classes_made_of_followed_ones():
+    """With another metaclass among the bases, by a class statement inside f."""
+
+    def f(v):
+        class Both(Leaf, abc.ABC):
+            rate = v
+
+        class Kept(Leaf, metaclass=abc.ABCMeta):
+            pass
+
+        assert Both.__mro__[1:] == (Leaf, Middle, Root, abc.ABC, object) and Both.__bases__ == (Leaf, abc.ABC)
+        assert isinstance(Both(), abc.ABC) and issubclass(Kept, Root)
+        return (Both.rate * Kept.scale * v).sum()
+
+    v = np.array([0.7, -1.3, 2.1])
+    assert np.allclose(tg.grad(f)(v), 6 * v)
+
+
+def test_copies_of_instances_with_slots():
+    s = Slotted()
+    s.a = np.ones(3)
+
+    def f(v):
+        again = copy.copy(s)
+        again.a = again.a * v
+        return (copy.deepcopy(again).a * v).sum()
+
+    v = np.array([0.7, -1.3, 2.1])
+    assert np.allclose(tg.grad(f)(v), 2 * v)
+    assert s.a.tolist() == [1.0, 1.0, 1.0]

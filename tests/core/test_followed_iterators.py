@@ -1,11 +1,14 @@
 """Iterators made outside: the user's own gives the items, each as what stands for it; and what reads like one: views of dicts, weak
-proxies, functions of elements.  And captured views keep their layout."""
+proxies, functions of elements, context variables, futures, exceptions.  And captured views keep their layout."""
 
 import collections
+import concurrent.futures
+import contextvars
 import copy
 import functools
 import itertools
 import operator
+import threading
 import weakref
 
 import numpy as np
@@ -210,6 +213,40 @@ def test_a_weak_proxy_is_its_object():
     assert np.allclose(root.state, x**3)
 
 
+def test_a_weak_reference_in_a_class():
+    class Holder:
+        state = np.ones(3)
+
+    class Reader:
+        held = weakref.ref(Holder)
+
+    def f(v):
+        Reader().held().state[:] = v**2
+        return (Holder.state * W).sum()
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+
+
+def test_methods_of_arrays_as_functions():
+    """`numpy.ndarray.fill(a, 2)`, and through the type of an array."""
+    buf = np.ones(3)
+
+    def f(v):
+        np.ndarray.fill(buf, v[0])
+        np.ndarray.__setitem__(buf, 1, v[1])
+        type(buf).__imul__(buf, 2.0)
+        return sum(map(np.ndarray.sum, [buf * v, v])) + np.ndarray.dot(np.ones(3), v)
+
+    right = 2 * v_times(x) + 2.0
+    assert np.allclose(tg.grad(f)(x), right)
+    assert np.allclose(buf, 2 * np.array([x[0], x[1], x[0]]))
+
+
+def v_times(v):
+    """The gradient of v0 v0 + v1 v1 + v0 v2."""
+    return np.array([2 * v[0] + v[2], 2 * v[1], v[0]])
+
+
 def test_functions_of_elements():
     """`numpy.vectorize` and `numpy.frompyfunc` outside of f: the function in them reads what f has written."""
     buf = np.ones(3)
@@ -226,6 +263,19 @@ def test_functions_of_elements():
     assert np.allclose(tg.grad(f)(x), 2 * x + np.array([3.0, 4 * x[1], 2.0]))
     buf[:] = x
     assert vars(typed) == state and np.allclose(typed(np.ones(2)), x[2])
+
+
+def test_a_function_of_elements_that_gives_objects():
+    buf = np.ones(3)
+    each = np.vectorize(lambda k: [buf, None, "n"][k], otypes=[object])
+
+    def f(v):
+        buf[:] = v**2
+        cells = each(np.array([[0, 1], [2, 0]]))
+        assert cells.dtype == object and cells.shape == (2, 2) and cells[1, 0] == "n" and cells[0, 1] is None
+        return (cells[1, 1] * W).sum()
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
 
 
 def test_an_object_array_without_axes():
@@ -328,3 +378,82 @@ def test_reduction_over_a_captured_iterator():
     turn = iter(parts)
     assert np.allclose(tg.grad(f)(x), 2 * x * W)
     assert next(turn, None) is None
+
+
+# --- context variables, results of futures, exceptions ---
+
+
+def test_a_context_variable():
+    held, buf = [np.ones(3)], np.ones(3)
+    state, settings = contextvars.ContextVar("state"), contextvars.ContextVar("settings", default=held)
+    state.set(buf)
+
+    def f(v):
+        buf[:] = v**2
+        state.get().__imul__(v)
+        y = (state.get() * W).sum()
+        token = state.set(v * 3.0)
+        settings.get()[0] = v
+        y = y + (state.get() * settings.get()[0]).sum()
+        state.reset(token)
+        assert contextvars.ContextVar("none").get(7.0) == 7.0 and state.name == "state"
+        state.set([state.get() * v])
+        return y
+
+    assert np.allclose(tg.grad(f)(x), 3 * x**2 * W + 6 * x)
+    assert np.allclose(buf, x**3) and np.allclose(state.get()[0], x**4) and np.allclose(settings.get()[0], x)
+    assert type(state.get()[0]) is type(settings.get()[0]) is np.ndarray
+
+
+def test_a_context_variable_is_set_back_after_a_route_error():
+    state, buf = contextvars.ContextVar("state", default=1.0), np.ones(3)
+
+    def forever():
+        while True:
+            yield buf
+
+    source = forever()
+
+    def f(v):
+        buf[:] = v
+        state.set(v)
+        return (next(source) * state.get()).sum()
+
+    with pytest.raises(tg.errors.RouteError):
+        tg.grad(f)(x)
+    assert state.get() == 1.0 and buf.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_result_of_a_future():
+    buf = np.ones(3)
+    done, running = concurrent.futures.Future(), concurrent.futures.Future()
+    done.set_result({"a": buf})
+
+    def f(v):
+        buf[:] = v**2
+        threading.Timer(0.01, running.set_result, (2.0,)).start()
+        return (done.result()["a"] * W).sum() * running.result()
+
+    assert np.allclose(tg.grad(f)(x), 4 * x * W)
+    assert np.allclose(done.result()["a"], x**2) and running.result() == 2.0
+
+
+def test_an_exception_that_holds_an_array():
+    class Stop(Exception):
+        pass
+
+    buf = np.ones(3)
+    found = Stop(buf, "why")
+    found.best = [buf]
+
+    def f(v):
+        buf[:] = v**2
+        try:
+            raise found
+        except Stop as e:
+            assert e.args[1] == "why"
+            e.best.append(v)
+            return (e.args[0] * W).sum() + e.best[0] @ e.best[1]
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W + 3 * x**2)
+    assert found.args[0] is buf and type(found.best[1]) is np.ndarray and found.__traceback__ is None

@@ -173,8 +173,8 @@ def plain(text: Text, calls: int = 1) -> Plain:
 
 
 def copies(shown: list) -> list:
-    """(type, dtype, values) of each."""
-    return [(type(a), getattr(a, "dtype", None), np.array(host(a), copy=True, subok=False) if np.ndim(a) else host(a)) for a in shown]
+    """(type, dtype, values) of each.  (Two modules of one text have classes of the same name.)"""
+    return [(str(type(a)), getattr(a, "dtype", None), np.array(host(a), copy=True, subok=False) if np.ndim(a) else host(a)) for a in shown]
 
 
 # --- the checks ---
