@@ -133,10 +133,19 @@ def select(c, x, y):
 rules(
     select,
     lambda g, out, c, x, y: None,
-    lambda g, out, c, x, y: select(c, g, zero_of(g)),
-    lambda g, out, c, x, y: select(c, zero_of(g), g),
+    lambda g, out, c, x, y: where_so(c, g),
+    lambda g, out, c, x, y: where_not(c, g),
     jvp=same,
 )
+
+
+def where_so(c: Any, g: Any) -> Any:
+    """g where c holds, else 0."""
+    return np.where(c, g, g.dtype.type(0)) if type(g) is type(c) is np.ndarray else select(c, g, zero_of(g))
+
+
+def where_not(c: Any, g: Any) -> Any:
+    return np.where(c, g.dtype.type(0), g) if type(g) is type(c) is np.ndarray else select(c, zero_of(g), g)
 
 
 def zero_of(g: Any) -> Any:

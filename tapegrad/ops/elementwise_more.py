@@ -179,7 +179,7 @@ def where(condition, x=None, y=None):
     condition = primal_of(condition)
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
-    x, y = (stacked(v) if isinstance(v, (list, tuple)) else v for v in (x, y))
+    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
     return select(condition, x, y)
 
 

@@ -58,8 +58,10 @@ def last(a: Any, axis: Any) -> tuple:
 
 def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """The result r of a reduction of a, with its axes kept as ones if so asked."""
+    if not keepdims:
+        return r
     to = kept_dims(shape(a), axes_of(a, axis))
-    return reshape(r, to=to) if keepdims and shape(r) != to else r
+    return reshape(r, to=to) if shape(r) != to else r
 
 
 def masked(a: Any, where: Any, fill: Any) -> Any:
@@ -278,8 +280,9 @@ def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis; `back`: from the end."""
     xp = xp_of(x)
     if back:
-        return xp.ascontiguousarray(xp.flip(xp.cumsum(xp.flip(x, axis), axis), axis))
-    return xp.cumsum(x, axis)
+        backwards = (slice(None),) * axis + (slice(None, None, -1),)
+        return xp.ascontiguousarray(x[backwards].cumsum(axis)[backwards])
+    return x.cumsum(axis)
 
 
 rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=not back), jvp=linear)

@@ -241,29 +241,61 @@ def numeric(a: Any, x: Any) -> Any:
 
 
 @primitive(shapes="*")
-def packed(*xs):
-    """Numbers as a vector."""
+def packed(*xs, to=(-1,)):
+    """Numbers as an array of the shape `to`."""
     library = xp_of(xs[0])
-    return library.stack([library.asarray(x) for x in xs]) if any(is_array(x) for x in xs) else np.array(xs)
+    return (np.array(xs) if library is np else library.stack([library.asarray(x) for x in xs])).reshape(to)
+
+
+def _packed_vjp(g, out, need, *xs, to):
+    g = g if len(to) == 1 else reshape(g, to=(-1,))
+    return [g[i] if wanted else None for i, wanted in enumerate(need)]
+
+
+rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)], to=to))
+
+
+@primitive(shapes="*")
+def layered(*xs, axis):
+    """Arrays of one shape along a new axis."""
+    library = xp_of(xs[0])
+    return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
+
+
+@primitive(shapes=(0,))
+def layer(x, *, axis, at):
+    """x at one place along an axis, as a copy."""
+    return x[(slice(None),) * axis + (at,)].copy()
+
+
+@primitive(shapes=(0,))
+def as_layer(x, *, axis, at, size):
+    """Zeros with a new axis, and x at one place along it: the adjoint of `layer`."""
+    out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
+    out[(slice(None),) * axis + (at,)] = x
+    return out
 
 
 rules(
-    packed,
-    joint=lambda g, out, need, *xs: [g[i] if wanted else None for i, wanted in enumerate(need)],
-    jvp=lambda t, out, *xs: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)]),
+    layered,
+    joint=lambda g, out, need, *xs, axis: [layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)],
+    jvp=lambda t, out, *xs, axis: layered(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
 )
+rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
+rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
 
 
 @implements(np.stack)
 def stack(arrays, axis=0, dtype=None):
     xs = arrays_of(list(arrays))
-    if any(shape(x) != shape(xs[0]) for x in xs):
-        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(str(shape(x)) for x in xs)}")
-    n = ndim(xs[0]) + 1
+    sizes = [shape(x) for x in xs]
+    if sizes.count(sizes[0]) < len(sizes):
+        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(map(str, sizes))}")
+    n = len(sizes[0]) + 1
     if not -n <= axis < n:
         raise np.exceptions.AxisError(axis, n)
     axis %= n
-    y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
+    y = layered(*xs, axis=axis)
     if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
     if not np.can_cast(dtype_of(y), dtype, "same_kind"):
@@ -275,9 +307,26 @@ def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
     if not has_variable(x):
         return np.asarray(x)
-    if all(ndim(e) == 0 and type(e) is not list and type(e) is not tuple for e in x):
-        return packed(*arrays_of(x))
+    numbers: list = []
+    to = sizes_of(x, numbers)
+    if to is not None:
+        return packed(*arrays_of(numbers), to=to)
     return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
+
+
+def sizes_of(x: Any, numbers: list) -> tuple | None:
+    """The shape of a nested list of numbers, which are added to `numbers`; None if it holds arrays, or rows of other lengths."""
+    of_one = None
+    for e in x:
+        if issubclass(type(e), (list, tuple)):
+            to = sizes_of(e, numbers)
+        else:
+            to = None if ndim(e) else ()
+            numbers.append(e)
+        if to is None or (of_one is not None and to != of_one):
+            return None
+        of_one = to
+    return None if of_one is None else (len(x), *of_one)
 
 
 def has_variable(x: Any) -> bool:

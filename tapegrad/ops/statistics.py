@@ -52,9 +52,9 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     else:
         raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
     top = library.maximum(n - 1, 0)
-    low = library.clip(library.floor(primal_of(at)), 0, top).astype(int)
+    low = library.minimum(library.maximum(library.floor(primal_of(at)), 0), top).astype(int)
     w = at - low
-    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.clip(w, 0.0, 1.0)
+    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.minimum(library.maximum(w, 0.0), 1.0)
     return low, library.minimum(low + 1, top), w
 
 
@@ -84,6 +84,9 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
     rows, outer = last(a, axis)
     library, values = xp(rows), primal_of(rows)
+    if type(values) is np.ndarray and not nan and values.ndim == 1 and values.size:
+        r = _of_vector(name, rows, q, method)
+        return restored(cast(r, to), a, axis, keepdims)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
     # how many take part: one number on the host, but for rows that differ in their nan
@@ -92,18 +95,41 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     flat = reshape(rows, to=order.shape)
     first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
     down, up = _of_rows(flat, first), _of_rows(flat, second)
-    w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
-    near = primal_of(w) >= 0.5  # NumPy's way, from the nearer end
-    if nan or isinstance(near, Variable):
-        r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
-    elif isinstance(w, Variable) or w:
-        r = up - (up - down) * (1 - w) if near else down + (up - down) * w
+    if nan:
+        w = _weight(w, a)
+        r = select(primal_of(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
     else:
-        r = down
+        r = _between(down, up, _weight(w, a))
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
     return restored(cast(r, to), a, axis, keepdims)
+
+
+def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
+    """The quantile of a vector: its two elements are read as numbers."""
+    values = values_of(x)
+    order = np.argsort(values, kind="stable")
+    low, high, w = _places(name, np.asarray(len(order)), q, method)
+    w = _weight(w, x)
+    down = x[int(order[low])]
+    if np.isnan(values[order[-1]]):  # a sort puts nan last
+        return zero_of(down) + np.nan
+    return _between(down, x[int(order[high])], w) if isinstance(w, Variable) or w else down
+
+
+def _weight(w: Any, x: Any) -> Any:
+    return cast(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
+
+
+def _between(down: Any, up: Any, w: Any) -> Any:
+    """NumPy's way, from the nearer end."""
+    near = primal_of(w) >= 0.5
+    if isinstance(near, Variable):
+        return select(near, up - (up - down) * (1 - w), down + (up - down) * w)
+    if isinstance(w, Variable) or w:
+        return up - (up - down) * (1 - w) if near else down + (up - down) * w
+    return down
 
 
 def _weighted(f, a, q, axis, method, keepdims, weights):
