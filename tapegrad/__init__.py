@@ -1,5 +1,6 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
@@ -24,6 +25,9 @@ from ._transforms import vjp as vjp
 from ._tree import Const as Const
 from ._variable import Variable as Variable
 from .ops import _attach as _attach
+
+if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
+    from . import _fast as _fast
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,7 @@
 """Reverse mode.  A tape is a list of records; `pull` reads it backwards.
 
 A record is a plain tuple of seven, in one of these forms (slot = index of the record that made a value):
+  a leaf                  (None, None, None, None, None, None, None)
   one argument            (rule, slot, None,     None,     out, x,      None)
   one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
   two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
@@ -8,7 +9,8 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   any number              (prim, slots, MANY,    None,     out, inputs, params)
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
-What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
+What no rule of the record reads is None, or a `Like` that tells its shape.  A rule knows the primitive to which it belongs, so
+each record names its own (`primitive_of`).  Records are data: they can be read by others."""
 
 import gc
 import sys
@@ -21,7 +23,7 @@ from numpy import ndarray
 from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
 from ._flags import Setting, leave
 from ._late import late
-from ._primitive import ADD_AT, OPEN, READ, Trace, bind, handle, lower
+from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
 from ._variable import Variable, View, bottom, copied, frozen, variable
 
 
@@ -33,6 +35,14 @@ class Form:
 
 MANY, SETTINGS, REGION, PART, JOINT = Form(), Form(), Form(), Form(), Form()
 LEAF = (None, None, None, None, None, None, None)
+
+
+def primitive_of(record: tuple) -> Primitive | None:
+    """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
+    rule = record[2] if record[0] is None else record[0]
+    return rule if isinstance(rule, Primitive) else getattr(rule, "prim", None)
+
+
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
 
@@ -54,6 +64,38 @@ class Like:
     @property
     def ndim(self):
         return len(self.shape)
+
+
+class Fold:
+    """A rule made to fit: around a holomorphic rule, written as the transpose, the conjugations that make it the adjoint,
+    pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
+    broadcasting and promotion."""
+
+    __slots__ = ("rule", "shape", "dtype", "conjugate")
+
+    def __init__(self, rule, v, holomorphic):
+        v = bottom(v)
+        self.rule, self.shape, self.dtype, self.conjugate = rule, v.shape, v.dtype, holomorphic
+
+    def __call__(self, g, out, *rest):
+        if self.conjugate and layout_of(g).dtype.kind == "c":
+            c = late.conj(self.rule(late.conj(g), out, *rest))
+        else:
+            c = self.rule(g, out, *rest)
+        return self.fold(c)
+
+    @property
+    def prim(self):
+        return self.rule.prim
+
+    def fold(self, c):
+        return late.fit(c, self.shape, self.dtype)
+
+    def made_with(self, rule):
+        """The same fit around another rule."""
+        other = Fold.__new__(Fold)
+        other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
+        return other
 
 
 def keep(trace: "Tape", a: Any) -> Any:
@@ -128,6 +170,7 @@ LONG = 8192
 
 class Tape(Trace):
     __slots__ = ()
+    pulls = True
     Records = list  # the tests put another class here, which checks what is kept
 
     def __init__(self, swept: bool = False):
@@ -164,23 +207,6 @@ class Tape(Trace):
         made = xp_of(value), value.shape, value.strides, value.dtype
         self.layouts[id(value)] = value, made
         return made
-
-    def read(self, slot: int, value: Any, path: tuple, at: Any, copy: bool) -> int:
-        """Record that a region of a buffer was read; gives the slot of what was read."""
-        records = self.records
-        k = len(records)
-        layout = (xp_of(value), value.shape, value.strides, value.dtype) if at is None else self.layout(value)
-        records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
-        if k > self.look:
-            self.grown()
-        return k
-
-    def short(self, rule: Any, slot: int) -> int:
-        """Record an operation of one argument of which the rule reads nothing."""
-        records = self.records
-        k = len(records)
-        records.append((rule, slot, None, None, None, None, None))
-        return k
 
     def apply(self, prim, args, params):
         inputs, slots = [], []
@@ -289,7 +315,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
             COLLECTOR.resume()
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
+def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
@@ -338,7 +364,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is MANY:
             G[k] = None
-            many(G, owned, g, rule, i, out, x, y)
+            many(G, owned, invalid, g, rule, i, out, x, y)
         else:  # one of several outputs
             G[k] = None
             if G[i] is None:
@@ -347,18 +373,23 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
     return G
 
 
-def made_safe(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
+def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:
+    c = rule(g, *args, **params)
+    return made_safe(invalid, c, rule, g, *args) if invalid else c
+
+
+def made_safe(invalid: Any, c: Any, rule: Any, g: Any, *args: Any) -> Any:
     """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
     invalid.clear()
-    fold = getattr(rule, "fold", None)
-    safe = SAFE.get(rule if fold is None else rule.rule)
+    folded = type(rule) is Fold
+    safe = SAFE.get(rule.rule if folded else rule)
     if safe is not None:
-        c = safe(g, *args) if fold is None else rule.made_with(safe)(g, *args)
+        c = rule.made_with(safe)(g, *args) if folded else safe(g, *args)
         invalid.clear()
     return c
 
 
-def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
+def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
     """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
     records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
@@ -367,8 +398,7 @@ def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: 
     if prim.joint:
         terms = prim.vjp[0](g, out, tuple([s is not None for s in slots]), *inputs, **params)
     else:
-        rules = prim.vjp
-        terms = [None if s is None else rules[n](g, out, *inputs, **params) for n, s in enumerate(slots)]
+        terms = [None if s is None else pulled(invalid, rule, g, out, *inputs, **params) for rule, s in zip(prim.vjp, slots, strict=True)]
     for n, (s, c) in enumerate(zip(slots, terms, strict=True)):
         if s is not None and c is not None:
             v = bottom(inputs[n])

@@ -26,7 +26,6 @@ import numpy as np
 from .._array import xp_of
 from .._dual import Dual
 from .._primitive import Ended, layout_of, live, values_of
-from .._tape import Tape
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
 from .elementwise import absolute
@@ -89,13 +88,13 @@ def without_eta(x):
     return x
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def quotient(m, w):
     """k_ij / (w_j - w_i) for the anti-Hermitian part k of m; zero on the diagonal; in the limit where eigenvalues are equal."""
     return divided(anti(m), abs(m), w)
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def over_gaps(k, w):
     """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
     n = w.shape[-1]
@@ -263,7 +262,7 @@ def levels(a: Any) -> tuple:
     layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
-        taped = taped or type(a._trace) is Tape
+        taped = taped or (a._trace is not None and a._trace.pulls)
         if isinstance(a._trace, Dual) and tangent is None:
             tangent = a._slot
         a = a._value

@@ -292,7 +292,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive()
+@primitive(batch="elementwise")
 def root_slope(g, r):
     """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
     return over0(0.5 * g, r)

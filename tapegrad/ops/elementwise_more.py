@@ -255,7 +255,7 @@ def nextafter(x, y):
 rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
-@primitive(np.round, np.around)
+@primitive(np.round, np.around, batch="elementwise")
 def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 

@@ -35,35 +35,35 @@ def rolled(x, *, shift, axis):
     return xp_of(x).roll(x, shift, axis)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def lower_part(x, *, k):
     return xp_of(x).tril(x, k)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def upper_part(x, *, k):
     return xp_of(x).triu(x, k)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def pad_zeros(x, *, width):
     """Zeros around x; width: (before, after) for each axis."""
     return xp_of(x).pad(x, width)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def trimmed(x, *, width):
     """The adjoint of `pad_zeros`."""
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def diagonal_of(x, *, k):
     """The diagonal of each matrix in a batch."""
     return xp_of(x).diagonal(x, k, -2, -1).copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def on_diagonal(x, *, k, to):
     """Matrices of shape `to`, zero but for a diagonal: the adjoint of `diagonal_of`."""
     library = xp_of(x)

@@ -66,7 +66,7 @@ def laid_out(b: Any) -> tuple:
 # --- bodies ---
 
 
-@primitive(prim=READ)
+@primitive(prim=READ, batch="moves")
 def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:
@@ -340,7 +340,10 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read, pull_turned), _record_read
+READ.vjp, READ.pull = (_pull_read, pull_turned, pull_diagonal), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp
+for _prim in (READ, ASSIGN, ADD_AT):
+    for _rule in _prim.vjp:
+        _rule.prim = _prim

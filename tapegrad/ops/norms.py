@@ -25,7 +25,7 @@ def floating(x: Any) -> Any:
     return x if dtype(x).kind in "fc" else x * 1.0
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="axis")
 def p_length(x, *, p, axis, keepdims):
     """(sum |x|^p)^(1/p)."""
     return (abs(x) ** p).sum(axis=axis, keepdims=keepdims) ** (1.0 / p)
@@ -149,7 +149,7 @@ def cond(x, p=None):
 # --- functions of matrices ---
 
 
-@primitive(scipy.linalg.expm)
+@primitive(scipy.linalg.expm, batch="matrix")
 def expm(A):
     """The exponential of each matrix."""
     if xp_of(A) is np:
@@ -183,13 +183,13 @@ def frechet(f: Any, a: Any, e: Any) -> Any:
 rules(expm, lambda g, out, A: frechet(expm, T(A), g), jvp=lambda t, out, A: frechet(expm, A, t[0]))
 
 
-@primitive()
+@primitive(batch="matrix")
 def root_of(A):
     """The principal square root."""
     return _host("sqrtm", scipy.linalg.sqrtm, A)
 
 
-@primitive()
+@primitive(batch="matrix")
 def log_of(A):
     """The principal logarithm."""
     return _host("logm", scipy.linalg.logm, A)
@@ -204,7 +204,7 @@ def _host(name, f, a):
 
 # Their derivatives are found from the result, not from A: both sides of a branch cut are at hand there, and the result says which
 # branch was taken.
-@primitive()
+@primitive(batch="matrix")
 def sylvester(a, b, q):
     """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])

@@ -100,14 +100,14 @@ def _parts(x: Any, lower: bool) -> tuple:
     return (library, x.swapaxes(-1, -2).conj(), mask, mask.T) if lower else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def mirrored(x, *, alike, lower):
     """The Hermitian matrix that x stands for."""
     library, h, near, far = _parts(x, lower)
     return _choose(alike, (x + h) * 0.5, library.where(near, x, library.where(far, h, x.real)))
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def folded(g, *, alike, lower):
     """The adjoint of `mirrored`."""
     library, h, near, far = _parts(g, lower)

@@ -5,22 +5,31 @@ Rules are transposes; on complex arrays the engine conjugates around them."""
 import functools
 import itertools
 import math
+import string
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from .._array import F8, xp_of
-from .._primitive import layout_of, primal_of, refresh, unread_transpose, view
-from .._tape import Tape, keep
-from .._variable import Variable, View, new
-from ._define import NONE, implements, linear, ndim, primitive, rules, shape
+from .._array import xp_of
+from .._primitive import hook, layout_of, primal_of, view
+from .._variable import Variable
+from ._define import implements, linear, ndim, primitive, rules, shape
 from .shaping import argsort, arrays_of, conj, fit, reshape, slice_of, sum, transpose
 
 
-# On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
-@primitive(infix="(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)")
+def matrices(run: Any, xs: list, params: dict) -> Any:
+    """`batch` of operations on two matrices, or batches of them, where an operand of one axis is a vector."""
+    n, m = [v.ndim - 1 for v in xs]
+    xs = [xs[0][:, None] if n == 1 else xs[0], xs[1][..., None] if m == 1 else xs[1]]
+    rank = max(v.ndim for v in xs)
+    out = run(*[v.reshape(v.shape[:1] + (1,) * (rank - v.ndim) + v.shape[1:]) for v in xs], **params)
+    out = out[..., 0, :] if n == 1 else out
+    return out[..., 0] if m == 1 else out
+
+
+@primitive(batch=matrices)
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -98,116 +107,11 @@ def bilinear(t, out, x, y):
 rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
 
 
-# --- the product of real vectors and matrices, one tape open: the short way ---
-#
-# An operand that is the transpose of something, read for nothing but this product, needs no record of its own: the rule gives
-# the cotangent transposed.  Rules by [is the operand a transpose?][axes of x][axes of y], each also for a Variable g.
-
-LEFT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * y,
-            lambda g, out, x, y: y.dot(g) if type(g) is ndarray else matmul(y, g),
-        ),
-        (
-            None,
-            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row(y)),
-            lambda g, out, x, y: g.dot(y.T) if type(g) is ndarray else matmul(g, y.T),
-        ),
-    ),
-    (
-        (),
-        (),
-        (
-            None,
-            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row(g)),
-            lambda g, out, x, y: y.dot(g.T) if type(g) is ndarray else matmul(y, T(g)),
-        ),
-    ),
-)
-RIGHT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * x,
-            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row(g)),
-        ),
-        (
-            None,
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-        ),
-    ),
-    (
-        (),
-        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row(x))),
-        (None, None, lambda g, out, x, y: g.T.dot(x) if type(g) is ndarray else matmul(T(g), x)),
-    ),
-)
-
-
 @implements(np.matmul, np.linalg.matmul)
+@hook
 def product(x, y):
     """x @ y."""
-    cx, cy = type(x), type(y)
-    turned_x = turned_y = 0
-    i = j = trace = other = None
-    v, w = x, y
-    if cx is Variable:
-        v, trace, i = x._value, x._trace, x._slot
-    elif cx is View:
-        v, trace, i, turned_x = operand(x)
-    if cy is Variable:
-        w, other, j = y._value, y._trace, y._slot
-    elif cy is View:
-        w, other, j, turned_y = operand(y)
-    if trace is None:
-        trace = other
-    elif other is not None and other is not trace:
-        return matmul(x, y)
-    if type(trace) is not Tape or not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
-        return matmul(x, y)
-    n, m = v.ndim, w.ndim
-    if not 0 < n < 3 or not 0 < m < 3:
-        return matmul(x, y)
-    z = new(Variable)
-    z._value = v.dot(w)
-    z._trace = trace
-    records = trace.records
-    z._slot = len(records)
-    if j is None:
-        if cy is ndarray:
-            w = keep(trace, w)
-        elif cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, NONE, None, None, None, w))
-    elif i is None:
-        if cx is ndarray:
-            v = keep(trace, v)
-        elif cx is Variable:
-            x._saved = True
-        records.append((None, None, RIGHT[turned_y][n][m], j, None, v, None))
-    else:
-        if cx is Variable:
-            x._saved = True
-        if cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, RIGHT[turned_y][n][m], j, None, v, w))
-    return z
-
-
-def operand(x: View) -> tuple:
-    """(value, trace, slot, 1 if the slot is that of the transpose else 0) of a view."""
-    source = unread_transpose(x) if x._seen == -1 and x._value is not None else None
-    if source is not None:
-        x._base._saved = True
-        return source._value.T, source._trace, source._slot, 1
-    if x._seen != x._base._version:
-        refresh(x)
-    return x._value, x._trace, x._slot, 0
+    return matmul(x, y)
 
 
 # --- composed of matmul ---
@@ -305,13 +209,13 @@ def moved(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for indices that differ."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -365,13 +269,13 @@ if hasattr(np, "matvec"):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -404,7 +308,14 @@ def linalg_trace(x, /, *, offset=0, dtype=None):
 # --- einsum ---
 
 
-@primitive()
+def _contract_stacked(run, xs, params):
+    """One more label, of the samples."""
+    labels, result = params["subscripts"].split("->")
+    new = next(c for c in string.ascii_letters if c not in labels)
+    return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
+
+
+@primitive(batch=_contract_stacked)
 def contract(*xs, subscripts, optimize):
     """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
     if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
@@ -626,7 +537,7 @@ def multi_dot(arrays, *, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def backwards(x):
     return x[..., ::-1].copy()
 

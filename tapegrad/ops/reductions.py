@@ -139,7 +139,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
     return (r, total + 0.0 * real(primal_of(r))) if returned else r
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="axis")
 def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
     """The 2-norm over the axes.  `name`: of the user's operation; `line`: where, if it is zero."""
     y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
@@ -275,7 +275,7 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 # --- scans ---
 
 
-@primitive()
+@primitive(batch="axis")
 def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis; `back`: from the end."""
     xp = xp_of(x)
@@ -343,12 +343,12 @@ if hasattr(np, "cumulative_sum"):
 # --- extremes ---
 
 
-@primitive()
+@primitive(batch="axis")
 def highest(x, *, axis=None, keepdims=False):
     return x.max(axis=axis, keepdims=keepdims)
 
 
-@primitive()
+@primitive(batch="axis")
 def lowest(x, *, axis=None, keepdims=False):
     return x.min(axis=axis, keepdims=keepdims)
 
@@ -489,7 +489,7 @@ def top_of(x, *, axis):
     return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
 
 
-@primitive()
+@primitive(batch="axis")
 def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)
@@ -497,14 +497,14 @@ def log_sum_exp(x, *, axis=None, keepdims=False):
     return r if keepdims else r.sum(axis=axis)
 
 
-@primitive()
+@primitive(batch="axis")
 def weights_of(x, *, axis=None):
     """The softmax."""
     e = xp_of(x).exp(_from_top(x, axis)[0])
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@primitive()
+@primitive(batch="axis")
 def log_weights_of(x, *, axis=None):
     xp = xp_of(x)
     d = _from_top(x, axis)[0]

@@ -20,28 +20,28 @@ from ._define import dtype as dtype_of
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def array_of(x):
     """An array without axes that holds the number x; it can be written."""
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def astype(x, *, to):
     return x.astype(to)
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def real(x):
     return x.real.copy() if is_array(x) else x.real
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
@@ -51,7 +51,7 @@ def conj(x):
     return xp_of(x).conj(x)
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def imaginary(x):
     """i x, the adjoint of `imag`."""
     return x * x.dtype.type(1) * 1j if x.dtype.itemsize > 4 else x * np.complex64(1j)
@@ -80,12 +80,12 @@ def zeros_like(x: Any) -> Any:
 add_up = np.add.reduce
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def sum(x, axis=None, keepdims=False):
     return add_up(x, axis, None, None, keepdims) if type(x) is np.ndarray else x.sum(axis=axis, keepdims=keepdims)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def broadcast_to(x, *, to):
     if xp_of(x) is np and math.prod(to) <= 4096:  # NumPy's own takes ten times as long as to fill so little
         r = np.empty(to, x.dtype)
@@ -94,12 +94,12 @@ def broadcast_to(x, *, to):
     return xp_of(x).broadcast_to(x, to)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def reshape(x, *, to):
     return x.reshape(to)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def transpose(x, *, axes):
     return x.transpose(axes)
 
@@ -180,19 +180,19 @@ def swapped(x: Any) -> Any:
 # --- concatenate and slice_of ---
 
 
-@primitive(shapes="*")
+@primitive(shapes="*", batch="axis")
 def concatenate(*xs, axis=0):
     return xp_of(xs[0]).concatenate(xs, axis)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def slice_of(x, *, axis, start, stop):
     """x[start:stop] along one axis, as a copy."""
     at = (slice(None),) * axis + (slice(start, stop),)
     return x[at].copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def embed(x, *, axis, start, size):
     """Zeros of length `size` along one axis, with x from `start` on: the adjoint of `slice_of`."""
     s = list(x.shape)
@@ -240,7 +240,7 @@ def numeric(a: Any, x: Any) -> Any:
     return a
 
 
-@primitive(shapes="*")
+@primitive(shapes="*", batch="moves")
 def packed(*xs, to=(-1,)):
     """Numbers as an array of the shape `to`."""
     library = xp_of(xs[0])
@@ -255,20 +255,20 @@ def _packed_vjp(g, out, need, *xs, to):
 rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)], to=to))
 
 
-@primitive(shapes="*")
+@primitive(shapes="*", batch="moves")
 def layered(*xs, axis):
     """Arrays of one shape along a new axis."""
     library = xp_of(xs[0])
     return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def layer(x, *, axis, at):
     """x at one place along an axis, as a copy."""
     return x[(slice(None),) * axis + (at,)].copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def as_layer(x, *, axis, at, size):
     """Zeros with a new axis, and x at one place along it: the adjoint of `layer`."""
     out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)

@@ -22,7 +22,7 @@ from .zero_derivative import argpartition, argsort, searchsorted
 # The index is a setting; or an operand, where a trace hides it.
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="moves")
 def taken_at(x, *, at, axis):
     """The elements of x at the indices `at`, an array with as many axes, along one axis."""
     return xp_of(x).take_along_axis(x, at, axis)
@@ -212,6 +212,6 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
 
 
-@primitive()
+@primitive(batch="elementwise")
 def floor(x):
     return xp_of(x).floor(x)

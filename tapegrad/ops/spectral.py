@@ -227,7 +227,7 @@ def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_f
 # --- orthogonal factor ---
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def qr_of(x):
     """Reduced QR of a square or tall matrix of full column rank."""
     return tuple(xp_of(x).linalg.qr(x))
@@ -298,7 +298,7 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
 # --- pseudo-inverse and least squares ---
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def pseudo_inverse(x, *, rcond, hermitian=False):
     library = xp_of(x)
     return np.linalg.pinv(x, rcond, hermitian) if library is np else library.linalg.pinv(x, rcond)
@@ -388,7 +388,7 @@ def lstsq(a, b, rcond=None):
     return reshape(x, to=(k,)) if vector else x, residuals, np.int32(rank) if library is np else rank, s
 
 
-@primitive(np.linalg.matrix_rank)
+@primitive(np.linalg.matrix_rank, batch="matrix")
 def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     if xp_of(A) is np:
         return np.linalg.matrix_rank(A, tol, hermitian, rtol=rtol)

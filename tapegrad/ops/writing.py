@@ -4,20 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, NUMBERS, is_array, xp_of
-from .._dual import Dual
-from .._primitive import ASSIGN, is_tracked, layout_of, values_of, write
-from .._tape import REGION, Tape
+from .._array import is_array, xp_of
+from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
 from .._variable import Variable, View
 from ..errors import AliasError, DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
 from .gathering import constant, host, known_mode
-from .indexing import zeros_of
 from .views import array_like, shown
-
-NUMBER = ((), F8)  # shape and dtype of a number
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
@@ -54,65 +49,10 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     write(ASSIGN, x, y, at)
 
 
+@hook
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one transform open at most."""
-    value, trace = x._value, x._trace
-    if type(value) is not np.ndarray or value.dtype is not F8:
-        return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape or type(trace) is Dual):
-        return False
-    kind = type(at)
-    if kind is int:
-        to = value.shape[1:]
-    elif kind is slice:
-        to = value[at].shape
-    elif kind is tuple and views.is_element(at, value.ndim):
-        to = ()
-    else:
-        return False
-    slot = like = None
-    if type(y) is Variable:
-        v, other = y._value, y._trace
-        if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
-            return False
-        if other is not None:
-            if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
-                return False
-            trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
-    elif type(y) in NUMBERS or type(y) is np.float64:
-        v = y
-    else:
-        return False
-    if type(trace) is Dual:
-        return written_forward(x, v, slot, at, trace)
-    value[at] = v
-    if trace is not None:
-        records = trace.records
-        records.append((ASSIGN.vjp[0], x._slot, REGION, slot, trace.layout(value), like, ((), at)))
-        if x._trace is None:
-            x._trace = trace
-            trace.risen.append(x)
-        x._slot = k = len(records) - 1
-        if k > trace.look:
-            trace.grown()
-    x._version += 1
-    return True
-
-
-def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
-    """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
-    tangent = zeros_of(x) if x._trace is None else x._slot
-    if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
-        return False
-    if isinstance(t, Variable):  # of another level
-        return False
-    x._value[at] = v
-    tangent[at] = 0.0 if t is None else t
-    if x._trace is None:
-        x._trace, x._slot = trace, tangent
-        trace.risen.append(x)
-    x._version += 1
-    return True
+    """Write by a short way, where there is one; was it done?"""
+    return False
 
 
 def fits(size: tuple, to: tuple) -> bool:

@@ -204,10 +204,11 @@ def test_the_grid_finds_an_operation_that_does_not_say_that_it_shares_memory(ope
     entry, name = operation.prim.call, operation.prim.name
     np.inner(Variable(np.ones((2, 2))), np.ones((2, 2)))  # the first call writes the code of both
     before, made = entry.__code__, {}
-    exec("\n".join([t for t in entry.text.splitlines() if "x._saved = y._saved" not in t]), entry.__globals__, made)
-    entry.__globals__[name] = entry
+    if hasattr(entry, "text"):
+        exec("\n".join([t for t in entry.text.splitlines() if "x._saved = y._saved" not in t]), entry.__globals__, made)
+        entry.__globals__[name] = entry
     try:
-        entry.__code__ = made[name].__code__
+        entry.__code__ = made[name].__code__ if made else before
         monkeypatch.setattr(entry.prim, "aliases", False)
         with pytest.raises(AssertionError, match="inner of"):
             run_grid([row for row in grid() if row[0].__name__ in ("inner", "dot", "tensordot", "kron")], monkeypatch)

@@ -42,6 +42,7 @@ PASSING = {
     "_variable": "where they stand",
     "_primitive": "levels, views and writes",
     "_tape": "layout of what is kept and summed",
+    "_fast": "generated texts and short ways",
     "_loans": "memory in other hands",
     "_calls": "arguments and results of transforms that have ended",
     "_memory": "the same",
@@ -54,9 +55,7 @@ PASSING = {
     "ops.gathering": "the short way to a diagonal",
     "ops.indexing": "layout of buffers",
     "ops.linalg": "the short way of solve, which asks for shapes",
-    "ops.products": "short ways",
     "ops.views": "short ways to elements, transposes and diagonals",
-    "ops.writing": "the short way to write",
 }
 LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
 PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts

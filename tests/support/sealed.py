@@ -11,9 +11,8 @@ import numpy as np
 from _hosted_runtime import uncounted
 
 from tapegrad._array import is_array, xp_of
-from tapegrad._tape import Tape
+from tapegrad._tape import Fold, Tape, primitive_of
 from tapegrad._variable import Variable
-from tapegrad.ops._define import PRIMITIVES, Fold
 
 
 class BrokenSealError(AssertionError):
@@ -24,7 +23,7 @@ def arrays_in(x, depth=0):
     """The plain arrays that x holds: below all levels, tangents, in containers, in what a rule has closed over."""
     if isinstance(x, Variable):
         yield from arrays_in(x._value, depth)
-        if x._slot is not None and type(x._slot) is not int:
+        if x._trace is not None and x._trace.holds:
             yield from arrays_in(x._slot, depth)
     elif is_array(x):
         yield x
@@ -54,27 +53,15 @@ def seal_of(record):
         return [hashlib.blake2b(contents(a)).digest() for a in arrays_in(record)]
 
 
-def name_of(record):
-    """The operation that made the record."""
-    rule, second = record[0], record[2]
-    if hasattr(rule, "name"):
-        return rule.name
-    for r in (rule, second):
-        r = r.rule if isinstance(r, Fold) else r
-        for name, entry in PRIMITIVES.items():
-            if any(r is v for v in entry.prim.vjp or ()):
-                return name
-    code = getattr(rule if rule is not None else second, "__code__", None)
-    return f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})" if code else repr(rule)
-
-
 def checked(record, seal):
     """The record, if it is as it was when it was sealed."""
     now = seal_of(record)
     if now != seal:
         shapes = [a.shape for a in arrays_in(record)]
         where = [n for n, (a, b) in enumerate(zip(now, seal, strict=False)) if a != b]
-        raise BrokenSealError(f"a record of {name_of(record)} was altered: kept arrays {where} of shapes {shapes}; kept: {record[4:]}")
+        raise BrokenSealError(
+            f"a record of {primitive_of(record).name} was altered: kept arrays {where} of shapes {shapes}; kept: {record[4:]}"
+        )
     return record
 
 
