@@ -4,6 +4,7 @@ Rules are written as transposes for real arrays; for complex ones the engine con
 is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
+import functools
 import math
 from typing import Any
 
@@ -166,22 +167,28 @@ def sign(x):
     return xp_of(x).sign(x)
 
 
-def within(r: Any, *x: Any) -> tuple:
-    """(r, *x) for a length r of plain x: as they are; or, where r is infinite, near it or subnormal, x times a power of 2, and no r."""
-    info, xp = np.finfo(r.dtype), xp_of(r)
-    low, high = 4 * info.tiny, 0.25 * info.max
-    if xp is np and (not r.size or (r.min() > low and r.max() < high)):
-        return r, *x
-    s = xp.where(r > high, info.eps, xp.where(r < low, 1 / info.eps, r.dtype.type(1)))
-    return None, *[v * s for v in x]
+@functools.cache
+def bounds_of(d: np.dtype) -> tuple:
+    """Between the first two a length is neither subnormal nor near infinity; the third is a power of 2 that brings it there."""
+    info = np.finfo(d)
+    return 4.0 * float(info.tiny), 0.25 * float(info.max), float(info.eps)
+
+
+def share_of(x: Any, r: Any, length: Any) -> Any:
+    """x[0] / r for a length r = length(*x), all plain: 0 where it is 0; by x times a power of 2 where r is infinite or subnormal."""
+    (low, high, eps), xp = bounds_of(r.dtype), xp_of(r)
+    if xp is np and (low < r < high if r.ndim == 0 else not r.size or (low < r.min() and r.max() < high)):
+        return x[0] / r
+    s = xp.where(r > high, r.dtype.type(eps), xp.where(r < low, r.dtype.type(1 / eps), r.dtype.type(1)))
+    x = [v * s for v in x]
+    r = length(*x)
+    return (x[0] / xp.where(r == 0, r.dtype.type(1), r))[()]
 
 
 @primitive(holomorphic=False)
 def phase_of(x):
     """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
-    r, x = within(abs(x), x)
-    r = abs(x) if r is None else r
-    return (x / xp_of(x).where(r == 0, r.dtype.type(1), r))[()]
+    return share_of((x,), abs(x), abs)
 
 
 def unless_zero(r: Any) -> Any:

@@ -24,12 +24,12 @@ from .elementwise import (
     over0,
     remainder,
     select,
+    share_of,
     sign,
     sqrt,
     tanh,
     times0,
     unless_zero,
-    within,
     xp_of2,
     zero_of,
 )
@@ -65,23 +65,30 @@ rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 
 @primitive()
-def part_of_hypot(x, y):
-    """x / hypot(x, y); 0 at the origin.  Its derivatives are products of such, where 1 - (x / hypot)^2 would cancel."""
-    hypot = xp_of2(x, y).hypot
-    r, x, y = within(hypot(x, y), x, y)
-    r = hypot(x, y) if r is None else r
-    return (x / xp_of(r).where(r == 0, r.dtype.type(1), r))[()]
+def part_of_hypot(x, y, r):
+    """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
+    cancel."""
+    return share_of((x, y), r, xp_of2(x, y).hypot)
 
 
 def _across(g, a, b, x, y):
-    return g * part_of_hypot(a, b) * part_of_hypot(y, x) / unless_zero(hypot(x, y))
+    r = hypot(x, y)
+    p = primal_of(r)
+    return g * part_of_hypot(a, b, p) * part_of_hypot(y, x, p) / unless_zero(r)
 
 
-rules(part_of_hypot, lambda g, out, x, y: _across(g, y, x, x, y), lambda g, out, x, y: -_across(g, x, y, x, y), jvp=same)
+rules(
+    part_of_hypot,
+    lambda g, out, x, y, r: _across(g, y, x, x, y),
+    lambda g, out, x, y, r: -_across(g, x, y, x, y),
+    lambda g, out, x, y, r: None,
+    jvp=same,
+)
 
 
 def _hypot_part(g, out, x, y):
-    u, zero = g * part_of_hypot(x, y), primal_of(out) == 0
+    r = primal_of(out)
+    u, zero = g * part_of_hypot(x, y, r), r == 0
     return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
@@ -101,7 +108,7 @@ def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
     zero = primal_of(r) == 0
-    d = times0(g, part_of_hypot(x, y) / unless_zero(r))
+    d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 

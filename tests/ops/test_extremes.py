@@ -215,15 +215,23 @@ def test_p_norms_whose_powers_are_no_numbers(xp, p, size):
     close(tg.jvp(f, (xp.asarray(DIRECTION * size),), (xp.asarray(DIRECTION),))[1], (exact * abs(DIRECTION)).sum(), 1e-13)
 
 
-@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-3, 1e200, 4e307])
-def test_hypot_complex_modulus_and_deviation(size):
-    x, y = 3.0 * size, 4.0 * size
-    close(tg.grad(lambda x, y: np.hypot(x, y), (0, 1))(x, y), (0.6, 0.8), 1e-3 if size < 1e-310 else 1e-14)
-    z = np.array([complex(x, y)])
-    if size > 1e-310:
-        close(tg.grad(lambda z: abs(z).sum())(z), [0.6 + 0.8j], 1e-14)
+@pytest.mark.parametrize("size", [1e-320, 1e-310, 1e-200, 1e-3, 1e200, 2.9e307, 4e307])
+def test_hypot_complex_modulus_and_deviation(xp, size):
+    x, y = xp.asarray([3.0 * size]), xp.asarray([4.0 * size])
+    z = x + 1j * y
+    tol = 1e-3 if size < 1e-310 else 1e-14  # what is left of 3 and 4
+    gx, gy = tg.grad(lambda x, y: np.hypot(x, y).sum(), (0, 1))(x, y)
+    close(gx, [0.6], tol)
+    close(gy, [0.8], tol)
+    close(tg.grad(lambda z: abs(z).sum())(z), [0.6 + 0.8j], tol)
+    close(host(tg.jvp(lambda z: abs(z).sum(), (z,), (xp.asarray([0.6 + 0.8j]),))[1]), 1.0, tol)
     if size < 1e300:
-        close(tg.grad(lambda x: np.std(x))(np.array([-x, x])), [-0.5, 0.5], 1e-14)
+        close(tg.grad(lambda x: np.std(x))(xp.concatenate([-x, x])), [-0.5, 0.5], tol)
+    if 1e-306 < size < 3e307:
+        for word in WORDS2:
+            v, w = xp.asarray([-0.8]), xp.asarray([0.6])
+            close(host(nested(lambda x, y: np.hypot(x, y).sum(), word, [(v, w)] * 2)(x, y)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12)
+            close(host(nested(lambda z: abs(z).sum(), word, [(v + 1j * w,)] * 2)(z)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12)
 
 
 def test_single_precision_norms():
