@@ -25,8 +25,11 @@ def write_back(shadow: Any) -> Any:
     for array, v in shadow.arrays:
         if not v._version or not is_written(shadow, v):
             continue
-        v = live(v)
-        now = bottom(v)
+        if v._trace is None and type(v._value) is np.ndarray:
+            now = v._value
+        else:
+            v = live(v)
+            now = bottom(v)
         if v._trace is not None:
             lost = array
         elif now is not array:

@@ -205,10 +205,12 @@ def overlap(x: Any, y: Any) -> bool:
 # --- what is noted on the way ---
 
 
-def checksum(a: Any) -> int | None:
-    """None on a device, where looking would wait."""
+def checksum(a: Any) -> int | bytes | None:
+    """None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
     if xp_of(a) is not np:
         return None
+    if a.nbytes <= 512:
+        return a.tobytes()
     return zlib.crc32(a if a.flags.c_contiguous else np.ascontiguousarray(a))
 
 
@@ -268,7 +270,9 @@ def first_write(shadow: Any, x: Variable) -> None:
             return
     if getattr(x, "_version", None) != 0:
         return  # made inside
-    a = next((a for a, v in shadow.arrays if v is x), None)
+    a = x._value  # mostly the array itself
+    if shadow.seen.get(id(a)) is not x:
+        a = next((a for a, v in shadow.arrays if v is x), None)
     if a is not None:
         for given, _ in shadow.given:
             if overlap(given, a):
@@ -300,11 +304,12 @@ def strays(shadow: Any) -> tuple:
 
 def is_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
-    return getattr(v, "_version", 0) > (id(v) in shadow.turned)
+    return v._version > (id(v) in shadow.turned) if shadow.turned else v._version > 0
 
 
 def written(shadow: Any) -> list:
-    return [a for a, v in shadow.arrays if v._version and is_written(shadow, v)]
+    turned = shadow.turned
+    return [a for a, v in shadow.arrays if v._version and (not turned or is_written(shadow, v))]
 
 
 def explained(shadow: Any, a: Any) -> bool:

@@ -507,14 +507,14 @@ def pseudo_huber(delta, r):
 
 rules(
     half_tangent,
-    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r, plain(hypot(r, delta))), hypot(r, delta) + delta),
+    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r, primal_of(hypot(r, delta))), hypot(r, delta) + delta),
     lambda g, out, r, delta: -over0(g * out, hypot(r, delta)),
     jvp=same,
 )
 rules(
     pseudo_huber,
-    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta, plain(hypot(r, delta))) * r,
-    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta, plain(hypot(r, delta))),
+    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta, primal_of(hypot(r, delta))) * r,
+    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta, primal_of(hypot(r, delta))),
     jvp=same,
 )
 
