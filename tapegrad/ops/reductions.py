@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import is_array, xp_of
+from .._array import F8, is_array, xp_of
 from .._primitive import plain
 from .._variable import Variable, bottom
 from ..errors import ArgumentError
@@ -52,7 +52,8 @@ def last(a: Any, axis: Any) -> tuple:
     if rest + axes != tuple(range(ndim(a))):
         a = transpose(a, axes=rest + axes)
     outer = shape(a)[: len(rest)]
-    return reshape(a, to=(*outer, math.prod(shape(a)[len(rest) :]))), outer
+    to = (*outer, math.prod(shape(a)[len(rest) :]))
+    return (a if shape(a) == to else reshape(a, to=to)), outer
 
 
 def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
@@ -340,25 +341,42 @@ if hasattr(np, "cumulative_sum"):
 
 @primitive()
 def highest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
 @primitive()
 def lowest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).min(axis=0)
     return x.min(axis=axis, keepdims=keepdims)
+
+
+def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
+    """The columns of x as rows: short rows are read slowly (`shaping.SHORT`)."""
+    r = x.transpose((x.ndim - 1, *range(x.ndim - 1))).copy()
+    return r[..., None] if keepdims else r
 
 
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     """The part of each element in the extreme: 1 / the number of ties, else 0; plain, for it has derivative zero."""
     x = plain(x)
-    hits = x == spread(plain(out), shape(x), axis, keepdims)
+    hits = x == kept(plain(out), x, axis, keepdims)
     if not is_array(hits):
         return x.dtype.type(1)
+    if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
+        return hits / hits.dot(np.ones(x.shape[-1]))[..., None]
     return (hits / hits.sum(axis=axis, keepdims=True)).astype(x.dtype)
 
 
+def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The result r of a reduction of x, in a shape that broadcasts to that of x."""
+    return r if keepdims or shape(r) == () else reshape(r, to=kept_dims(shape(x), axis))
+
+
 def _extreme_vjp(g, out, x, axis, keepdims):
-    return times0(tied(x, out, axis, keepdims), spread(g, shape(x), axis, keepdims))
+    return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
 
 def _extreme_jvp(t, out, x, axis, keepdims):
@@ -473,7 +491,7 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are left."""
     xp = xp_of(x)
-    top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    top = highest(x.real, axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
     top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
     return x - top, top
 
@@ -482,22 +500,22 @@ def _from_top(x: Any, axis: Any) -> tuple:
 def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)
-    r = xp.log(xp.exp(d).sum(axis=axis, keepdims=True)) + top
-    return r if keepdims else r.sum(axis=axis)
+    r = xp.log(s.sum(xp.exp(d), axis, True)) + top
+    return r if keepdims or not is_array(r) else r.squeeze(axis)[()]
 
 
 @primitive()
 def weights_of(x, *, axis=None):
     """The softmax."""
     e = xp_of(x).exp(_from_top(x, axis)[0])
-    return e / e.sum(axis=axis, keepdims=True)
+    return e / s.sum(e, axis, True)
 
 
 @primitive()
 def log_weights_of(x, *, axis=None):
     xp = xp_of(x)
     d = _from_top(x, axis)[0]
-    return d - xp.log(xp.exp(d).sum(axis=axis, keepdims=True))
+    return d - xp.log(s.sum(xp.exp(d), axis, True))
 
 
 def _centred(g, out, x, axis):
@@ -508,7 +526,7 @@ def _centred(g, out, x, axis):
 
 rules(
     log_sum_exp,
-    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), weights_of(x, axis=axis)),
+    lambda g, out, x, axis, keepdims: times0(kept(g, x, axis, keepdims), weights_of(x, axis=axis)),
     jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], weights_of(x, axis=axis)), axis, keepdims),
 )
 rules(weights_of, _centred, jvp=lambda t, out, x, axis: _centred(t[0], out, x, axis))
