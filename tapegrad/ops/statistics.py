@@ -110,12 +110,18 @@ def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
     """The quantile of a vector: its two elements are read as numbers."""
     values = values_of(x)
     order = np.argsort(values, kind="stable")
-    low, high, w = _places(name, np.asarray(len(order)), q, method)
+    low, high, w = _places(name, np.asarray(len(order)), q, method) if type(q) is not float or method != "linear" else _place(len(order), q)
     w = _weight(w, x)
     down = x[int(order[low])]
     if np.isnan(values[order[-1]]):  # a sort puts nan last
         return zero_of(down) + np.nan
     return _between(down, x[int(order[high])], w) if isinstance(w, Variable) or w else down
+
+
+def _place(n: int, q: float) -> tuple:
+    """`_places` of the usual method, for one number."""
+    low = min(int(q * (n - 1)), n - 1)
+    return low, min(low + 1, n - 1), np.float64(q * (n - 1) - low)
 
 
 def _weight(w: Any, x: Any) -> Any:

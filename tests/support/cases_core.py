@@ -20,4 +20,7 @@ CASES = [
     case("slice_of", lambda x: s.slice_of(x, axis=1, start=1, stop=3), X),
     case("embed", lambda x: s.embed(x, axis=0, start=1, size=5), X),
     case("stack", lambda x, z: np.stack([x, z, x], axis=1), X, Z, kinds=("strided",)),
+    case("layered", lambda x, z: s.layered(x, z, axis=1), X, Z),
+    case("layer", lambda x: s.layer(x, axis=1, at=1), X),
+    case("as_layer", lambda x: s.as_layer(x, axis=1, at=1, size=3), X),
 ]
