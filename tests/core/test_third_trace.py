@@ -1,6 +1,7 @@
 """What a trace that is neither Tape nor Dual is given: entry points, slots and fields of its own, safe rules where it hides values;
 and the file of short ways, without which the engine runs."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -171,6 +172,30 @@ def test_each_record_names_its_primitive():
 
 
 # --- the engine without its short ways ---
+
+ELSEWHERE = {
+    "_byhand": "has its own tape ended?",
+    "_shadow/builtin": "exec and compile of the user's, followed",
+}
+
+
+def short_ways(path):
+    """Lines that ask whether a trace is a tape or a dual, or that run generated text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            asked = [getattr(c, "id", getattr(c, "attr", None)) for c in node.comparators]
+            if "Tape" in asked or "Dual" in asked:
+                yield node.lineno
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", None)) == "exec":
+            if "kernels" not in path.parts:  # kernels have texts of their own
+                yield node.lineno
+
+
+def test_short_ways_stand_in_one_file():
+    package = Path(tg.__file__).parent
+    found = {p.relative_to(package).with_suffix("").as_posix(): list(short_ways(p)) for p in sorted(package.rglob("*.py"))}
+    assert len(found.pop("_fast")) > 10
+    assert {name for name, lines in found.items() if lines} <= set(ELSEWHERE)
 
 
 def test_each_hook_is_filled():

@@ -19,7 +19,6 @@ import numpy as np
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
 from ..._primitive import OPEN, live, plain
-from ..._tape import Tape
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -121,7 +120,7 @@ class Generated(Remade):
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         self._refuse_out(out, theta, data)
-        if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
+        if isinstance(theta, Variable) and getattr(live(theta)._trace, "pulls", False):
             v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
             v = self._family.F(self._recorded, theta, data)
