@@ -54,7 +54,7 @@ def test_twins_give_the_bits_of_the_cuda_source(case, real):
 def test_straight_line_code_gives_the_bits_of_numba(case, real):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     k, theta, data = case
-    sweeps = k._model[6].__self__
+    sweeps = k.definition.both.__self__
     sweeps = sweeps.made(len(theta)) if hasattr(sweeps, "made") else sweeps
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
     for batch in (theta.shape[1], 1):
@@ -83,7 +83,7 @@ def test_generated_kernel_of_the_formula(case):
     if len(theta) > 100:
         return  # 8 states or 8 hidden states: minutes of compilation; differences and sums over paths check those
     value, gradient = k.value_and_grad(theta, data)
-    expected, slope = k._model[2].value_and_grad(theta, data)
+    expected, slope = k.definition.formula.value_and_grad(theta, data)
     close(value, expected, 1e-11)
     close(gradient, slope, 1e-10)
     if len(theta) > 40:
@@ -535,7 +535,7 @@ def test_invalid_parameters(name, row, wrong):
     assert v[3] == -np.inf and not g[:, 3].any()
     assert np.array_equal(v[others], value[others]) and np.array_equal(g[:, others], gradient[:, others])
     assert k(bad, data)[3] == -np.inf
-    assert not np.isfinite(k._model[2](bad, data)[3]) and not k._model[2].grad(bad, data)[:, 3].any()
+    assert not np.isfinite(k.definition.formula(bad, data)[3]) and not k.definition.formula.grad(bad, data)[:, 3].any()
     v, g = k.options(invalid="nan").value_and_grad(bad, data)
     assert np.isnan(v[3]) and np.isnan(g[:, 3]).all() and np.array_equal(v[others], value[others])
 

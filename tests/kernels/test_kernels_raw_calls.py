@@ -83,12 +83,12 @@ def test_cpu_function():
         calls.append(values)
         recursion_twin(*values)
 
-    k = raw(recursion().source, "recursion", args, cpu=cpu)
+    k = raw(recursion().code.source, "recursion", args, cpu=cpu)
     x = np.array([1.5, 2.0])
     np.testing.assert_array_equal(k(x, 3), recursion()(x, 3))
     assert [type(v) for v in calls[0]] == [np.ndarray, int, np.ndarray, int]
     k.check(x, 3)
-    np.testing.assert_array_equal(raw(recursion().source, "recursion", args, cpu=recursion_twin)(x, 3), recursion()(x, 3))
+    np.testing.assert_array_equal(raw(recursion().code.source, "recursion", args, cpu=recursion_twin)(x, 3), recursion()(x, 3))
 
 
 def test_cpu_function_that_returns():
@@ -399,4 +399,4 @@ def test_nvrtc_compiles(make, arch):
     from tapegrad.kernels.launch.cuda import cubin
 
     for real in REALS:
-        assert cubin(make().text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+        assert cubin(make().code.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from .handwritten import inlined, twin
 from .on_cpu import Sweeps
-from .sweeps import Steps, datum, dot, dot_column, nothing
+from .sweeps import Frame, Steps, datum, dot, dot_column, nothing
 from .vectors import fma, where, whole
 
 
@@ -244,4 +244,5 @@ def filter_sweeps(steps: Steps, work: int, sizes: dict, modes: list) -> Sweeps:
     K, D = sizes["k"], sizes.get("d", 1)
     args = 2 * K * K + D * K + K * (K + 1) // 2 + D * (D + 1) // 2 + K
     cost = 6 * K**3 + 14 * K * K + 6 * K * K * D + 60 * D
-    return Sweeps(steps, (K, D), modes, D, K + K * (K + 1) // 2, 3 * args + D + work, cost)
+    frame = Frame(sizes=(K, D), modes=modes, lines=D, stored=K + K * (K + 1) // 2)
+    return Sweeps(steps, frame, room=3 * args + D + work, cost=cost)

@@ -14,6 +14,7 @@ A step finds its arguments in
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +54,33 @@ class Sums:
     flush: Callable
     finish: Callable
     first: Callable
+
+
+class Frame(NamedTuple):
+    """What the sweeps of a model are made for.  `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before
+    those of arguments; `stored`: vectors that are stored for each step, or, of `Sums`, how many data are the first."""
+
+    sizes: tuple
+    modes: Any
+    lines: int
+    stored: int
+
+
+class Block(NamedTuple):
+    """What one run is of: `blocks` blocks of `width` samples, of B with N data, its own ones or (`each` 0) shared ones; a number has
+    `item` bytes.  The arrays are addresses, that of a gradient which is not wanted 0."""
+
+    theta: int
+    data: int
+    value: int
+    gradient: int
+    scratch: int
+    B: int
+    N: int
+    blocks: int
+    each: bool
+    width: int
+    item: int
 
 
 @inlined
@@ -116,8 +144,7 @@ def placed(modes, N, first):
 
 
 def looping(steps: Steps) -> Callable:
-    """The sweeps with sizes at run time: run(0, theta, data, value, gradient, scratch, B, N, each, blocks, width, stored, lines, modes,
-    sizes) on blocks of `width` samples; arrays are addresses, that of a gradient which is not wanted 0."""
+    """The sweeps with sizes at run time: run(0, block, frame)."""
     begin, observe, move, save, restore, recall, move_adjoint, observe_adjoint, store, flush, finish = [
         getattr(steps, f.name) for f in fields(Steps)
     ]
@@ -151,15 +178,17 @@ def looping(steps: Steps) -> Callable:
         finish(room, outside, layout, valid, sizes)
 
     @twin
-    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, stored, lines, modes, sizes):
-        layout = placed(modes, N, lines)
-        tape = rows(scratch, zero)
-        room = tape + (N * stored if gradient else 0)
-        for k in range(blocks):
-            s = k * width * item
-            outside = table(theta + s, B, zero), table(data + s, B, zero), data, N, zero, each, table(gradient + s, B, zero)
-            valid = forward(table(value + s, 0, zero), tape, room, outside, layout, gradient != 0, stored, sizes)
-            if gradient:
+    def run(zero, block, frame):
+        B, N, sizes, stored, wanted = block.B, block.N, frame.sizes, frame.stored, block.gradient != 0
+        layout = placed(frame.modes, N, frame.lines)
+        tape = rows(block.scratch, zero)
+        room = tape + (N * stored if wanted else 0)
+        for k in range(block.blocks):
+            s = k * block.width * block.item
+            theta, data, slope = block.theta + s, block.data + s, block.gradient + s
+            outside = table(theta, B, zero), table(data, B, zero), block.data, N, zero, block.each, table(slope, B, zero)
+            valid = forward(table(block.value + s, 0, zero), tape, room, outside, layout, wanted, stored, sizes)
+            if wanted:
                 backward(tape, room, outside, layout, valid, stored, sizes)
 
     return run
@@ -170,13 +199,15 @@ def looping_sums(sums: Sums) -> Callable:
     begin, observe, flush, finish, first = [getattr(sums, f.name) for f in fields(Sums)]
 
     @twin
-    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, special, lines, modes, sizes):
-        layout, room = placed(modes, N, lines), rows(scratch, zero)
-        for k in range(blocks):
-            s = k * width * item
+    def run(zero, block, frame):
+        B, N, sizes, special = block.B, block.N, frame.sizes, frame.stored
+        layout, room = placed(frame.modes, N, frame.lines), rows(block.scratch, zero)
+        for k in range(block.blocks):
+            s = k * block.width * block.item
+            theta, data, slope = block.theta + s, block.data + s, block.gradient + s
             outside = (
-                table(theta + s, B, zero), table(data + s, B, zero), data, N, zero, each, table(gradient + s, B, zero),
-                table(value + s, 0, zero),
+                table(theta, B, zero), table(data, B, zero), block.data, N, zero, block.each, table(slope, B, zero),
+                table(block.value + s, 0, zero),
             )  # fmt: skip
             begin(room, outside, layout, sizes)
             for t in range(min(special, N)):
