@@ -116,7 +116,7 @@ def {name}(a, b):
                     if w is None:
                         w = constant(b)
             elif cb is complex:
-                if type(bottom(v)) is float64:  # Python's own product of the two is a Python number
+                if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
                     w = complex128(b)
             elif (cb is not ndarray or b.dtype is OBJECTS) and cb not in NUMBERS:
                 w = coerced(b, a)
@@ -136,7 +136,7 @@ def {name}(a, b):
                 if v is None:
                     v = constant(a)
         elif ca is complex:
-            if type(bottom(w)) is float64:
+            if issubclass(type(bottom(w)), float64):
                 v = complex128(a)
         elif (ca is not ndarray or a.dtype is OBJECTS) and ca not in NUMBERS:
             v = coerced(a, b)

@@ -71,7 +71,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: how many traces that hide values;
+# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values;
 # `invalid`: what NumPy notes while a tape is swept (_tape).
 OPEN = threading.local()
 
@@ -97,13 +97,13 @@ class Trace:
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
         if self.hides:
-            OPEN.hiding = getattr(OPEN, "hiding", 0) + 1
+            OPEN.__dict__.setdefault("hiding", []).append(self)
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
         if self.hides:
-            OPEN.hiding -= 1
+            OPEN.hiding.remove(self)
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:

@@ -286,8 +286,11 @@ SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied 
 SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
 
 
-class Always(list):
-    """Stands for that note where a trace hides values: their products may be invalid in its next run, so it is a safe rule always."""
+class Unknown:
+    """Stands for the notes of invalid operations where nobody can tell."""
+
+    def append(self, x):
+        pass
 
     def clear(self):
         pass
@@ -298,9 +301,9 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero."""
+    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
     outer = getattr(OPEN, "invalid", None)
-    invalid: list = Always([True]) if getattr(OPEN, "hiding", 0) else []
+    invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:

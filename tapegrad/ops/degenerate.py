@@ -25,7 +25,7 @@ import numpy as np
 
 from .._array import xp_of
 from .._dual import Dual
-from .._primitive import Ended, layout_of, live, values_of
+from .._primitive import Ended, layout_of, live, primal_of, values_of
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
 from .elementwise import absolute
@@ -257,8 +257,22 @@ def _quotient_jvp(t, out, m, w):
     return d + unknown(without_eta(m if t[0] is None else absolute(m) + absolute(t[0])), without_eta(w))
 
 
+def hidden(w: Any) -> bool:
+    """Does a trace hide the eigenvalues?  Then nobody can see whether some are equal: what would be found from eta and by turning the
+    vectors is nan there."""
+    return isinstance(primal_of(w), Variable)
+
+
+def lost_by(e: Any, w: Any) -> tuple:
+    """What to add to the slopes of eigenvalues w, and to the turn of their vectors: nan where some are equal and e is not zero."""
+    lost = unknown(e, w)
+    return sum(lost, ndim(lost) - 1), lost
+
+
 def levels(a: Any) -> tuple:
     """Does a tape watch a?  And the outermost tangent of a, or None."""
+    if hidden(a):
+        return False, None
     layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):

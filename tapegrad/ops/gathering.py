@@ -424,7 +424,7 @@ def trim_zeros(filt, trim="fb", axis=None):
     x = array_like(filt)
     if ndim(x) != 1 or axis not in (None, 0, -1):
         raise ArgumentError("trim_zeros: only one-dimensional arrays are supported on a tracked Variable")
-    on = np.flatnonzero(host(x))
+    on = np.flatnonzero(host(x != 0))
     if not on.size:
         return part(x, (slice(0, 0),))
     start = int(on[0]) if "f" in trim.lower() else 0

@@ -240,11 +240,17 @@ rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)
 NODES, WEIGHTS = ((v + 1) / 2 if n == 0 else v / 2 for n, v in enumerate(np.polynomial.legendre.leggauss(9)))
 
 
+@primitive()
+def halvings(y):
+    """How often the largest of some matrices is to be halved until its norm is below 0.2."""
+    size = float(abs(y).sum(-1).max(initial=0.0))
+    return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
+
+
 def log_slope(y: Any, e: Any) -> Any:
     """The derivative of log at exp(y) in the direction e: through square roots, exp(y / 2^k), up to one near the identity; there it is
     the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by Gauss and Legendre, m the root less the identity."""
-    size = float(abs(values_of(y)).sum(-1).max(initial=0.0))
-    k = max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0
+    k = int(halvings(primal_of(y)))
     for j in range(1, k + 1):
         x = expm(y * 0.5**j)
         e = sylvester(x, x, e)

@@ -63,22 +63,20 @@ def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
     return added_by(x, at, axis=axis, like=like) if isinstance(at, Variable) else added_at(x, at=at, axis=axis, like=like)
 
 
-def _taken_vjp(g, out, x, at, axis):
-    return taken_back(g, at, axis, shape(x))
-
-
-def _added_vjp(g, out, x, at, axis, like):
-    return taken(g, at, axis)
-
-
-def _of_index(g, out, x, at, *settings):
-    return None
-
-
-rules(taken_at, _taken_vjp, jvp=linear)
-rules(added_at, _added_vjp, jvp=linear)
-rules(taken_by, _taken_vjp, _of_index, jvp=lambda t, out, x, at, axis: taken(t[0], at, axis))
-rules(added_by, _added_vjp, _of_index, jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like))
+rules(taken_at, lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)), jvp=linear)
+rules(added_at, lambda g, out, x, at, axis, like: taken(g, at, axis), jvp=linear)
+rules(
+    taken_by,
+    lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)),
+    lambda g, out, x, at, axis: None,
+    jvp=lambda t, out, x, at, axis: taken(t[0], at, axis),
+)
+rules(
+    added_by,
+    lambda g, out, x, at, axis, like: taken(g, at, axis),
+    lambda g, out, x, at, axis, like: None,
+    jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like),
+)
 
 
 @implements(np.bincount)
@@ -165,19 +163,26 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     return taken(a, argpartition(primal_of(a), kth, axis), axis)
 
 
+@primitive(multi=3)
+def places_of_unique(x, *, equal_nan):
+    """For each different element where it is first; for each element which of these it is; how often each is there."""
+    return tuple(xp_of(x).unique(x, True, True, True, **({"equal_nan": equal_nan} if xp_of(x) is np else {}))[1:])
+
+
 @implements(np.unique)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """Of equal elements the first takes the derivative."""
-    x = values_of(ar)
     if ndim(ar) == 0:
         raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
-    rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
-    if axis is not None:
-        axis, rest["axis"] = range(ndim(ar))[axis], axis
-    found = xp_of(x).unique(x, True, return_inverse, return_counts, **rest)
-    first, rest = found[1], list(found[2:])
-    values = taken(flat(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
-    out = [values] + ([first] if return_index else []) + rest
+    if axis is None:
+        first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan)]
+        values = taken(flat(ar), first, 0)
+    else:
+        x, axis = values_of(ar), range(ndim(ar))[axis]
+        rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
+        _, first, inverse, counts = xp_of(x).unique(x, True, True, True, axis=axis, **rest)
+        values = ar[(slice(None),) * axis + (first,)]
+    out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
     return tuple(out) if len(out) > 1 else values
 
 

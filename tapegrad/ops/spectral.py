@@ -11,11 +11,26 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import values_of
+from .._primitive import primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
-from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted, splitting, steady, turned, turns
+from .degenerate import (
+    anti,
+    hidden,
+    levels,
+    lost_by,
+    meets,
+    over_gaps,
+    parts,
+    quotient,
+    shifted,
+    splitting,
+    steady,
+    turned,
+    turns,
+    unknown,
+)  # fmt: skip
 from .elementwise import absolute, over0, select
 from .linalg import cholesky, solve_triangular, square, triangle
 from .one_triangle import as_read, hermitian, symmetric, to_read
@@ -26,24 +41,35 @@ from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
 
 @primitive(multi=2)
-def eigh_of(x, *, given, split, alike, lower):
-    """The eigenvalues and eigenvectors of x, which are `given`: plain arrays.  `alike`: see one_triangle.py."""
-    return given
+def spectrum(x, *, UPLO):
+    """The eigenvalues and eigenvectors of primal values."""
+    return tuple(xp_of(x).linalg.eigh(x, UPLO))
 
 
-def _eigh_vjp(g, out, need, x, given, split, alike, lower):
+@primitive(multi=2)
+def eigh_of(x, w, v, alike, *, split, lower):
+    """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see one_triangle.py."""
+    return w, v
+
+
+def _eigh_vjp(g, out, need, x, _w, _v, alike, split, lower):
     w, v = out
     m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
+    if m is not None and hidden(w):
+        m = m + unknown(g[1], w)
     if g[0] is not None:
         d = with_diagonals(g[0], to=shape(x)[-2:])
         m = d if m is None else m + d
-    return (to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower),)
+    return to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower), None, None, None
 
 
-def _eigh_jvp(t, out, x, given, split, alike, lower):
+def _eigh_jvp(t, out, x, _w, _v, alike, split, lower):
     w, v = out
     e = matmul(H(v), matmul(as_read(t[0], alike, lower), v))
-    return real(diagonals(e)), matmul(v, over_gaps(e, w))
+    slopes, turn = real(diagonals(e)), over_gaps(e, w)
+    if hidden(w):
+        slopes, turn = [y + lost for y, lost in zip((slopes, turn), lost_by(e, w), strict=True)]
+    return slopes, matmul(v, turn)
 
 
 rules(eigh_of, joint=_eigh_vjp, jvp=_eigh_jvp)
@@ -53,7 +79,7 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
     square("eigh", a)
-    w, v = xp(a).linalg.eigh(values_of(a), UPLO.upper())
+    w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -65,7 +91,7 @@ def eigh(a, UPLO="L"):
                 r, alike = turned(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
                 v = v @ r
             turn = turns(w, alike, v.dtype)
-        w, v = eigh_of(a, given=(w, v), split=split, alike=kind, lower=lower)
+        w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
         w = shifted(w, split)
         v = v if turn is None else matmul(v, turn)
     return EighResult(w, v)
@@ -122,20 +148,28 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 
 
 @primitive(multi=3)
-def svd_of(x, *, given, split):
-    return given
+def singular(x):
+    """The singular value decomposition of primal values."""
+    return tuple(xp_of(x).linalg.svd(x, full_matrices=False))
 
 
-def _svd_vjp(g, out, need, x, given, split):
+@primitive(multi=3)
+def svd_of(x, u, s, vh, *, split):
+    return u, s, vh
+
+
+def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     """With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) / (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
     (u, s, vh), (gu, gs, gvh), (n, k) = out, g, shape(x)[-2:]
     m = None if gs is None else with_diagonals(gs, to=(min(n, k), min(n, k)))
     if gu is None and gvh is None:
-        return (matmul(u, matmul(m, vh)),)
+        return matmul(u, matmul(m, vh)), None, None, None
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
     plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
     core = quotient(plus, shifted(s, split)) + over0(anti(minus), column(s) + row(s))
+    if hidden(s):
+        core = core + unknown(absolute(mu) + absolute(mv), s)
     left = matmul(core if m is None else core + m, vh)
     if gu is not None and n > k:
         a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row(s)), vh)
@@ -143,20 +177,23 @@ def _svd_vjp(g, out, need, x, given, split):
         a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
     else:
         a = matmul(u, left)
-    return (a,)
+    return a, None, None, None
 
 
-def _svd_jvp(t, out, x, given, split):
+def _svd_jvp(t, out, x, _u, _s, _vh, split):
     (u, s, vh), (n, k) = out, shape(x)[-2:]
     right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
     e = matmul(left, H(vh))
     p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row(s)) * 0.5
+    ds = real(diagonals(e))
+    if hidden(s):
+        ds, p = [y + lost for y, lost in zip((ds, p), lost_by(e + H(e), s), strict=True)]
     du, dvh = matmul(u, p + q), matmul(q - p, vh)
     if n > k:
         du = du + over0(right - matmul(u, e), row(s))
     if k > n:
         dvh = dvh + over0(left - matmul(e, vh), column(s))
-    return du, real(diagonals(e)), dvh
+    return du, ds, dvh
 
 
 rules(svd_of, joint=_svd_vjp, jvp=_svd_jvp)
@@ -170,7 +207,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         return _svd_of_hermitian(a, compute_uv)
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
-    u, s, vh = xp(a).linalg.svd(values_of(a), full_matrices=False)
+    u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -182,7 +219,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
                 r, alike = turned((e + H(e)) * 0.5, s)
                 u, vh = u @ r, H(r) @ vh
             turn = turns(s, alike, u.dtype)
-        u, s, vh = svd_of(a, given=(u, s, vh), split=split)
+        u, s, vh = svd_of(a, u, s, vh, split=split)
         s = shifted(s, split)
         if turn is not None:
             u, vh = matmul(u, turn), matmul(H(turn), vh)
@@ -372,7 +409,7 @@ def lstsq(a, b, rcond=None):
     eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
     limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
     s = svd(a, compute_uv=False)
-    rank = (values_of(s) > values_of(limit) * values_of(s)[:1]).sum()
+    rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
     if library is np and rank < min(n, k):
         raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
     if n >= k:
@@ -385,7 +422,7 @@ def lstsq(a, b, rcond=None):
     if n > k:
         e = rows - matmul(a, x)
         residuals = sum(real(conj(e) * e), 0)
-    return reshape(x, to=(k,)) if vector else x, residuals, np.int32(rank) if library is np else rank, s
+    return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32) if library is np else rank, s
 
 
 @primitive(np.linalg.matrix_rank, batch="matrix")

@@ -28,10 +28,10 @@ ASKING = {
     "ops.degenerate": "which eigenvalues are equal",
     "ops.elementwise_more": "where(condition), whose shape depends on values",
     "ops.gathering": "indices, counts, and masks that make shapes",
-    "ops.norms": "the order of a norm, the number of squarings",
+    "ops.norms": "the order of a norm",
     "ops.sorting": "unique and bincount, whose shape depends on values",
     "ops.special": "orders of functions",
-    "ops.spectral": "decompositions, which look for equal values; ranks",
+    "ops.spectral": "pivots; tolerances that are numbers",
     "ops.statistics": "the place of a quantile",
     "ops.views": "indices, shapes",
     "ops.writing": "plain targets",
@@ -49,13 +49,13 @@ PASSING = {
     "_shadow.arrays": "captured memory",
     "_shadow.restore": "captured memory",
     "_shadow.threads": "captured memory",
-    "ops._define": "generated texts",
+    "ops._define": "shape",
     "ops._attach": "shape and dtype; views",
     "ops.degenerate": "levels below all transforms",
     "ops.gathering": "the short way to a diagonal",
     "ops.indexing": "layout of buffers",
     "ops.linalg": "the short way of solve, which asks for shapes",
-    "ops.views": "short ways to elements, transposes and diagonals",
+    "ops.views": "a diagonal",
 }
 LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
 PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts

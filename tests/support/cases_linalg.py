@@ -12,7 +12,7 @@ x3, x4, y3, y4 = normal(3), normal(4), normal(3, seed=1), normal(4, seed=1)
 z22, z23, z33, z43, zx3 = cnormal(2, 2), cnormal(2, 3), cnormal(3, 3), cnormal(4, 3), cnormal(3)
 w36, w236, zw36 = normal(3, 6), normal(2, 3, 6), cnormal(3, 6)
 B = ("strided", "float32")
-GAPS = ("eigh_of", "quotient", "over_gaps", "without_eta", "steady")
+GAPS = ("eigh_of", "spectrum", "quotient", "over_gaps", "without_eta", "steady")
 SPECTRAL = {"single": 2e-3, "rtol": 1e-7}
 
 
@@ -118,7 +118,7 @@ CASES = [
     case("eigvalsh", lambda a: np.linalg.eigvalsh(hermitian(a)), b233, covers=("unknown",), **SPECTRAL),
     case("scipy_eigh", lambda a, b: gauge(*scipy.linalg.eigh(hermitian(a), pd(b))), a33, w36, **SPECTRAL),
     case("scipy_eigvalsh", lambda a: scipy.linalg.eigvalsh(hermitian(a)), a33, **SPECTRAL),
-    case("svd", svd_parts, b234, covers=("svd_of",), **SPECTRAL),
+    case("svd", svd_parts, b234, covers=("svd_of", "singular"), **SPECTRAL),
     case("svd tall", svd_parts, a43, **SPECTRAL),
     case("svd complex", svd_parts, z43, **SPECTRAL),
     case("svdvals", lambda a: np.linalg.svdvals(a), b234, **SPECTRAL),
@@ -156,7 +156,7 @@ CASES = [
     case("expm batch", lambda a: scipy.linalg.expm(a), b233 * 0.5, numpy_only=True),
     case("expm complex", lambda a: scipy.linalg.expm(a), z33 * 0.5),
     case("sqrtm", lambda a: scipy.linalg.sqrtm(pd(a)), w36, covers=("root_of", "sylvester"), numpy_only=True, **SPECTRAL),
-    case("logm", lambda a: scipy.linalg.logm(pd(a)), w36, covers=("log_of",), numpy_only=True, kinds=("strided",)),
+    case("logm", lambda a: scipy.linalg.logm(pd(a)), w36, covers=("log_of", "halvings"), numpy_only=True, kinds=("strided",)),
     # Fourier transforms
     case("fft", lambda x: np.fft.fft(x, 5, axis=0), a43, covers=("dft",)),
     case("fft complex", lambda x: np.fft.fft(x, norm="ortho"), z43),
@@ -185,7 +185,7 @@ CASES = [
     case("sort_complex", lambda x: np.sort_complex(x) ** 2, z43[0]),
     case("partition", lambda x: np.partition(x, 2, axis=0) ** 2, distinct(5, 2)),
     case("take_along_axis", lambda x: np.take_along_axis(x, np.argsort(x, axis=1)[:, :2], axis=1) ** 2, distinct(3, 4)),
-    case("unique", lambda x: np.unique(x) ** 2, distinct(5)),
+    case("unique", lambda x: np.unique(x) ** 2, distinct(5), covers=("places_of_unique",)),
     case("interp", lambda x, u, f: np.interp(x, np.sort(u), f), between(-1, 1, 5) + 0.013, distinct(4), normal(4), kinds=B),
     case("interp edges", lambda x, f: np.interp(x, [-0.5, 0.1, 0.6], f, left=0.5, right=f[0]), between(-1, 1, 6), x3, numpy_only=True),
     case("interp period", lambda x, f: np.interp(x, [0.1, 0.4, 0.7], f, period=1.0), between(-1, 2, 6), x3, numpy_only=True),
