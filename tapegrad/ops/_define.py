@@ -344,6 +344,14 @@ def implements(*functions: Callable) -> Callable:
     return declare
 
 
+class Written:
+    """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
+    stand there."""
+
+    def __init__(self, form: Callable):
+        self.form = form
+
+
 class Signature:
     """The parameters of a body: arrays first, then settings."""
 
@@ -415,17 +423,22 @@ def primitive(
     infix: str | None = None,
     holomorphic: bool = True,
     aliases: bool = False,
+    scalar: Any = None,
     prim: Any = None,
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
     same, or an expression of v and w.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
-    `aliases`: what the body gives may share memory with an array that it gets, or be that array."""
+    `aliases`: what the body gives may share memory with an array that it gets, or be that array.
+
+    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction; or a function of the same parameters,
+    written in NumPy's functions and operators (`numpy.where` for a choice), which gives the value, while the rules give the
+    derivatives; or `Written(function)`, of which the derivatives are those of what is written there."""
 
     def declare(run):
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
-        p.run, p.shapes, p.aliases = run, shapes, aliases
+        p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
         entry = FunctionType(_first.__code__, {**SPACE, "run": run, "prim": p}, run.__name__)
         signature = signature_of(run)
         entry.prim, entry.__doc__, p.call = p, run.__doc__, entry

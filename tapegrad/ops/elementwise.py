@@ -14,7 +14,7 @@ from .._array import F8, is_array, xp_of
 from .._primitive import plain
 from .._tape import SAFE
 from .._variable import Variable
-from ._define import dtype, implements, primitive, rules, same
+from ._define import Written, dtype, implements, primitive, rules, same
 from .gates import meets, note, users_line, warn
 from .shaping import astype, conj, real, zeros_like
 
@@ -28,27 +28,27 @@ def xp_of2(x, y):
 # --- arithmetic ---
 
 
-@primitive(np.add, infix="+")
+@primitive(np.add, scalar="add", infix="+")
 def add(x, y):
     return xp_of2(x, y).add(x, y)
 
 
-@primitive(np.subtract, infix="-")
+@primitive(np.subtract, scalar="sub", infix="-")
 def subtract(x, y):
     return xp_of2(x, y).subtract(x, y)
 
 
-@primitive(np.multiply, infix="*")
+@primitive(np.multiply, scalar="mul", infix="*")
 def multiply(x, y):
     return xp_of2(x, y).multiply(x, y)
 
 
-@primitive(np.negative)
+@primitive(np.negative, scalar="neg")
 def negative(x):
     return xp_of(x).negative(x)
 
 
-@primitive()
+@primitive(scalar=Written(lambda g, d: np.where(g == 0.0, 0.0, g * d)))
 def times0(g, d):
     """g d, and zero where g is zero whatever d is."""
     r = g * d
@@ -62,7 +62,7 @@ def times00(g, d):
     return r if finite(r) else settle(g, settle(d, r))
 
 
-@primitive()
+@primitive(scalar=Written(lambda g, d: np.where(g == 0.0, 0.0, g / d)))
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
@@ -82,7 +82,7 @@ def settle(g, r):
     return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 
 
-@primitive(np.true_divide, infix="/")
+@primitive(np.true_divide, scalar=Written(lambda x, y: x * np.reciprocal(y)), infix="/")
 def divide(x, y):
     return xp_of2(x, y).true_divide(x, y)
 
@@ -111,7 +111,7 @@ def square(x):
     return xp_of(x).square(x)
 
 
-@primitive(np.reciprocal)
+@primitive(np.reciprocal, scalar="rcp")
 def reciprocal(x):
     return xp_of(x).reciprocal(x)
 
@@ -123,7 +123,7 @@ rules(reciprocal, lambda g, out, x: -times0(g, out * out), jvp=same)
 # --- choice, which masks derivatives ---
 
 
-@primitive()
+@primitive(scalar=Written(lambda c, x, y: np.where(c, x, y)))
 def select(c, x, y):
     """x where c holds, else y."""
     xp = xp_of(c) if is_array(c) else xp_of2(x, y)
@@ -148,12 +148,12 @@ def zero_of(g: Any) -> Any:
 # --- absolute value, and lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.absolute, holomorphic=False)
+@primitive(np.absolute, scalar="abs", holomorphic=False)
 def absolute(x):
     return xp_of(x).absolute(x)
 
 
-@primitive(np.sign)
+@primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, np.floor(x)))))
 def sign(x):
     return xp_of(x).sign(x)
 
@@ -262,7 +262,7 @@ def float_power(x1, x2):
     return power(*double)
 
 
-@primitive(np.sqrt)
+@primitive(np.sqrt, scalar="sqrt")
 def sqrt(x):
     return xp_of(x).sqrt(x)
 
@@ -322,7 +322,7 @@ rules(cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), jvp=same)
 # --- exponentials and logarithms ---
 
 
-@primitive(np.exp)
+@primitive(np.exp, scalar="exp")
 def exp(x):
     return xp_of(x).exp(x)
 
@@ -332,12 +332,12 @@ def exp2(x):
     return xp_of(x).exp2(x)
 
 
-@primitive(np.expm1)
+@primitive(np.expm1, scalar="expm1")
 def expm1(x):
     return xp_of(x).expm1(x)
 
 
-@primitive(np.log)
+@primitive(np.log, scalar="log")
 def log(x):
     return xp_of(x).log(x)
 
@@ -352,7 +352,7 @@ def log10(x):
     return xp_of(x).log10(x)
 
 
-@primitive(np.log1p)
+@primitive(np.log1p, scalar="log1p")
 def log1p(x):
     return xp_of(x).log1p(x)
 
@@ -368,12 +368,12 @@ rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 # --- trigonometry ---
 
 
-@primitive(np.sin)
+@primitive(np.sin, scalar="sin")
 def sin(x):
     return xp_of(x).sin(x)
 
 
-@primitive(np.cos)
+@primitive(np.cos, scalar="cos")
 def cos(x):
     return xp_of(x).cos(x)
 
@@ -393,7 +393,7 @@ def arccos(x):
     return xp_of(x).arccos(x)
 
 
-@primitive(np.arctan)
+@primitive(np.arctan, scalar="arctan")
 def arctan(x):
     return xp_of(x).arctan(x)
 
@@ -408,7 +408,7 @@ def cosh(x):
     return xp_of(x).cosh(x)
 
 
-@primitive(np.tanh)
+@primitive(np.tanh, scalar="tanh")
 def tanh(x):
     return xp_of(x).tanh(x)
 

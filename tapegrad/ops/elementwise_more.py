@@ -15,7 +15,7 @@ import scipy.special
 from .._array import xp_of
 from .._primitive import plain
 from ..errors import ArgumentError
-from ._define import NUMPY, dtype, implements, primitive, rules, same, xp
+from ._define import NUMPY, Written, dtype, implements, primitive, rules, same, xp
 from .elementwise import (
     LN2,
     arcsinh,
@@ -51,7 +51,7 @@ def special_of(x: Any) -> Any:
 # --- lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.fabs)
+@primitive(np.fabs, scalar="abs")
 def fabs(x):
     return xp_of(x).fabs(x)
 
@@ -170,7 +170,7 @@ def where(condition, x=None, y=None):
 # --- sums of exponentials ---
 
 
-@primitive(scipy.special.expit)
+@primitive(scipy.special.expit, scalar="expit")
 def expit(x):
     return special_of(x).expit(x)
 
@@ -205,7 +205,7 @@ rules(
 # --- rounding and remainders ---
 
 
-def _constant(ufunc: Callable) -> Callable:
+def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
     """The operation of a ufunc that has derivative zero."""
     name = ufunc.__name__
     if ufunc.nin == 1:
@@ -218,16 +218,18 @@ def _constant(ufunc: Callable) -> Callable:
             return getattr(xp_of2(x, y), name)(x, y)
 
     body.__name__ = name
-    return primitive(ufunc)(body)
+    return primitive(ufunc, scalar=scalar)(body)
 
 
-floor, ceil, rint, trunc = (_constant(f) for f in (np.floor, np.ceil, np.rint, np.trunc))
-spacing = _constant(np.spacing)
-isnan, isinf, isfinite, signbit = (_constant(f) for f in (np.isnan, np.isinf, np.isfinite, np.signbit))
-less, less_equal, greater = (_constant(f) for f in (np.less, np.less_equal, np.greater))
-greater_equal, equal, not_equal = (_constant(f) for f in (np.greater_equal, np.equal, np.not_equal))
-logical_and, logical_or = _constant(np.logical_and), _constant(np.logical_or)
-logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not)
+floor, ceil, rint, trunc = _constant(np.floor, "floor"), *(_constant(f) for f in (np.ceil, np.rint, np.trunc))
+spacing, signbit = _constant(np.spacing), _constant(np.signbit)
+isnan = _constant(np.isnan, "isnan")
+isinf = _constant(np.isinf, Written(lambda x: abs(x) == np.inf))
+isfinite = _constant(np.isfinite, Written(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
+less, less_equal, greater = _constant(np.less, "lt"), _constant(np.less_equal, "le"), _constant(np.greater, "gt")
+greater_equal, equal, not_equal = _constant(np.greater_equal, "ge"), _constant(np.equal, "eq"), _constant(np.not_equal, "ne")
+logical_and, logical_or = _constant(np.logical_and, "and"), _constant(np.logical_or, "or")
+logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not, "not")
 
 
 @primitive(np.nextafter)

@@ -10,6 +10,7 @@ from .._primitive import plain
 from ..errors import ArgumentError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
+from .elementwise_more import floor
 from .indexing import scatter_add
 from .products import flat
 from .shaping import arrays_of, astype, concatenate, reshape, zeros_like
@@ -151,8 +152,3 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         a, b, u, v = fp[at], fp[at + 1], xp[at], xp[at + 1]
         y = a + (x - u) * ((b - a) / (v - u))
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
-
-
-@primitive()
-def floor(x):
-    return xp_of(x).floor(x)

@@ -32,7 +32,7 @@ def no_rule_in(name: str, parameter: str):
 # --- gamma and its kin ---
 
 
-@primitive(sp.gammaln)
+@primitive(sp.gammaln, scalar="lgamma")
 def gammaln(x):
     return special_of(x).gammaln(x)
 
@@ -48,12 +48,43 @@ def of_real(name: str, z: Any) -> None:
         raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
 
-@primitive(sp.digamma)
+@primitive(sp.digamma, scalar="digamma")
 def digamma(x):
     return special_of(x).digamma(x)
 
 
-@primitive()
+# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
+BERNOULLI = [
+    b / math.factorial(2 * k + 2)
+    for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330))
+]
+
+
+def polygamma_in_kernels(x, *, n):
+    """By the asymptotic series at z = x + 8 and the recurrence back (Abramowitz & Stegun 6.4.11, 6.4.6); on the left by reflection
+    (6.4.7), where the derivatives of cot are polynomials in it: cot' = -1 - cot^2."""
+    left = x < 0.0
+    a = np.where(left, 1.0 - x, x)
+    r, f = 1.0 / (a + 8.0), math.factorial
+    tail = 0.0
+    for k in range(len(BERNOULLI), 0, -1):
+        tail = tail * (r * r) + f(2 * k + n - 1) * BERNOULLI[k - 1]
+    y = r**n * (f(n - 1) + r * (0.5 * f(n) + r * tail))
+    for k in range(7, -1, -1):
+        y = y + f(n) * (1.0 / (a + float(k))) ** (n + 1)
+    p = [0, 1]  # coefficients of the derivative in cot
+    for _ in range(n):
+        p = [-(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0) for j in range(len(p) + 1)]
+    u = math.pi * (x - np.floor(x + 0.5))
+    c, square = 0.0, 1.0 / (np.sin(u) * np.sin(u)) - 1.0
+    for b in reversed(p[(n + 1) % 2 :: 2]):  # even or odd, as n + 1 is
+        c = c * square + float(b)
+    if n % 2 == 0:
+        c = c * (np.cos(u) / np.sin(u))
+    return np.where(left, -(math.pi ** (n + 1)) * c - y, y if n % 2 else -y)
+
+
+@primitive(scalar=polygamma_in_kernels)
 def polygamma_n(x, *, n):
     of_real("polygamma", x)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
@@ -88,10 +119,6 @@ def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
 
-# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
-BERNOULLI = [
-    b / math.factorial(2 * k + 2) for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510))
-]
 SHIFT = 20
 
 
@@ -113,7 +140,7 @@ def psi_gap(a, b, *, n=0):
     x = u + SHIFT
     first = xp.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * gap(x, float(n))
     total = total + first + sign * math.factorial(n) / 2 * gap(x, n + 1.0)
-    for k, c in enumerate(BERNOULLI, 1):
+    for k, c in enumerate(BERNOULLI[:8], 1):
         total = total + sign * c * math.factorial(2 * k + n - 1) * gap(x, 2.0 * k + n)
     f = special_of2(a, b)
     psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
@@ -304,17 +331,17 @@ rules(
 # --- error function and normal distribution ---
 
 
-@primitive(sp.erf)
+@primitive(sp.erf, scalar="erf")
 def erf(x):
     return special_of(x).erf(x)
 
 
-@primitive(sp.erfc)
+@primitive(sp.erfc, scalar="erfc")
 def erfc(x):
     return special_of(x).erfc(x)
 
 
-@primitive(sp.erfcx)
+@primitive(sp.erfcx, scalar="erfcx")
 def erfcx(x):
     return special_of(x).erfcx(x)
 
@@ -339,7 +366,7 @@ def erfcinv(x):
     return special_of(x).erfcinv(x)
 
 
-@primitive(sp.ndtr)
+@primitive(sp.ndtr, scalar="ndtr")
 def ndtr(x):
     return special_of(x).ndtr(x)
 
@@ -354,12 +381,12 @@ def ndtri_exp(x):
     return special_of(x).ndtri_exp(x)
 
 
-@primitive(sp.log_ndtr)
+@primitive(sp.log_ndtr, scalar="log_ndtr")
 def log_ndtr(x):
     return special_of(x).log_ndtr(x)
 
 
-@primitive()
+@primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
 def inverse_mills(x):
     """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x)."""
     return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
@@ -386,7 +413,7 @@ def logit(x):
     return special_of(x).logit(x)
 
 
-@primitive(sp.log_expit)
+@primitive(sp.log_expit, scalar="log_expit")
 def log_expit(x):
     return special_of(x).log_expit(x)
 

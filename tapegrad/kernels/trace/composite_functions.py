@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special as sp
 
 from ...errors import KernelError
-from .array_functions import divided, reduced, total
+from .array_functions import reduced, total
 from .linalg import for_traced
 from .special import FOREIGN
 from .symbolic import COMPOSED, FUNCTIONS, Sym, graph_of, implements, lift, where
@@ -100,7 +100,7 @@ def rint(x: Any) -> Sym:
 
 @implements(np.round, np.around)
 def round_(x: Any, decimals: int = 0) -> Sym:
-    return rint(x) if decimals == 0 else divided(rint(x * 10.0**decimals), 10.0**decimals)
+    return rint(x) if decimals == 0 else rint(x * 10.0**decimals) / 10.0**decimals
 
 
 def quotient_and_rest(a: Any, b: Any) -> tuple:

@@ -1,28 +1,26 @@
 """Sym: a small array of graph nodes, which acts as a NumPy array while a kernel is traced.
 
 It takes NumPy's operators, ufuncs and functions (through the protocols of NumPy), can be indexed and written in place, and
-refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.  Functions of
-whole arrays register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.
 
+What a function of numbers is in a kernel, and its derivatives, are what ops/ declares of it (`Operation`).  Functions of whole arrays
+register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..._primitive import Primitive, Trace
+from ..._variable import bottom, variable
 from ...errors import KernelError
+from ...ops._define import NUMPY, PRIMITIVES, Written, signature_of
 from ..graph.blocks import ELEMENT
-from ..graph.nodes import Graph
+from ..graph.nodes import LEAVES, OPERATIONS, Graph
+from ..graph.recipes import Recipe
 
-UNARY = {
-    np.negative: "neg", np.sqrt: "sqrt", np.exp: "exp", np.log: "log", np.log1p: "log1p", np.expm1: "expm1", np.sin: "sin",
-    np.cos: "cos", np.arctan: "arctan", np.tanh: "tanh", np.absolute: "abs", np.fabs: "abs", np.reciprocal: "rcp", np.floor: "floor",
-    np.isnan: "isnan", np.logical_not: "not",
-}  # fmt: skip
-BINARY = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.less: "lt", np.less_equal: "le", np.greater: "gt",
-    np.greater_equal: "ge", np.equal: "eq", np.not_equal: "ne", np.logical_and: "and", np.logical_or: "or",
-}  # fmt: skip
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
@@ -198,16 +196,12 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             return REDUCE[ufunc](x[0], kwargs.get("axis", 0))
         if method != "__call__" or kwargs:
             raise KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
-        if ufunc in UNARY:
-            y = elementwise(self.g, UNARY[ufunc], *x)
-        elif ufunc in BINARY:
-            y = elementwise(self.g, BINARY[ufunc], *x)
+        if ufunc in COMPOSED:
+            y = COMPOSED[ufunc](*x)
         elif ufunc in BITWISE and all(lift(self.g, a).is_bool for a in x):
             y = elementwise(self.g, BITWISE[ufunc], *x)
-        elif ufunc in COMPOSED:
-            y = COMPOSED[ufunc](*x)
         else:
-            raise KernelError(f"{named(ufunc)} has no translation into a kernel; write it with elementary operations")
+            y = called(self.g, ufunc, x)
         if out is None:
             return y
         if not isinstance(out, Sym):
@@ -241,6 +235,113 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 def named(ufunc: np.ufunc) -> str:
     """As users know it; ufuncs of SciPy do not say where they are from."""
     return f"{'np' if getattr(np, ufunc.__name__, None) is ufunc else 'scipy.special'}.{ufunc.__name__}"
+
+
+class Symbols(Trace):
+    """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
+
+    __slots__ = ("inside",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside: list[Primitive] = []  # the operations whose bodies run
+
+    def watch(self, x: Any) -> Any:
+        return variable(x, self) if isinstance(x, Sym) else x
+
+    def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
+        f, x = prim.scalar, [bottom(a) for a in args]
+        g = graph_of(*x)
+        if isinstance(f, Written):
+            return self.watch(f.form(*[lift(g, v) for v in x], **params))
+        if f is not None:
+            return self.watch(elementwise(g, f if isinstance(f, str) else instruction(prim, params), *x))
+        if prim in self.inside:
+            raise KernelError(f"{prim.name} has no translation into a kernel; write it with elementary operations")
+        self.inside.append(prim)
+        out = prim.run(*args, **params)  # it says of itself which other operations it is made of
+        self.inside.pop()
+        return out
+
+
+def called(g: Graph, f: Any, x: tuple) -> Any:
+    """NumPy's or SciPy's function f, by its operation in ops/."""
+    ours = NUMPY.get(f)
+    prim = getattr(ours, "prim", None)
+    if prim is not None and isinstance(prim.scalar, str):
+        return elementwise(g, prim.scalar, *x)
+    if ours is None or (prim is not None and prim.scalar is None):
+        raise KernelError(f"{named(f)} has no translation into a kernel; write it with elementary operations")
+    if prim is not None and isinstance(prim.scalar, Written):
+        return prim.scalar.form(*[lift(g, v) for v in x])
+    trace = Symbols()
+    out = ours(*[trace.watch(v) for v in x])
+    return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
+
+
+class Operation:
+    """An operation of ops/ as an instruction of the graph.  What it declares is run on symbols once and kept as recipes."""
+
+    def __init__(self, prim: Primitive, params: dict):
+        self.prim, self.params, self.n = prim, params, len(signature_of(prim.run).arrays)
+        self._partials: dict = {}
+
+    def value(self, *c: float) -> Any:
+        """Its value at constants; None where that is for the kernel to find."""
+        with np.errstate(all="ignore"):
+            y = self.prim.run(*[np.float64(a) for a in c], **self.params)
+        return y if np.isfinite(y) or not np.isfinite(c).all() else None
+
+    @functools.cached_property
+    def form(self) -> Recipe | None:
+        """How it is written out, if the emitters do not have it."""
+        f = self.prim.scalar
+        return None if isinstance(f, str) else Recipe(lambda g, *x: node_of(g, f(*[Sym(g, i) for i in x], **self.params)), self.n)
+
+    def partial(self, k: int) -> Recipe:
+        """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
+        found = self._partials.get(k)
+        if found is None:
+            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+        return found
+
+    @functools.cached_property
+    def singular(self) -> bool:
+        """Do the rules keep a zero cotangent from a derivative that may be infinite?  Then they ask whether it is zero."""
+        for k in range(self.n):
+            pull, by_bar = Recipe(lambda g, *x, k=k: self._pulled(g, k, *x), 2 + self.n), {0}
+            for place, (op, args) in enumerate(pull.steps, 2 + self.n):
+                if op not in LEAVES and by_bar.intersection(args):
+                    by_bar.add(place)
+                    if op == "eq":
+                        return True
+        return False
+
+    def _pulled(self, g: Graph, k: int, *x: int) -> int:
+        """The rule of input k for the nodes (cotangent, node, *inputs)."""
+        if self.prim.vjp is None:
+            return g.zero
+        trace = Symbols()
+        return node_of(g, bottom(self.prim.vjp[k](*[trace.watch(Sym(g, i)) for i in x], **self.params)))
+
+
+def node_of(g: Graph, x: Any) -> int:
+    """The node of a number; no derivative is zero."""
+    return g.zero if x is None else int(lift(g, x).ids)
+
+
+def instruction(prim: Primitive, params: dict) -> str:
+    """The name in the graph of an operation with these settings."""
+    name = prim.name + "".join([f" {k}={v!r}" for k, v in params.items()])
+    if name not in OPERATIONS:
+        OPERATIONS[name] = Operation(prim, params)
+    return name
+
+
+for _entry in PRIMITIVES.values():
+    if isinstance(_entry.prim.scalar, str):
+        OPERATIONS.setdefault(_entry.prim.scalar, Operation(_entry.prim, {}))
+del _entry
 
 
 def plain_index(k: Any) -> Any:
