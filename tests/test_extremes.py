@@ -23,6 +23,7 @@ BOTH = lambda *x: [*x, *[-v for v in x]]
 TINY, LARGE = (5e-324, 1e-300, 1e-160, 1e-100, 1e-20, 1e-10, 1e-5), (1e5, 1e10, 1e100, 1e155, 1e200, 1e300)
 MIDDLE = (0.3, 1.0, 7.5, 40.0)
 POSITIVE, ANY = [*TINY, *MIDDLE, *LARGE], BOTH(*TINY, *MIDDLE, *LARGE)
+TAILS = (2.0, 3.7, 12.0, 19.5, 22.5, 90.0, 300.0, 352.0)
 UNIT, MODERATE = BOTH(*TINY, 0.3, 1 - 1e-10), BOTH(*TINY, *MIDDLE)
 FUNCTIONS = {
     "sqrt": (np.sqrt, mp.sqrt, POSITIVE),
@@ -39,11 +40,14 @@ FUNCTIONS = {
     "arctan": (np.arctan, mp.atan, ANY),
     "arcsinh": (np.arcsinh, mp.asinh, ANY),
     "arccosh": (np.arccosh, mp.acosh, [1 + 1e-10, 2.0, *LARGE]),
-    "tanh": (np.tanh, mp.tanh, BOTH(*TINY, 0.3, 1.0)),
+    "tanh": (np.tanh, mp.tanh, BOTH(*TINY, *MIDDLE, *TAILS)),
     "expit": (sp.expit, lambda x: 1 / (1 + mp.exp(-x)), MODERATE),
     "logit": (sp.logit, lambda x: mp.log(x / (1 - x)), [1e-300, 1e-20, 0.3, 1 - 1e-10]),
     "erf": (sp.erf, mp.erf, BOTH(1e-100, 1e-10, 0.3, 7.5)),
     "exprel": (sp.exprel, lambda x: mp.expm1(x) / x, MODERATE),
+    "hypot": (lambda x: np.hypot(x, 1.0), lambda x: mp.sqrt(1 + x * x), ANY),
+    "abs of complex numbers": (lambda x: abs(x + 2j), lambda x: mp.sqrt(4 + x * x), ANY),
+    "pseudo_huber": (lambda x: sp.pseudo_huber(1.5, x), lambda x: 1.5 * mp.sqrt(2.25 + x * x), ANY),
     "arctan2 of y": (lambda x: np.arctan2(x, 1e200), lambda x: mp.atan2(x, mp.mpf(1e200)), POSITIVE),
     "arctan2 of x": (lambda x: np.arctan2(1e-200, x), lambda x: mp.atan2(mp.mpf(1e-200), x), [x for x in POSITIVE if x > 1e-100]),
     "gammaln": (sp.gammaln, mp.loggamma, [1e-100, 1e-10, 0.3, 7.5, 1e5, 1e10]),
@@ -87,6 +91,87 @@ def test_first_and_second_derivatives_in_all_nestings(name, every):
                 checked += np.isfinite(found)
                 assert not np.isfinite(found) or abs(found - wanted) <= bound, (x, word, found, mp.nstr(wanted, 12))
     assert checked > 3 * len(points)
+
+
+# Derivatives of order k in closed form, for arguments at which multiple precision is slow to differentiate.
+def tanh(x, k):
+    y = mp.sech(x) ** 2
+    return y if k == 1 else -2 * y * mp.tanh(x)
+
+
+def expit(x, k):
+    e = mp.exp(-abs(x))
+    y = e / (1 + e) ** 2
+    return y if k == 1 else y * mp.expm1(-x) / (1 + mp.exp(-x))
+
+
+def log_expit(x, k):
+    return 1 / (1 + mp.exp(x)) if k == 1 else -expit(x, 1)
+
+
+def scaled_i(x, k, n):
+    a, b = (mp.exp(-abs(x)) * mp.besseli(j, x) for j in (0, 1))
+    s = mp.sign(x)
+    da, db = b - s * a, a - b / x - s * b
+    return (da, db)[n] if k == 1 else (db - s * da, da - db / x + b / x**2 - s * db)[n]
+
+
+def scaled_k(x, k, n):
+    a, b = (mp.exp(x) * mp.besselk(j, x) for j in (0, 1))
+    da, db = a - b, b - a - b / x
+    return (da, db)[n] if k == 1 else (da - db, db - da - db / x + b / x**2)[n]
+
+
+def erfcx(x, k):
+    y = mp.exp(x * x) * mp.erfc(x)
+    d = 2 * x * y - 2 / mp.sqrt(mp.pi)
+    return d if k == 1 else 2 * (y + x * d)
+
+
+def dawsn(x, k):
+    y = mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x)
+    d = 1 - 2 * x * y
+    return d if k == 1 else -2 * (y + x * d)
+
+
+def log_ndtr(x, k):
+    r = mp.npdf(x) / mp.ncdf(x)
+    return r if k == 1 else -r * (r + x)
+
+
+def pseudo_huber(d, k):
+    h = mp.sqrt(d * d + mp.mpf(2.25))
+    return (h - d) ** 2 / h * (1 if k == 1 else -(2 / h + d / h**2))
+
+
+FAR_OUT = (0.3, 7.5, 11.9, 12.1, 49.0, 51.0, 1e3, 1e4)
+CLOSED = {
+    "tanh": (np.tanh, tanh, [*ANY, *BOTH(*TAILS)]),
+    "expit": (sp.expit, expit, BOTH(*TINY, *MIDDLE, *TAILS)),
+    "log_expit": (sp.log_expit, log_expit, BOTH(*TINY, *MIDDLE, *TAILS)),
+    "i0e": (sp.i0e, lambda x, k: scaled_i(x, k, 0), BOTH(*FAR_OUT, 1e6, 1e10)),
+    "i1e": (sp.i1e, lambda x, k: scaled_i(x, k, 1), BOTH(*FAR_OUT, 1e6, 1e10)),
+    "k0e": (sp.k0e, lambda x, k: scaled_k(x, k, 0), [1e-10, *FAR_OUT, 1e6]),
+    "k1e": (sp.k1e, lambda x, k: scaled_k(x, k, 1), [1e-10, *FAR_OUT, 1e6]),
+    "erfcx": (sp.erfcx, erfcx, [*TINY, *FAR_OUT, 1e8, 1e100, -3.0]),
+    "dawsn": (sp.dawsn, dawsn, BOTH(*TINY, *FAR_OUT)),
+    "log_ndtr": (sp.log_ndtr, log_ndtr, [*TINY, 3.0, *[-x for x in FAR_OUT]]),
+    "pseudo_huber of delta": (lambda x: sp.pseudo_huber(x, 1.5), pseudo_huber, [1e-300, 1e-5, 0.3, 3.0, 1e5, 1e8, 1e155, 1e300]),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_tails_against_closed_forms(name):
+    f, exact, points = CLOSED[name]
+    for x in points:
+        with mp.workdps(60 + 5 * int(abs(np.log10(abs(x))))):
+            for words in (["F", "R"], WORDS2):
+                k = len(words[0])
+                wanted, moved = exact(mp.mpf(x), k), exact(mp.mpf(x) * (1 + mp.mpf(2) ** -52), k)
+                bound = abs(wanted) * 1e-11 + 8 * abs(moved - wanted) + mp.mpf(1e-306)
+                for word in words:
+                    found = each(word, f, x)
+                    assert abs(found - wanted) <= bound, (x, word, found, mp.nstr(wanted, 12))
 
 
 # --- lengths ---

@@ -1,10 +1,13 @@
 """The own exp, log, ... of generated kernels against multiple precision."""
 
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.testing import nested
 
 kernels = tg.kernels
 
@@ -54,3 +57,54 @@ def test_angles_far_out(name, dtype):
         exact = np.array([float(getattr(mpmath, name)(mpmath.mpf(float(v)))) for v in x])
     assert np.abs(k(x) - exact).max() < np.finfo(dtype).eps
     assert np.isnan(k(np.array([2.0 ** (last + 1)], dtype))).all()
+
+
+WORDS = ["".join(w) for k in (1, 2) for w in itertools.product("FR", repeat=k)]
+SMALL = {np.float64: 1e-306, np.float32: 1e-37}
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_derivatives_of_tanh_in_the_tails(dtype):
+    """Right until they are nearly no normal numbers, where 1 - tanh^2 is zero from 19 (float32: 9) on."""
+    k = kernels.map(np.tanh)
+    for x in np.array([1e-30, 0.1, 0.3, 0.35, 1.0, 9.5, 20.0, 22.5, 40.0, 100.0, 353.0, 400.0, 1e30, -5.0, -30.0], dtype):
+        slope = mpmath.sech(mpmath.mpf(float(x))) ** 2
+        for word in WORDS:
+            wanted = slope if len(word) == 1 else -2 * slope * mpmath.tanh(mpmath.mpf(float(x)))
+            found = nested(lambda x: k(x).sum(), word, [(np.ones(1, dtype),)] * len(word))(np.array([x]))
+            assert found.dtype == dtype
+            assert abs(float(found) - wanted) <= 8 * np.finfo(dtype).eps * abs(wanted) + SMALL[dtype], (x, word)
+    assert np.isnan(tg.grad(lambda x: k(x).sum())(np.array([np.nan], dtype))).all()
+
+
+LENGTHS = {np.float64: (5e-324, 1e-310, 1e-200, 1e-3, 1e160, 1e200, 3e307), np.float32: (1e-42, 1e-30, 1e-3, 1e20, 6e37)}
+
+
+@pytest.mark.parametrize("dtype", LENGTHS)
+def test_lengths_whose_squares_are_no_numbers(dtype):
+    """hypot and norm; at right angles the second derivative is 1 / length, at zero all are zero."""
+    hypot, eps = kernels.map(np.hypot), np.finfo(dtype).eps
+    norm = kernels.likelihood(lambda theta, x: np.linalg.norm(theta) + 0.0 * x)
+    data, v, w = np.zeros(1, dtype), np.array([-0.8], dtype), np.array([0.6], dtype)
+    of_norm, least = lambda theta: norm(theta, data).sum(), np.finfo(dtype).smallest_subnormal
+    for size in LENGTHS[dtype]:
+        x, y = np.array([3 * size], dtype), np.array([4 * size], dtype)
+        r = mpmath.hypot(float(x[0]), float(y[0]))
+        u = np.array([[float(float(x[0]) / r)], [float(float(y[0]) / r)]])
+        np.testing.assert_allclose(hypot(x, y), float(r), rtol=2 * eps, atol=least)
+        theta = np.stack([x, y])
+        np.testing.assert_allclose(norm(theta, data), float(r), rtol=2 * eps, atol=least)
+        np.testing.assert_allclose(np.stack(tg.grad(lambda x, y: hypot(x, y).sum(), (0, 1))(x, y)), u, rtol=4 * eps)
+        np.testing.assert_allclose(tg.grad(of_norm)(theta), u, rtol=4 * eps)
+        np.testing.assert_allclose(tg.jvp(of_norm, (theta,), (u.astype(dtype),))[1], 1.0, rtol=4 * eps)
+        if not float(r) > 100 * np.finfo(dtype).tiny:
+            continue
+        for word in WORDS[2:]:
+            if word == "FF" and not 1e-15 < size < 1e15:
+                continue  # tangents of size 1 beside such arguments: their squares are no numbers, scaled as the arguments
+            second = nested(lambda x, y: hypot(x, y).sum(), word, [(v, w)] * 2)(x, y)
+            assert float(second) == pytest.approx(float(1 / r), rel=float(20 * eps), abs=float(np.finfo(dtype).tiny))
+    zero = np.zeros(1, dtype)
+    for word in WORDS:
+        assert float(nested(lambda x, y: hypot(x, y).sum(), word, [(v, w)] * len(word))(zero, zero)) == 0
+    assert not tg.grad(of_norm)(np.zeros((2, 1), dtype)).any()

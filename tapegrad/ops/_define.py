@@ -352,6 +352,10 @@ class Written:
         self.form = form
 
 
+class Gated(Written):
+    """The same, of a product with a cotangent that keeps it zero where it is zero.  In kernels the sweep does so, where rules ask for it."""
+
+
 class Signature:
     """The parameters of a body: arrays first, then settings."""
 
@@ -432,7 +436,8 @@ def primitive(
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
     `aliases`: what the body gives may share memory with an array that it gets, or be that array.
 
-    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction; or a function of the same parameters,
+    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n inputs
+    only); or a function of the same parameters,
     written in NumPy's functions and operators (`numpy.where` for a choice), which gives the value, while the rules give the
     derivatives; or `Written(function)`, of which the derivatives are those of what is written there."""
 

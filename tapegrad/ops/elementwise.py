@@ -5,7 +5,6 @@ is singular the rule multiplies by `times0` or divides by `over0`, which leave a
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from .._array import F8, is_array, xp_of
 from .._primitive import plain
 from .._tape import SAFE
 from .._variable import Variable
-from ._define import Written, dtype, implements, primitive, rules, same
+from ._define import Gated, Written, dtype, implements, primitive, rules, same
 from .gates import meets, note, users_line, warn
-from .shaping import astype, conj, real, zeros_like
+from .shaping import astype, conj, imag, real, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -48,21 +47,21 @@ def negative(x):
     return xp_of(x).negative(x)
 
 
-@primitive(scalar=Written(lambda g, d: np.where(g == 0.0, 0.0, g * d)))
+@primitive(scalar=Gated(lambda g, d: g * d))
 def times0(g, d):
     """g d, and zero where g is zero whatever d is."""
     r = g * d
     return r if finite(r) else settle(g, r)
 
 
-@primitive()
+@primitive(scalar=Gated(lambda g, d: g * d))
 def times00(g, d):
     """g d, and zero where either is zero whatever the other is."""
     r = g * d
     return r if finite(r) else settle(g, settle(d, r))
 
 
-@primitive(scalar=Written(lambda g, d: np.where(g == 0.0, 0.0, g / d)))
+@primitive(scalar=Gated(lambda g, d: g / d))
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
@@ -118,7 +117,7 @@ def reciprocal(x):
 
 rules(positive, lambda g, out, x: g, jvp=same)
 rules(square, lambda g, out, x: 2.0 * g * x, jvp=same)
-rules(reciprocal, lambda g, out, x: -times0(g, out * out), jvp=same)
+rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # out * out may be too large for a number
 
 # --- choice, which masks derivatives ---
 
@@ -158,37 +157,41 @@ def sign(x):
     return xp_of(x).sign(x)
 
 
-def part_of_length(x: Any, length: Any) -> tuple:
-    """x / length, the derivative of a length; zero where the length is zero, in every further derivative too.  And where that is."""
-    p = plain(length)
-    zero = p == 0
-    if isinstance(p, (np.ndarray, np.generic)) and not zero.any():
-        return x / length, zero
-    return select(zero, zero_of(x), x) / select(zero, zero_of(length) + 1, length), zero
+def within(r: Any, *x: Any) -> tuple:
+    """(r, *x) for a length r of plain x: as they are; or, where r is infinite, near it or subnormal, x times a power of 2, and no r."""
+    info, xp = np.finfo(r.dtype), xp_of(r)
+    low, high = 4 * info.tiny, 0.25 * info.max
+    if xp is np and (not r.size or (r.min() > low and r.max() < high)):
+        return r, *x
+    s = xp.where(r > high, info.eps, xp.where(r < low, 1 / info.eps, r.dtype.type(1)))
+    return None, *[v * s for v in x]
 
 
-def safe_length(length: Callable, out: Any, *x: Any) -> tuple:
-    """(length, *x), as they are; or, where the length is too large to be a number though x are not, a quarter of each.  (On the host.)"""
-    p = plain(out)
-    if not isinstance(p, (np.ndarray, np.generic)) or not np.isinf(p).any():
-        return out, *x
-    small = [v * select(np.isinf(p), dtype(v).type(0.25), dtype(v).type(1)) for v in x]
-    return length(*small), *small
+@primitive(holomorphic=False)
+def phase_of(x):
+    """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
+    r, x = within(abs(x), x)
+    r = abs(x) if r is None else r
+    return (x / xp_of(x).where(r == 0, r.dtype.type(1), r))[()]
+
+
+def _turned(t, out, x):
+    return over0(1j * (out * imag(conj(out) * t)), absolute(x))
+
+
+rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))
 
 
 def _absolute_vjp(g, out, x):
     if dtype(x).kind == "c":
-        length, y = safe_length(absolute, out, x)
-        u, zero = part_of_length(y, length)
-        return note(g * u, x, zero, "abs of complex numbers")
+        return note(g * phase_of(x), x, plain(out) == 0, "abs of complex numbers")
     return g * sign(x)
 
 
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
-        length, y = safe_length(absolute, out, x)
-        u, zero = part_of_length(y, length)
-        return note(real(conj(u) * t[0]), x, zero, "abs of complex numbers", pulled=False, pushed=t[0])
+        u = conj(phase_of(x))
+        return note(real(u * t[0]), x, plain(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
     return t[0] * sign(x)
 
 
@@ -212,13 +215,13 @@ rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_d
 # --- powers ---
 
 
-@primitive()
+@primitive(scalar=Written(lambda x, n: x**n))
 def power_of(x, n):
     """x ** y for two arrays."""
     return xp_of2(x, n).power(x, n)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x, *, n: x**n))
 def power_n(x, *, n):
     """x ** n for a Python number n."""
     return x**n
@@ -452,6 +455,29 @@ def bell(x):
     return 1.0 / (1.0 + x * x)
 
 
+@primitive(scalar=("tanh_slope", 1))
+def tanh_slope(x, y):
+    """1 / cosh(x)^2; y is tanh(x), plain.  Where 1 - y^2 would be rounding of 1, or zero, it is not taken."""
+    if isinstance(y, float):
+        d = 1.0 - y * y
+        return d if d > 0.01 else (1.0 / np.cosh(x)) ** 2
+    xp = xp_of(x)
+    if y.dtype.kind == "c":
+        far = abs(x.real) > 20.0
+        e, r = xp.exp(-2.0 * xp.where(x.real < 0, -x, x)), 1.0 / xp.cosh(xp.where(far, 0.0, x))
+        return xp.where(far, 4.0 * e, r * r)[()]
+    if xp is not np or y.ndim == 0:
+        return xp.square(1.0 / xp.cosh(x))
+    d = y * y
+    if not d.size or d.item(d.argmax()) < 0.99:
+        return np.subtract(1.0, d, out=d)
+    tail = ~(d < 0.99)
+    np.subtract(1.0, d, out=d)
+    d[tail] = np.square(1.0 / np.cosh(x[tail]))
+    return d
+
+
+rules(tanh_slope, lambda g, out, x, y: -2.0 * (g * out) * tanh(x), lambda g, out, x, y: None, jvp=same)
 rules(bell, lambda g, out, x: -2.0 * ((g * out) * times00(x, out)), jvp=same)
 rules(other_leg, lambda g, out, x: -over0(g * x, out), jvp=same)
 rules(less_square, lambda g, out, x: -2.0 * g * x, jvp=same)
@@ -460,7 +486,7 @@ rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
 rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * less_square(out), jvp=same)
+rules(tanh, lambda g, out, x: g * tanh_slope(x, plain(out)), jvp=same)
 rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 

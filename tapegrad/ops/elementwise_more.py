@@ -22,14 +22,13 @@ from .elementwise import (
     divide,
     floor_divide,
     over0,
-    part_of_length,
     remainder,
-    safe_length,
     select,
     sign,
     sqrt,
     tanh,
     times0,
+    within,
     xp_of2,
     zero_of,
 )
@@ -64,10 +63,25 @@ def hypot(x, y):
 rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 
+@primitive()
+def part_of_hypot(x, y):
+    """x / hypot(x, y); 0 at the origin.  Its derivatives are products of such, where 1 - (x / hypot)^2 would cancel."""
+    hypot = xp_of2(x, y).hypot
+    r, x, y = within(hypot(x, y), x, y)
+    r = hypot(x, y) if r is None else r
+    return (x / xp_of(r).where(r == 0, r.dtype.type(1), r))[()]
+
+
+def _across(g, a, b, x, y):
+    return over0(g * part_of_hypot(a, b) * part_of_hypot(y, x), hypot(x, y))
+
+
+rules(part_of_hypot, lambda g, out, x, y: _across(g, y, x, x, y), lambda g, out, x, y: -_across(g, x, y, x, y), jvp=same)
+
+
 def _hypot_part(g, out, x, y):
-    length, a, _ = safe_length(hypot, out, x, y)
-    u, zero = part_of_length(a, length)
-    return note(note(g * u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
+    u, zero = g * part_of_hypot(x, y), plain(out) == 0
+    return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
 rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
@@ -85,9 +99,8 @@ def arctan2(y, x):
 def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
-    length, a, _ = safe_length(hypot, r, x, y)
-    u, zero = part_of_length(a, length)
-    d = times0(g, u / select(zero, zero_of(r) + 1, r))
+    zero = plain(r) == 0
+    d = times0(g, part_of_hypot(x, y) / select(zero, zero_of(r) + 1, r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 

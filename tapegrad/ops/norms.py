@@ -11,7 +11,7 @@ from .._array import xp_of
 from .._primitive import is_tracked, plain
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
-from .elementwise import absolute, part_of_length, power, sign, times0, zero_of
+from .elementwise import absolute, phase_of, power, sign, times0, zero_of
 from .gates import note
 from .linalg import inv, square
 from .products import T, matmul
@@ -36,7 +36,7 @@ def _p_unit(x, out, p, axis, keepdims):
     high = {size: abs(np.log2(high)) * 2 for size, (low, high) in BOUNDS.items()}
     bounds = {size: (2.0 ** -(e / (abs(p) + 1)), 2.0 ** (e / (abs(p) + 1))) for size, e in high.items()}
     y, length, zero = direction(x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds)
-    u = part_of_length(y, absolute(y))[0] if dtype(y).kind == "c" else sign(y)
+    u = phase_of(y) if dtype(y).kind == "c" else sign(y)
     return u * power(absolute(y) / length, p - 1), zero
 
 

@@ -14,12 +14,12 @@ from .._primitive import plain
 from .._tape import late
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
 
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), scalar=Written(lambda x, order: x))
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
@@ -30,7 +30,7 @@ def array_of(x):
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), scalar=Written(lambda x, *, to: x), holomorphic=False)
 def astype(x, *, to):
     return x.astype(to)
 

@@ -12,8 +12,8 @@ from .._array import is_array, xp_of
 from .._primitive import is_tracked, plain
 from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, dtype, implements, primitive, rules, same
-from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, sqrt, times0, zero_of
-from .elementwise_more import expit, logaddexp, special_of
+from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, times0, xp_of2, zero_of
+from .elementwise_more import expit, hypot, logaddexp, part_of_hypot, special_of
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -27,6 +27,33 @@ def no_rule_in(name: str, parameter: str):
         f"scipy.special.{name} has no derivative in {parameter}; pass tapegrad.value({parameter}), or give the function a rule "
         "with tapegrad.rule"
     )
+
+
+# --- far out, where derivatives as differences would cancel ---
+
+
+def tail_sum(x, *, terms, p, q, m):
+    total = 0.0
+    for k in reversed(range(len(terms))):
+        total = total * x**-q + terms[k] * math.prod([-(p + q * k + j) for j in range(m)])
+    return total * x ** -(p + m)
+
+
+@primitive(scalar=tail_sum)
+def tail(x, *, terms, p, q, m=0):
+    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
+    return tail_sum(x, terms=terms, p=p, q=q, m=m).astype(x.dtype)
+
+
+rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q, m=m + 1), jvp=same)
+
+
+def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
+    """near(x); away(x) where the mask `far` holds.  On the host neither is taken for nothing."""
+    if isinstance(far, (np.ndarray, np.generic)) and not far.any():
+        return near(x)
+    one = dtype(x).type(1)
+    return select(far, away(select(far, x, 100 * one)), near(select(far, one, x)))
 
 
 # --- gamma and its kin ---
@@ -392,18 +419,56 @@ def inverse_mills(x):
     return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
 
 
+FAR = 12.0
+ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
+# erfcx(x) = sum of these x^(-1 - 2 k), Dawson's integral, and inverse_mills(-x) - x = 1 / x - 2 / x^3 + 10 / x^5 ..., from the series
+# 1 - 1 / x^2 + 3 / x^4 ... of which x over inverse_mills(-x) is the sum
+ERFCX_TAIL = tuple([(-1) ** k * n / 2**k / ROOT_PI for k, n in enumerate(ODD)])
+DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])
+
+
+def _mills_tail() -> tuple:
+    made = [1]
+    for k in range(1, len(ODD)):
+        made.append(-sum([(-1) ** j * ODD[j] * made[k - j] for j in range(1, k + 1)]))
+    return tuple(map(float, made[1:]))
+
+
+MILLS_TAIL = _mills_tail()
+
+
+def odd_tail(x: Any, terms: tuple) -> Any:
+    return tail(x, terms=terms, p=1, q=2, m=1)
+
+
+def erfcx_slope(x: Any) -> Any:
+    return beyond(plain(x) > FAR, x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+
+
+def dawsn_slope(x: Any) -> Any:
+    return beyond(abs(plain(x)) > FAR, x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
+
+
+def mills_slope(x: Any) -> Any:
+    def near(x):
+        r = inverse_mills(x)
+        return -r * (r + x)
+
+    return beyond(plain(x) < -FAR, x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
+
+
 rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
 rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
-rules(erfcx, lambda g, out, x: times0(g, 2.0 * x * out - 2 / ROOT_PI), jvp=same)
+rules(erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), jvp=same)
 rules(erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)), jvp=same)
-rules(dawsn, lambda g, out, x: g * (1.0 - 2.0 * x * out), jvp=same)
+rules(dawsn, lambda g, out, x: g * dawsn_slope(x), jvp=same)
 rules(erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)), jvp=same)
 rules(erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)), jvp=same)
 rules(ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), jvp=same)
 rules(ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))), jvp=same)
 rules(ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)), jvp=same)
 rules(log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), jvp=same)
-rules(inverse_mills, lambda g, out, x: -times0(g, out * (out + x)), jvp=same)
+rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
 
 # --- logistic function, entropies ---
 
@@ -458,10 +523,30 @@ def huber(delta, r):
     return select(a <= delta, 0.5 * (r * r), delta * (a - 0.5 * delta))
 
 
-@implements(sp.pseudo_huber)
+@primitive()
+def half_tangent(r, delta):
+    """r / (hypot + delta): the tangent of half the angle of the point (delta, r)."""
+    return (r / (xp_of2(r, delta).hypot(r, delta) + delta))[()]
+
+
+@primitive(sp.pseudo_huber)
 def pseudo_huber(delta, r):
-    u = r / delta
-    return delta * delta * (u * u) / (1.0 + sqrt(1.0 + u * u))
+    """delta (hypot(delta, r) - delta)."""
+    return (delta * r * (r / (xp_of2(r, delta).hypot(r, delta) + delta)))[()]
+
+
+rules(
+    half_tangent,
+    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r), hypot(r, delta) + delta),
+    lambda g, out, r, delta: -over0(g * out, hypot(r, delta)),
+    jvp=same,
+)
+rules(
+    pseudo_huber,
+    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta) * r,
+    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta),
+    jvp=same,
+)
 
 
 if hasattr(sp, "softplus"):
@@ -531,12 +616,28 @@ rules(bessel_j, lambda g, out, x, n: g * (0.5 * (bessel_j(x, n=n - 1) - bessel_j
 rules(bessel_i, lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i(x, n=n + 1)) if n else bessel_i(x, n=1)), jvp=same)
 
 
-def _ie_rule(g, out, x, n):
+def bessel_terms(n: int, signum: float) -> tuple:
+    """Of exp(-x) I_n(x) (signum -1) or exp(x) K_n(x) (1) in 1 / x, times the square root of x."""
+    first = math.sqrt(0.5 / math.pi) if signum < 0 else math.sqrt(math.pi / 2)
+    return tuple([first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)]) for k in range(16)])
+
+
+def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
+    """Of a scaled function; beyond 50 by its asymptotic series."""
+
+    def away(x):
+        d = tail(absolute(x), terms=bessel_terms(n, signum), p=0.5, q=1, m=1)
+        return d if n % 2 else sign(x) * d
+
+    return beyond(abs(plain(x)) > 50.0, x, away, near)
+
+
+def _ie_slope(x, n):
     d = 0.5 * (bessel_ie(x, n=n - 1) + bessel_ie(x, n=n + 1)) if n else bessel_ie(x, n=1)
-    return g * (d - sign(x) * out)
+    return d - sign(x) * bessel_ie(x, n=n)
 
 
-rules(bessel_ie, _ie_rule, jvp=same)
+rules(bessel_ie, lambda g, out, x, n: g * _slope_beyond(x, n, -1.0, lambda x: _ie_slope(x, n)), jvp=same)
 
 
 @implements(sp.j0)
@@ -603,8 +704,8 @@ rules(y0, lambda g, out, x: -times0(g, y1(x)), jvp=same)
 rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
 rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
 rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
-rules(k0e, lambda g, out, x: times0(g, out - k1e(x)), jvp=same)
-rules(k1e, lambda g, out, x: times0(g, out - k0e(x) - out / x), jvp=same)
+rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
+rules(k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)), jvp=same)
 
 
 @primitive(sp.jv)

@@ -115,16 +115,49 @@ def log1p(b: Any, x: Any) -> Any:
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(math.inf))), x, y)
 
 
-def tanh(b: Any, x: Any) -> Any:
-    """em / (em + 2) with em = exp(2 x) - 1."""
+def _twice_below(b: Any, x: Any) -> tuple:
+    """exp(-2 |x|) - 1, and exp(-2 |x|), which is right far out, too."""
+    far = b.c(_far(b))
     a = b.abs(x)
-    a = b.select(b.lt(a, b.c(22.0)), a, b.c(22.0))
-    k, r = _reduced(b, b.mul(a, b.c(2.0)))
-    s = _power_of_two(b, k)
-    em = b.fma(_expm1_of_reduced(b, r), s, b.sub(s, b.c(1.0)))
-    y = b.div(em, b.add(em, b.c(2.0)))
+    k, r = _reduced(b, b.mul(b.select(b.lt(a, far), a, far), b.c(-2.0)))
+    s, p = _power_of_two(b, k), _expm1_of_reduced(b, r)
+    return b.fma(p, s, b.sub(s, b.c(1.0))), b.fma(p, s, s)
+
+
+def _far(b: Any) -> float:
+    """From where on exp(-2 x) is nearly no normal number."""
+    return 354.0 if b.bits == 64 else 43.0
+
+
+def tanh(b: Any, x: Any) -> Any:
+    """-em / (em + 2) with em = exp(-2 |x|) - 1."""
+    em, _ = _twice_below(b, x)
+    y = b.div(b.neg(em), b.add(em, b.c(2.0)))
     y = b.select(b.lt(x, b.c(0.0)), b.neg(y), y)
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
+
+
+def tanh_slope(b: Any, x: Any) -> Any:
+    """1 / cosh(x)^2 = e (1 + |tanh(x)|)^2 with e = exp(-2 |x|); what it has in common with tanh is computed once."""
+    em, e = _twice_below(b, x)
+    t = b.add(b.div(b.neg(em), b.add(em, b.c(2.0))), b.c(1.0))
+    y = b.select(b.gt(b.abs(x), b.c(_far(b))), b.c(0.0), b.mul(e, b.mul(t, t)))
+    return b.select(b.isnan(x), x, y)
+
+
+def _scaled(b: Any, q: Any, small: float, large: float) -> Any:
+    high, low = (1000, -900) if b.bits == 64 else (100, -80)
+    return b.select(b.gt(q, b.c(2.0**high)), b.c(small), b.select(b.lt(q, b.c(2.0**low)), b.c(large), b.c(1.0)))
+
+
+def scale(b: Any, q: Any) -> Any:
+    """A power of 2, by which the elements of a vector are multiplied whose sum of squares is q, so that their squares are numbers."""
+    return _scaled(b, q, *((2.0**-540, 2.0**600) if b.bits == 64 else (2.0**-75, 2.0**100)))
+
+
+def unscale(b: Any, q: Any) -> Any:
+    """1 / scale."""
+    return _scaled(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
 
 
 HALF_PI = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33]
@@ -402,7 +435,7 @@ def digamma(b: Any, x: Any) -> Any:
 FUNCTIONS = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "sin": sin, "cos": cos, "arctan": arctan, "erf": erf,
     "erfc": erfc, "erfcx": erfcx, "ndtr": ndtr, "log_ndtr": log_ndtr, "expit": expit, "log_expit": log_expit, "lgamma": lgamma,
-    "digamma": digamma,
+    "digamma": digamma, "tanh_slope": tanh_slope, "scale": scale, "unscale": unscale,
 }  # fmt: skip
 
 LONG = 3000  # operations of a function, at all its uses, above which it is called rather than written out

@@ -23,6 +23,7 @@ LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 OPERATIONS: dict = {}  # operation -> what ops/ declares of it: value and derivatives (trace/symbolic.py)
+STEPS = frozenset(("scale", "unscale"))  # no function of NumPy's; constant between steps
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
@@ -146,7 +147,8 @@ class Graph(Blocks):
         if rule is not None:
             return rule(self, *x)
         if all([self.op[j] == "const" for j in x]):
-            known = OPERATIONS[op].value(*[self.args[j][0] for j in x])
+            c = [self.args[j][0] for j in x]
+            known = OPERATIONS[op].value(*c) if op not in STEPS else 1.0 if 1e-20 < c[0] < 1e20 else None  # the rest depends on the dtype
             if known is not None:
                 return self.const(known)
         return self.raw(op, *x)
@@ -373,12 +375,8 @@ class Graph(Blocks):
 
     # --- local derivatives ---
 
-    def partial(self, i: int, k: int) -> int:
-        """The derivative of node i by its operand number k, by the rule of its operation."""
-        return OPERATIONS[self.op[i]].partial(k)(self, i, *self.args[i])
-
     def singular(self, i: int) -> bool:
-        """May a derivative of node i be infinite where the node is in use?"""
+        """May a derivative of node i be infinite?"""
         known = OPERATIONS.get(self.op[i])
         return known is not None and known.singular
 
@@ -391,11 +389,11 @@ class Graph(Blocks):
 
     def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         op, x = self.op[i], self.args[i]
+        if op in BOOLS or op in STEPS:
+            return []
         if op == "select":
             return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
-        if op in BOOLS:
-            return []
-        shares = [self.mul(bar, self.partial(i, k)) for k in range(len(x))]
+        shares = [OPERATIONS[op].pull(k)(self, bar, i, *x) for k in range(len(x))]
         return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:
@@ -403,14 +401,14 @@ class Graph(Blocks):
         op, x = self.op[i], self.args[i]
         if op in BLOCK_OPS:
             return self.pushed_block(i, t)
-        if op in BOOLS:
+        if op in BOOLS or op in STEPS:
             return self.zero
         if op == "select":
             return self.select(x[0], t[x[1]], t[x[2]])
         out = self.zero
         for k, j in enumerate(x):
             if t[j] != self.zero:
-                out = self.add(out, self.mul(self.partial(i, k), t[j]))
+                out = self.add(out, self.mul(OPERATIONS[op].partial(k)(self, i, *x), t[j]))
         return out
 
 

@@ -84,7 +84,15 @@ COMPOSED[np.exp2] = lambda x: np.exp(x * np.log(2.0))
 COMPOSED[np.sinh] = lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))
 COMPOSED[np.cosh] = lambda x: 0.5 * (np.exp(x) + np.exp(-x))
 COMPOSED[np.tan] = lambda x: np.sin(x) / np.cos(x)
-COMPOSED[np.hypot] = lambda a, b: np.sqrt(a * a + b * b)
+COMPOSED[np.hypot] = lambda a, b: length((a, b), lambda a, b: a * a + b * b)
+
+
+def length(x: tuple, squares: Callable) -> Sym:
+    """The root of squares(*x), which is homogeneous of degree 2, of numbers of any size; its derivatives at zero are zero."""
+    q = squares(*x)
+    r = squares(*[v * elementwise(q.g, "scale", q) for v in x])
+    zero = r == 0.0
+    return where(zero, 0.0, np.sqrt(where(zero, 1.0, r)) * elementwise(q.g, "unscale", q))
 
 
 @implements(np.maximum)

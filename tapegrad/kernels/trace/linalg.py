@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from .array_functions import total
+from .array_functions import length, total
 from .symbolic import COMPOSED, Sym, graph_of, implements, large, lift, where
 
 
@@ -134,7 +134,7 @@ def slogdet(a: Any) -> Any:
 
 @implements(np.linalg.norm)
 def norm(x: Any) -> Sym:
-    return np.sqrt(total(x * x))
+    return length((x,), lambda x: total(x * x))
 
 
 @implements(np.linalg.matrix_power)

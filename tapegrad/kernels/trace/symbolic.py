@@ -16,9 +16,9 @@ import numpy as np
 from ..._primitive import Primitive, Trace
 from ..._variable import bottom, variable
 from ...errors import KernelError
-from ...ops._define import NUMPY, PRIMITIVES, Written, signature_of
+from ...ops._define import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
-from ..graph.nodes import LEAVES, OPERATIONS, Graph
+from ..graph.nodes import OPERATIONS, Graph
 from ..graph.recipes import Recipe
 
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
@@ -35,6 +35,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
     __array_priority__ = 2000
+    symbolic = True  # to ops/, which takes it for an operand
     product = None  # (A, B) where this is A @ B, for symmetry
 
     def __init__(self, g: Graph, ids: Any):
@@ -240,11 +241,12 @@ def named(ufunc: np.ufunc) -> str:
 class Symbols(Trace):
     """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
 
-    __slots__ = ("inside",)
+    __slots__ = ("inside", "gated")
 
     def __init__(self) -> None:
         super().__init__()
         self.inside: list[Primitive] = []  # the operations whose bodies run
+        self.gated = False  # was a product gated?
 
     def watch(self, x: Any) -> Any:
         return variable(x, self) if isinstance(x, Sym) else x
@@ -252,10 +254,12 @@ class Symbols(Trace):
     def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
         f, x = prim.scalar, [bottom(a) for a in args]
         g = graph_of(*x)
+        self.gated = self.gated or isinstance(f, Gated)
         if isinstance(f, Written):
             return self.watch(f.form(*[lift(g, v) for v in x], **params))
         if f is not None:
-            return self.watch(elementwise(g, f if isinstance(f, str) else instruction(prim, params), *x))
+            name, n = instruction(prim, params)
+            return self.watch(elementwise(g, name, *x[:n]))
         if prim in self.inside:
             raise KernelError(f"{prim.name} has no translation into a kernel; write it with elementary operations")
         self.inside.append(prim)
@@ -283,8 +287,10 @@ class Operation:
     """An operation of ops/ as an instruction of the graph.  What it declares is run on symbols once and kept as recipes."""
 
     def __init__(self, prim: Primitive, params: dict):
-        self.prim, self.params, self.n = prim, params, len(signature_of(prim.run).arrays)
-        self._partials: dict = {}
+        self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
+        self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
+        self._recipes: dict = {}
+        self._gated: dict = {}
 
     def value(self, *c: float) -> Any:
         """Its value at constants; None where that is for the kernel to find."""
@@ -296,33 +302,40 @@ class Operation:
     def form(self) -> Recipe | None:
         """How it is written out, if the emitters do not have it."""
         f = self.prim.scalar
-        return None if isinstance(f, str) else Recipe(lambda g, *x: node_of(g, f(*[Sym(g, i) for i in x], **self.params)), self.n)
+        return None if isinstance(f, (str, tuple)) else Recipe(lambda g, *x: node_of(g, f(*[Sym(g, i) for i in x], **self.params)), self.n)
 
     def partial(self, k: int) -> Recipe:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
-        found = self._partials.get(k)
-        if found is None:
-            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
-        return found
+        return self._kept((k, "partial"), lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+
+    def pull(self, k: int) -> Recipe:
+        """The share of input k in a cotangent as a function of (cotangent, node, *inputs): its reverse rule."""
+        return self._kept((k, "pull"), lambda g, *x: self._pulled(g, k, *x), 2 + self.n)
 
     @functools.cached_property
     def singular(self) -> bool:
-        """Do the rules keep a zero cotangent from a derivative that may be infinite?  Then they ask whether it is zero."""
+        """Do the rules keep a zero cotangent from derivatives that may be infinite?"""
         for k in range(self.n):
-            pull, by_bar = Recipe(lambda g, *x, k=k: self._pulled(g, k, *x), 2 + self.n), {0}
-            for place, (op, args) in enumerate(pull.steps, 2 + self.n):
-                if op not in LEAVES and by_bar.intersection(args):
-                    by_bar.add(place)
-                    if op == "eq":
-                        return True
-        return False
+            self.pull(k)
+        return any(self._gated.values())
+
+    def _kept(self, key: tuple, make: Callable, n: int) -> Recipe:
+        found = self._recipes.get(key)
+        if found is None:
+            found = self._recipes[key] = Recipe(make, n)
+        return found
 
     def _pulled(self, g: Graph, k: int, *x: int) -> int:
         """The rule of input k for the nodes (cotangent, node, *inputs)."""
-        if self.prim.vjp is None:
-            return g.zero
-        trace = Symbols()
-        return node_of(g, bottom(self.prim.vjp[k](*[trace.watch(Sym(g, i)) for i in x], **self.params)))
+        trace, rest = Symbols(), [None] * (self.inputs - self.n)
+        rule = self.prim.vjp[k] if self.prim.vjp is not None else NO_RULE
+        out = rule(*[trace.watch(Sym(g, i)) for i in x], *rest, **self.params)
+        self._gated[k] = trace.gated
+        return node_of(g, bottom(out))
+
+
+def NO_RULE(*x: Any, **params: Any) -> None:
+    """Of an operation that is constant between steps."""
 
 
 def node_of(g: Graph, x: Any) -> int:
@@ -330,17 +343,20 @@ def node_of(g: Graph, x: Any) -> int:
     return g.zero if x is None else int(lift(g, x).ids)
 
 
-def instruction(prim: Primitive, params: dict) -> str:
-    """The name in the graph of an operation with these settings."""
+def instruction(prim: Primitive, params: dict) -> tuple[str, int | None]:
+    """The name in the graph of an operation with these settings, and how many inputs it has there."""
+    f = prim.scalar
+    if isinstance(f, (str, tuple)):
+        return f if isinstance(f, tuple) else (f, None)
     name = prim.name + "".join([f" {k}={v!r}" for k, v in params.items()])
     if name not in OPERATIONS:
         OPERATIONS[name] = Operation(prim, params)
-    return name
+    return name, None
 
 
 for _entry in PRIMITIVES.values():
-    if isinstance(_entry.prim.scalar, str):
-        OPERATIONS.setdefault(_entry.prim.scalar, Operation(_entry.prim, {}))
+    if isinstance(_entry.prim.scalar, (str, tuple)):
+        OPERATIONS.setdefault(instruction(_entry.prim, {})[0], Operation(_entry.prim, {}))
 del _entry
 
 
