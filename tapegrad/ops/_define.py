@@ -353,7 +353,7 @@ class Written:
 
 
 class Gated(Written):
-    """The same, of a product with a cotangent that keeps it zero where it is zero.  In kernels the sweep does so, where rules ask for it."""
+    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it."""
 
 
 class Signature:

@@ -100,12 +100,12 @@ rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, 
 rules(divide, lambda g, out, x, y: over0(g, y), lambda g, out, x, y: -times0(g, out / y), jvp=same)
 
 
-@primitive(np.positive)
+@primitive(np.positive, scalar=Written(lambda x: x))
 def positive(x):
     return xp_of(x).positive(x)
 
 
-@primitive(np.square)
+@primitive(np.square, scalar=Written(lambda x: x * x))
 def square(x):
     return xp_of(x).square(x)
 
@@ -200,12 +200,22 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 # --- floor and remainder ---
 
 
-@primitive(np.floor_divide)
+def quotient_and_rest(a: Any, b: Any) -> tuple:
+    """In a kernel: floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a
+    whole number is mended."""
+    q = np.floor(a / b)
+    r = a - q * b
+    side = np.where(b < 0.0, -1.0, 1.0)
+    short, long = r * side < 0.0, (r - b) * side >= 0.0
+    return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(short, r + b, np.where(long, r - b, r))
+
+
+@primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]))
 def floor_divide(x, y):
     return xp_of2(x, y).floor_divide(x, y)
 
 
-@primitive(np.remainder)
+@primitive(np.remainder, scalar=Written(lambda x, y: quotient_and_rest(x, y)[1]))
 def remainder(x, y):
     return xp_of2(x, y).remainder(x, y)
 
@@ -330,7 +340,7 @@ def exp(x):
     return xp_of(x).exp(x)
 
 
-@primitive(np.exp2)
+@primitive(np.exp2, scalar=Written(lambda x: np.exp(x * LN2)))
 def exp2(x):
     return xp_of(x).exp2(x)
 
@@ -345,12 +355,12 @@ def log(x):
     return xp_of(x).log(x)
 
 
-@primitive(np.log2)
+@primitive(np.log2, scalar=Written(lambda x: np.log(x) * (1 / LN2)))
 def log2(x):
     return xp_of(x).log2(x)
 
 
-@primitive(np.log10)
+@primitive(np.log10, scalar=Written(lambda x: np.log(x) * (1 / LN10)))
 def log10(x):
     return xp_of(x).log10(x)
 
@@ -370,6 +380,19 @@ rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 
 # --- trigonometry ---
 
+BIG = 1e18  # where 1 + x^2 = x^2 in float64 and float32
+
+
+def arcsinh_in_kernels(x):
+    a = abs(x)
+    y = np.where(a > BIG, np.log(a) + LN2, np.log1p(a + a * a / (1.0 + np.sqrt(1.0 + a * a))))
+    return np.where(x < 0.0, -y, y)
+
+
+def arccosh_in_kernels(x):
+    t = np.where(x < 1.0, math.nan, x - 1.0)
+    return np.where(x > BIG, np.log(x) + LN2, np.log1p(t + np.sqrt(t * (t + 2.0))))
+
 
 @primitive(np.sin, scalar="sin")
 def sin(x):
@@ -381,17 +404,17 @@ def cos(x):
     return xp_of(x).cos(x)
 
 
-@primitive(np.tan)
+@primitive(np.tan, scalar=lambda x: np.sin(x) / np.cos(x))
 def tan(x):
     return xp_of(x).tan(x)
 
 
-@primitive(np.arcsin)
+@primitive(np.arcsin, scalar=lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x)))))
 def arcsin(x):
     return xp_of(x).arcsin(x)
 
 
-@primitive(np.arccos)
+@primitive(np.arccos, scalar=lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x))))
 def arccos(x):
     return xp_of(x).arccos(x)
 
@@ -401,12 +424,12 @@ def arctan(x):
     return xp_of(x).arctan(x)
 
 
-@primitive(np.sinh)
+@primitive(np.sinh, scalar=Written(lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))))
 def sinh(x):
     return xp_of(x).sinh(x)
 
 
-@primitive(np.cosh)
+@primitive(np.cosh, scalar=Written(lambda x: 0.5 * (np.exp(x) + np.exp(-x))))
 def cosh(x):
     return xp_of(x).cosh(x)
 
@@ -416,17 +439,17 @@ def tanh(x):
     return xp_of(x).tanh(x)
 
 
-@primitive(np.arcsinh)
+@primitive(np.arcsinh, scalar=arcsinh_in_kernels)
 def arcsinh(x):
     return xp_of(x).arcsinh(x)
 
 
-@primitive(np.arccosh)
+@primitive(np.arccosh, scalar=arccosh_in_kernels)
 def arccosh(x):
     return xp_of(x).arccosh(x)
 
 
-@primitive(np.arctanh)
+@primitive(np.arctanh, scalar=lambda x: np.where(x < 0.0, -0.5, 0.5) * np.log1p(2.0 * abs(x) / (1.0 - abs(x))))
 def arctanh(x):
     return xp_of(x).arctanh(x)
 
@@ -491,12 +514,12 @@ rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=sa
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
 
-@primitive(np.deg2rad, np.radians)
+@primitive(np.deg2rad, np.radians, scalar=Written(lambda x: x * (math.pi / 180)))
 def deg2rad(x):
     return xp_of(x).deg2rad(x)
 
 
-@primitive(np.rad2deg, np.degrees)
+@primitive(np.rad2deg, np.degrees, scalar=Written(lambda x: x * (180 / math.pi)))
 def rad2deg(x):
     return xp_of(x).rad2deg(x)
 

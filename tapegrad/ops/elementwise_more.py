@@ -22,6 +22,7 @@ from .elementwise import (
     divide,
     floor_divide,
     over0,
+    quotient_and_rest,
     remainder,
     select,
     sign,
@@ -91,7 +92,19 @@ rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" 
 # --- the angle, whose derivative at the origin is set to zero too ---
 
 
-@primitive(np.arctan2)
+def arctan2_in_kernels(y, x):
+    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
+    below, left = np.where(y == 0.0, 1.0 / y, y) < 0.0, np.where(x == 0.0, 1.0 / x, x) < 0.0
+    up, across = np.where(below, -y, y), np.where(left, -x, x)
+    steep = up > across
+    over, under = np.where(steep, across, up), np.where(steep, up, across)
+    a = np.arctan(np.where(under == 0.0, 0.0, over / under))
+    a = np.where(steep, math.pi / 2 - a, a)
+    a = np.where(left, math.pi - a, a)
+    return np.where(below, -a, a)
+
+
+@primitive(np.arctan2, scalar=Written(arctan2_in_kernels))
 def arctan2(y, x):
     return xp_of2(y, x).arctan2(y, x)
 
@@ -109,22 +122,22 @@ rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -
 # --- maximum and minimum ---
 
 
-@primitive(np.maximum)
+@primitive(np.maximum, scalar=Written(lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y))))
 def maximum(x, y):
     return xp_of2(x, y).maximum(x, y)
 
 
-@primitive(np.minimum)
+@primitive(np.minimum, scalar=Written(lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y))))
 def minimum(x, y):
     return xp_of2(x, y).minimum(x, y)
 
 
-@primitive(np.fmax)
+@primitive(np.fmax, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
 def fmax(x, y):
     return xp_of2(x, y).fmax(x, y)
 
 
-@primitive(np.fmin)
+@primitive(np.fmin, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
 def fmin(x, y):
     return xp_of2(x, y).fmin(x, y)
 
@@ -188,12 +201,18 @@ def expit(x):
     return special_of(x).expit(x)
 
 
-@primitive(np.logaddexp)
+def logaddexp_in_kernels(x, y):
+    high, low = np.where(x > y, x, y), np.where(x > y, y, x)
+    infinite = np.logical_and(x == y, abs(x) == np.inf)
+    return np.where(infinite, 0.5 * x + 0.5 * y, high + np.log1p(np.exp(low - high)))
+
+
+@primitive(np.logaddexp, scalar=Written(logaddexp_in_kernels))
 def logaddexp(x, y):
     return xp_of2(x, y).logaddexp(x, y)
 
 
-@primitive(np.logaddexp2)
+@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)))
 def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
@@ -234,7 +253,17 @@ def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
     return primitive(ufunc, scalar=scalar)(body)
 
 
-floor, ceil, rint, trunc = _constant(np.floor, "floor"), *(_constant(f) for f in (np.ceil, np.rint, np.trunc))
+def rint_in_kernels(x):
+    """Halves to even."""
+    low = np.floor(x)
+    rest, odd = x - low, low - 2.0 * np.floor(0.5 * low)
+    return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), low + 1.0, low)
+
+
+floor = _constant(np.floor, "floor")
+ceil = _constant(np.ceil, Written(lambda x: -np.floor(-x)))
+trunc = _constant(np.trunc, Written(lambda x: np.where(x < 0.0, -np.floor(-x), np.floor(x))))
+rint = _constant(np.rint, Written(rint_in_kernels))
 spacing, signbit = _constant(np.spacing), _constant(np.signbit)
 isnan = _constant(np.isnan, "isnan")
 isinf = _constant(np.isinf, Written(lambda x: abs(x) == np.inf))
@@ -259,7 +288,14 @@ def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 
 
-@primitive(np.fmod)
+def fmod_in_kernels(x, y):
+    """The rest with the sign of x."""
+    below = x < 0.0
+    r = quotient_and_rest(np.where(below, -x, x), np.where(y < 0.0, -y, y))[1]
+    return np.where(below, -r, r)
+
+
+@primitive(np.fmod, scalar=Written(fmod_in_kernels))
 def fmod(x, y):
     return xp_of2(x, y).fmod(x, y)
 
@@ -297,7 +333,7 @@ def copysign(x, y):
     return xp_of2(x, y).copysign(x, y)
 
 
-@primitive(np.heaviside)
+@primitive(np.heaviside, scalar=Written(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
 def heaviside(x, y):
     return xp_of2(x, y).heaviside(x, y)
 

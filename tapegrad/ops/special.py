@@ -11,7 +11,7 @@ import scipy.special as sp
 from .._array import is_array, xp_of
 from .._primitive import is_tracked, plain
 from ..errors import ArgumentError, NoRuleError
-from ._define import NUMPY, dtype, implements, primitive, rules, same
+from ._define import NUMPY, Written, dtype, implements, primitive, rules, same
 from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, times0, xp_of2, zero_of
 from .elementwise_more import expit, hypot, logaddexp, part_of_hypot, special_of
 
@@ -126,7 +126,15 @@ def polygamma(n, x):
     return polygamma_n(x, n=plain(n))
 
 
-@primitive(sp.gamma)
+def gamma_in_kernels(x):
+    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
+    whole = np.floor(x)
+    flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
+    size = np.exp(sp.gammaln(x))
+    return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
+
+
+@primitive(sp.gamma, scalar=gamma_in_kernels)
 def gamma(x):
     return special_of(x).gamma(x)
 
@@ -141,7 +149,7 @@ def beta(a, b):
     return special_of2(a, b).beta(a, b)
 
 
-@primitive(sp.betaln)
+@primitive(sp.betaln, scalar=Written(lambda a, b: sp.gammaln(a) + sp.gammaln(b) - sp.gammaln(a + b)))
 def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
@@ -473,7 +481,13 @@ rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
 # --- logistic function, entropies ---
 
 
-@primitive(sp.logit)
+def logit_in_kernels(x):
+    """log(x / (1 - x)); near 1/2, where that is small, by 2 x - 1, which is exact there."""
+    d = 2.0 * x - 1.0
+    return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
+
+
+@primitive(sp.logit, scalar=logit_in_kernels)
 def logit(x):
     return special_of(x).logit(x)
 
@@ -483,17 +497,22 @@ def log_expit(x):
     return special_of(x).log_expit(x)
 
 
-@primitive(sp.xlogy)
+def of_zero(x, bad, product):
+    """In a kernel: `product`, but 0 where x is 0 and the logarithm is not finite.  Where it is finite the derivative by x is kept."""
+    return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
+
+
+@primitive(sp.xlogy, scalar=Written(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
 def xlogy(x, y):
     return special_of2(x, y).xlogy(x, y)
 
 
-@primitive(sp.xlog1py)
+@primitive(sp.xlog1py, scalar=Written(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
 def xlog1py(x, y):
     return special_of2(x, y).xlog1py(x, y)
 
 
-@primitive(sp.entr)
+@primitive(sp.entr, scalar=Written(lambda x: np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, -math.inf))))
 def entr(x):
     return special_of(x).entr(x)
 
@@ -751,12 +770,12 @@ def expn(n, x):
     return special_of2(x, n).expn(n, x)
 
 
-@primitive(sp.exp10)
+@primitive(sp.exp10, scalar=Written(lambda x: np.exp(x * LN10)))
 def exp10(x):
     return special_of(x).exp10(x)
 
 
-@primitive(sp.cosm1)
+@primitive(sp.cosm1, scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x))
 def cosm1(x):
     return special_of(x).cosm1(x)
 
@@ -781,6 +800,27 @@ def exprel_n(x, *, n):
     return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g).astype(x.dtype)[()]
 
 
+def wrightomega_in_kernels(x):
+    """w + log w = x for real x: two iterations of the fourth order (Fritsch, Shafer & Crowley, Comm. ACM 16, 1973) from an expansion at 0
+    or at infinity.  What is left to correct is log(exp(x) / w) - w for small x, where x - log w would lose digits."""
+    near, far = x < 1.0, x > 1e18
+    y = np.where(far, 1e18, np.where(x < -50.0, -50.0, x))
+    u, z = np.exp(np.where(near, y, 0.0)), np.where(near, 1.0, y)
+    log_z = np.log(z)
+    w = np.where(near, u * (1.0 + u * (4 / 3)) / (1.0 + u * (7 / 3 + u * (5 / 6))), z - log_z + log_z / z)
+    for _ in range(2):
+        log_w = np.log(np.where(near, u / w, w))
+        r = np.where(near, log_w - w, y - w - log_w)
+        s = (1.0 + w) * (1.0 + w + r * (2 / 3))
+        w = w * (1.0 + r / (1.0 + w) * (s - 0.5 * r) / (s - r))
+    return np.where(far, x, np.where(x < -50.0, np.exp(x), w))
+
+
+@primitive(sp.wrightomega, scalar=wrightomega_in_kernels)
+def wrightomega(z):
+    return special_of(z).wrightomega(z)
+
+
 def _expn_rule(g, out, n, x):
     """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
     n = plain(n)
@@ -792,6 +832,7 @@ def _expn_rule(g, out, n, x):
 rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
 rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
 rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
+rules(wrightomega, lambda g, out, z: times0(g, out / (1.0 + out)), jvp=same)
 rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
 rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
 rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)

@@ -31,6 +31,13 @@ class NotKnown(KernelError):
     """A number was asked for that is known only when the kernel runs."""
 
 
+class Untranslated(KernelError):
+    """A function that kernels do not have."""
+
+    def __init__(self, name: str):
+        super().__init__(f"{name} has no translation into a kernel; write it with elementary operations")
+
+
 class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
@@ -213,8 +220,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
         if ours is None:
-            name = f.__module__ + "." + f.__name__
-            raise KernelError(f"{name} has no translation into a kernel; write it with elementary operations")
+            raise Untranslated(f.__module__ + "." + f.__name__)
         return ours(*args, **kwargs)
 
     def _in_place(name):
@@ -260,8 +266,11 @@ class Symbols(Trace):
         if f is not None:
             name, n = instruction(prim, params)
             return self.watch(elementwise(g, name, *x[:n]))
+        own = next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
+        if own is not None:
+            return self.watch(own(*x, **params))
         if prim in self.inside:
-            raise KernelError(f"{prim.name} has no translation into a kernel; write it with elementary operations")
+            raise Untranslated(prim.name)
         self.inside.append(prim)
         out = prim.run(*args, **params)  # it says of itself which other operations it is made of
         self.inside.pop()
@@ -275,11 +284,14 @@ def called(g: Graph, f: Any, x: tuple) -> Any:
     if prim is not None and isinstance(prim.scalar, str):
         return elementwise(g, prim.scalar, *x)
     if ours is None or (prim is not None and prim.scalar is None):
-        raise KernelError(f"{named(f)} has no translation into a kernel; write it with elementary operations")
+        raise Untranslated(named(f))
     if prim is not None and isinstance(prim.scalar, Written):
         return prim.scalar.form(*[lift(g, v) for v in x])
     trace = Symbols()
-    out = ours(*[trace.watch(v) for v in x])
+    try:
+        out = ours(*[trace.watch(v) for v in x])
+    except Untranslated:
+        raise Untranslated(named(f)) from None
     return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
 
 
@@ -329,7 +341,10 @@ class Operation:
         """The rule of input k for the nodes (cotangent, node, *inputs)."""
         trace, rest = Symbols(), [None] * (self.inputs - self.n)
         rule = self.prim.vjp[k] if self.prim.vjp is not None else NO_RULE
-        out = rule(*[trace.watch(Sym(g, i)) for i in x], *rest, **self.params)
+        try:
+            out = rule(*[trace.watch(Sym(g, i)) for i in x], *rest, **self.params)
+        except KernelError as error:
+            raise KernelError(f"{self.prim.name} has a derivative that has no translation into a kernel: {error}") from error
         self._gated[k] = trace.gated
         return node_of(g, bottom(out))
 
@@ -435,8 +450,7 @@ def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
 
 def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    if op not in LOGIC:
-        x = [real(v) for v in x]
+    x = [v if v.is_bool else elementwise(g, "ne", v, 0.0) for v in x] if op in LOGIC else [real(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return blockwise(g, op, *arrays)
