@@ -530,11 +530,7 @@ rules(rad2deg, lambda g, out, x: (180.0 / math.pi) * g, jvp=same)
 
 # d^n/du^n sin(u)/u, since sinc is smooth at zero and must stay so in every derivative.  From u s = sin u follows
 # u s_n + n s_(n-1) = sin(u + n pi/2), an upward recurrence, which is stable for |u| > n/2; below, the Taylor series.
-@primitive(np.sinc)
-def sinc(x, *, n=0):
-    xp = xp_of(x)
-    if n == 0:
-        return xp.sinc(x)
+def sinc_derivative(xp, x, n):
     u = math.pi * x
     small = abs(u) < max(2.0, n / 2)
     v = xp.where(small, u, 0.0)
@@ -544,11 +540,23 @@ def sinc(x, *, n=0):
     for c in terms[-2::-1]:
         series = series * (v * v) + c
     series = series * v ** (2 * first - n)
-    safe = xp.where(small, 1.0, u)
-    s = xp.sin(safe) / safe
+    safe, sin, cos = xp.where(small, 1.0, u), xp.sin(u), xp.cos(u)
+    s = sin / safe
     for k in range(1, n + 1):
-        s = (xp.sin(safe + k * math.pi / 2) - k * s) / safe
-    return xp.where(small, series, s).astype(u.dtype)[()]
+        sin, cos = cos, -sin
+        s = (sin - k * s) / safe
+    return xp.where(small, series, s)
+
+
+def sinc_in_kernels(x, *, n):
+    u = math.pi * x
+    return sinc_derivative(np, x, n) if n else np.where(u == 0.0, 1.0, np.sin(u) / u)
+
+
+@primitive(np.sinc, scalar=sinc_in_kernels)
+def sinc(x, *, n=0):
+    xp = xp_of(x)
+    return xp.sinc(x) if n == 0 else sinc_derivative(xp, x, n).astype(x.dtype)[()]
 
 
 rules(sinc, lambda g, out, x, n: math.pi * g * sinc(x, n=n + 1), jvp=same)

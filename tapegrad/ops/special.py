@@ -780,14 +780,22 @@ def cosm1(x):
     return special_of(x).cosm1(x)
 
 
-@primitive()
+def exprel_in_kernels(x, *, n):
+    f = np.where(x == 0.0, 1.0, np.expm1(x) / x)
+    return f if n == 0 else exprel_derivative(np, x, f, n)
+
+
+@primitive(scalar=exprel_in_kernels)
 def exprel_n(x, *, n):
-    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1.  By series of positive terms,
-    x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by n f_(n-1) + x f_n = exp(x)."""
+    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1."""
     f = special_of(x).exprel(x)
-    if n == 0:
-        return f
-    xp, bound = xp_of(x), n + 2.0
+    return f if n == 0 else exprel_derivative(xp_of(x), x, f, n).astype(x.dtype)[()]
+
+
+def exprel_derivative(xp, x, f, n):
+    """By series of positive terms, x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by
+    n f_(n-1) + x f_n = exp(x)."""
+    bound = n + 2.0
     y = xp.where(abs(x) < bound, abs(x), 0.0)
     up = down = 0.0
     for k in range(40 + 2 * n, -1, -1):
@@ -797,7 +805,7 @@ def exprel_n(x, *, n):
     g = xp.where(abs(x) < bound, 0.0, f)
     for k in range(1, n + 1):
         g = (xp.exp(far) - k * g) / far
-    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g).astype(x.dtype)[()]
+    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g)
 
 
 def wrightomega_in_kernels(x):

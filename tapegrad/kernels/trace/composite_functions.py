@@ -16,18 +16,6 @@ from .array_functions import reduced, total
 from .linalg import FOREIGN, for_traced
 from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, where
 
-
-@implements(np.sinc)
-def sinc(x: Any) -> Sym:
-    """sin(u) / u with u = pi x; near 0 by its series, for the sake of the second derivative."""
-    u = math.pi * lift(graph_of(x), x)
-    z, series = u * u, 0.0
-    for k in range(9, -1, -1):
-        series = series * z + (-1) ** k / math.factorial(2 * k + 1)
-    near = z < 0.25
-    return where(near, series, np.sin(u) / where(near, 1.0, u))
-
-
 # --- rounding ---
 
 

@@ -219,9 +219,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
-        if ours is None:
-            raise Untranslated(f.__module__ + "." + f.__name__)
-        return ours(*args, **kwargs)
+        return called(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
     def _in_place(name):
         op = getattr(operator, name)
@@ -239,9 +237,11 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     del _in_place
 
 
-def named(ufunc: np.ufunc) -> str:
+def named(f: Any) -> str:
     """As users know it; ufuncs of SciPy do not say where they are from."""
-    return f"{'np' if getattr(np, ufunc.__name__, None) is ufunc else 'scipy.special'}.{ufunc.__name__}"
+    if not isinstance(f, np.ufunc):
+        return f.__module__ + "." + f.__name__
+    return f"{'np' if getattr(np, f.__name__, None) is f else 'scipy.special'}.{f.__name__}"
 
 
 class Symbols(Trace):
@@ -277,19 +277,20 @@ class Symbols(Trace):
         return out
 
 
-def called(g: Graph, f: Any, x: tuple) -> Any:
-    """NumPy's or SciPy's function f, by its operation in ops/."""
+def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
+    """NumPy's or SciPy's function f of numbers, by its operation in ops/."""
     ours = NUMPY.get(f)
     prim = getattr(ours, "prim", None)
-    if prim is not None and isinstance(prim.scalar, str):
-        return elementwise(g, prim.scalar, *x)
-    if ours is None or (prim is not None and prim.scalar is None):
+    form = getattr(prim, "scalar", None)
+    if isinstance(f, np.ufunc) and isinstance(form, str):
+        return elementwise(g, form, *x)
+    if isinstance(f, np.ufunc) and isinstance(form, Written):
+        return form.form(*[lift(g, v) for v in x])
+    if not callable(form) and (prim is not None or ours is None or not isinstance(f, np.ufunc)):
         raise Untranslated(named(f))
-    if prim is not None and isinstance(prim.scalar, Written):
-        return prim.scalar.form(*[lift(g, v) for v in x])
     trace = Symbols()
     try:
-        out = ours(*[trace.watch(v) for v in x])
+        out = ours(*[trace.watch(v) for v in x], **(settings or {}))
     except Untranslated:
         raise Untranslated(named(f)) from None
     return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
