@@ -14,13 +14,13 @@ from .._late import late
 from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
 
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,), batch="elementwise")
+@primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x, order: x))
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
@@ -31,7 +31,7 @@ def array_of(x):
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=Written(lambda x, *, to: x))
 def astype(x, *, to):
     return x.astype(to)
 

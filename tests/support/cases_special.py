@@ -79,5 +79,6 @@ CASES = [
     case("expn", lambda x: sp.expn(2, x), P, single=2e-3),
     unary("exp10", sp.exp10, X),
     unary("cosm1", sp.cosm1, X),
-    unary("exprel", sp.exprel, AWAY, covers=("exprel_n",), numpy_only=True, single=1e-3),
+    unary("wrightomega", sp.wrightomega, 3 * X, numpy_only=True),
+    unary("exprel", sp.exprel, np.append(AWAY, [[0.0, 1e-9, -4.5]], 0), covers=("exprel_n",), numpy_only=True, single=1e-3),
 ]
