@@ -309,7 +309,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive(batch="elementwise")
+@primitive(batch="elementwise", scalar=Written(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
     """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
     return over0(0.5 * g, r)
@@ -492,7 +492,7 @@ def less_square(x):
     return (1.0 - x) * (1.0 + x)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x: 1.0 / (1.0 + x * x)))
 def bell(x):
     """1 / (1 + x^2).  Its derivative is -2 x out^2, multiplied in an order that is a number wherever the product is."""
     return 1.0 / (1.0 + x * x)

@@ -227,7 +227,7 @@ def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
 def logistic_slope(x):
     """The derivative of expit: with expit(-x) rather than 1 - expit(x), right in the tail, where that is 1 but for rounding.  Its own
     logarithmic derivative is -tanh(x / 2)."""

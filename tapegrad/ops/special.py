@@ -841,7 +841,14 @@ def _expn_rule(g, out, n, x):
 rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
 rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
 rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
-rules(wrightomega, lambda g, out, z: times0(g, out / (1.0 + out)), jvp=same)
+
+
+def wrightomega_slope(w):
+    """w / (1 + w), of which the derivatives do not cancel at large w."""
+    return beyond(plain(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+
+
+rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)
 rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
 rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
 rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)

@@ -3,6 +3,7 @@ the array operations."""
 
 import numpy as np
 import pytest
+import scipy.special as sp
 from cases import all_cases
 
 import tapegrad as tg
@@ -44,6 +45,48 @@ def test_values_and_derivatives(case):
         for order in range(1, case.order + 1):
             expected = seeded(case.f, order)(*x)
             np.testing.assert_allclose(seeded(k, order)(*x), expected, rtol=1e-11 * 10**order, atol=1e-13 * 10**order * abs(expected).max())
+
+
+FAR = {
+    sp.log_ndtr: [-1e4, -300.0, -13.0, 13.0, 40.0, 300.0], sp.erfcx: [-20.0, 3.0, 30.0, 1e8], np.tanh: [-300.0, -12.0, 0.0, 25.0, 300.0],
+    sp.expit: [-700.0, -40.0, 0.0, 40.0, 700.0], sp.logit: [1e-300, 1e-9, 0.5, 1 - 1e-9], np.arcsinh: [-1e200, -1e9, 0.0, 1e-9, 1e200],
+    np.arccosh: [1.0 + 1e-9, 1e9, 1e200], np.arctanh: [-1 + 1e-9, 0.0, 1e-9], np.sinc: [0.0, 1e-9, -0.4, 0.7, 31.25, 1000.3],
+    sp.exprel: [-700.0, -3.0, -1e-9, 0.0, 1e-9, 3.0, 700.0], sp.digamma: [-0.5, 1e-3, 1e6, 1e12], sp.gammaln: [-2.25, 1e-3, 1e6],
+    sp.wrightomega: [-700.0, -50.5, -49.5, 0.0, 1 - 1e-9, 1 + 1e-9, 1e10, 1e17], np.arctan: [-1e200, 0.0, 1e9],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", FAR, ids=lambda f: f.__name__)
+def test_far_out_and_at_removable_singularities(f):
+    x, k = np.array(FAR[f]), kernels.map(f)
+    with np.errstate(all="ignore"):
+        for order in (0, 1, 2):
+            np.testing.assert_allclose(seeded(k, order)(x), seeded(f, order)(x), rtol=2e-12, atol=1e-300)
+
+
+SINGULAR = {
+    np.sqrt: 0.0, np.log: 0.0, np.log1p: -1.0, np.reciprocal: 0.0, np.arcsin: 1.0, np.arccos: -1.0, np.arctanh: -1.0, np.arccosh: 1.0,
+    sp.logit: 1.0, sp.gammaln: 0.0, sp.digamma: -2.0, sp.gamma: 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SINGULAR, ids=lambda f: f.__name__)
+def test_what_is_masked_has_no_derivative(f):
+    """A cotangent of zero stays zero through an infinite derivative."""
+    k = kernels.map(lambda x: np.where(x == SINGULAR[f], 3.0 * x, f(x)))
+    assert tg.grad(lambda x: k(x).sum())(np.array([SINGULAR[f]]))[0] == 3.0
+
+
+def test_the_derivative_of_abs_at_nan_is_nan():
+    k = kernels.map(lambda x: 2.0 * np.abs(x))
+    np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0])
+
+
+def test_logical_functions_of_numbers():
+    x, y = np.array([0.0, 0.0, 2.0, -1.0, np.nan]), np.array([0.0, 3.0, 0.0, 1.0, 0.0])
+    for f in (np.logical_and, np.logical_or):
+        np.testing.assert_array_equal(kernels.map(lambda x, y, f=f: np.where(f(x, y), 1.0, 0.0))(x, y), f(x, y))
+    np.testing.assert_array_equal(kernels.map(lambda x: np.where(np.logical_not(x), 1.0, 0.0))(x), np.logical_not(x))
 
 
 def test_instructions_are_those_of_the_emitters():

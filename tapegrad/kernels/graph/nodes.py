@@ -393,7 +393,8 @@ class Graph(Blocks):
             return []
         if op == "select":
             return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
-        shares = [OPERATIONS[op].pull(k)(self, bar, i, *x) for k in range(len(x))]
+        pull = OPERATIONS[op].pull
+        shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
         return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:

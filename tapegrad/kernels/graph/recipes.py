@@ -27,6 +27,8 @@ class Recipe:
         self.out = place[out]
 
     def __call__(self, g: Graph, *x: int) -> int:
+        if not self.steps:
+            return x[self.out]
         made = list(x)
         for op, args in self.steps:
             if op == "const":

@@ -249,9 +249,9 @@ class Symbols(Trace):
 
     __slots__ = ("inside", "gated")
 
-    def __init__(self) -> None:
+    def __init__(self, inside: tuple = ()) -> None:
         super().__init__()
-        self.inside: list[Primitive] = []  # the operations whose bodies run
+        self.inside = inside  # the operations whose bodies run
         self.gated = False  # was a product gated?
 
     def watch(self, x: Any) -> Any:
@@ -263,18 +263,13 @@ class Symbols(Trace):
         self.gated = self.gated or isinstance(f, Gated)
         if isinstance(f, Written):
             return self.watch(f.form(*[lift(g, v) for v in x], **params))
-        if f is not None:
-            name, n = instruction(prim, params)
-            return self.watch(elementwise(g, name, *x[:n]))
-        own = next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
-        if own is not None:
+        own = f or next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
+        if own is not f:
             return self.watch(own(*x, **params))
-        if prim in self.inside:
+        if f is None and prim in self.inside:
             raise Untranslated(prim.name)
-        self.inside.append(prim)
-        out = prim.run(*args, **params)  # it says of itself which other operations it is made of
-        self.inside.pop()
-        return out
+        name, n = instruction(prim, params, self.inside)
+        return self.watch(elementwise(g, name, *x[:n]))
 
 
 def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
@@ -299,11 +294,13 @@ def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
 class Operation:
     """An operation of ops/ as an instruction of the graph.  What it declares is run on symbols once and kept as recipes."""
 
-    def __init__(self, prim: Primitive, params: dict):
+    def __init__(self, prim: Primitive, params: dict, inside: tuple = ()):
         self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
+        self.inside = (*inside, prim)
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
-        self._recipes: dict = {}
-        self._gated: dict = {}
+        self._partials: dict = {}
+        self._pulls: dict = {}
+        self._gated: dict = {}  # input -> does its rule use a gated product?
 
     def value(self, *c: float) -> Any:
         """Its value at constants; None where that is for the kernel to find."""
@@ -313,17 +310,26 @@ class Operation:
 
     @functools.cached_property
     def form(self) -> Recipe | None:
-        """How it is written out, if the emitters do not have it."""
+        """How it is written out, if the emitters do not have it: by what is declared, else by its body, if that is made of others."""
         f = self.prim.scalar
-        return None if isinstance(f, (str, tuple)) else Recipe(lambda g, *x: node_of(g, f(*[Sym(g, i) for i in x], **self.params)), self.n)
+        if isinstance(f, (str, tuple)):
+            return None
+        run, watch = (f, lambda x: x) if f is not None else (self.prim.run, Symbols(self.inside).watch)
+        return Recipe(lambda g, *x: node_of(g, bottom(run(*[watch(Sym(g, i)) for i in x], **self.params))), self.n)
 
     def partial(self, k: int) -> Recipe:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
-        return self._kept((k, "partial"), lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+        found = self._partials.get(k)
+        if found is None:
+            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+        return found
 
     def pull(self, k: int) -> Recipe:
         """The share of input k in a cotangent as a function of (cotangent, node, *inputs): its reverse rule."""
-        return self._kept((k, "pull"), lambda g, *x: self._pulled(g, k, *x), 2 + self.n)
+        found = self._pulls.get(k)
+        if found is None:
+            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n)
+        return found
 
     @functools.cached_property
     def singular(self) -> bool:
@@ -331,12 +337,6 @@ class Operation:
         for k in range(self.n):
             self.pull(k)
         return any(self._gated.values())
-
-    def _kept(self, key: tuple, make: Callable, n: int) -> Recipe:
-        found = self._recipes.get(key)
-        if found is None:
-            found = self._recipes[key] = Recipe(make, n)
-        return found
 
     def _pulled(self, g: Graph, k: int, *x: int) -> int:
         """The rule of input k for the nodes (cotangent, node, *inputs)."""
@@ -359,14 +359,16 @@ def node_of(g: Graph, x: Any) -> int:
     return g.zero if x is None else int(lift(g, x).ids)
 
 
-def instruction(prim: Primitive, params: dict) -> tuple[str, int | None]:
+def instruction(prim: Primitive, params: dict, inside: tuple = ()) -> tuple[str, int | None]:
     """The name in the graph of an operation with these settings, and how many inputs it has there."""
     f = prim.scalar
     if isinstance(f, (str, tuple)):
         return f if isinstance(f, tuple) else (f, None)
     name = prim.name + "".join([f" {k}={v!r}" for k, v in params.items()])
     if name not in OPERATIONS:
-        OPERATIONS[name] = Operation(prim, params)
+        made = Operation(prim, params, inside)
+        made.form  # noqa: B018 (what cannot be written out is refused here, where the user's line is known)
+        OPERATIONS[name] = made
     return name, None
 
 
