@@ -1,15 +1,18 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
-import importlib
+import os
+from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
 from ._byhand import Tape as Tape
 from ._byhand import ravel as ravel
 from ._byhand import rule as rule
 from ._byhand import value as value
-from ._functional import checkpoint as checkpoint
-from ._functional import inplace as inplace
-from ._functional import stateful as stateful
+from ._late import PUBLIC as _PUBLIC
+from ._late import load as _load
+from ._memory import checkpoint as checkpoint
+from ._memory import inplace as inplace
+from ._memory import stateful as stateful
 from ._transforms import grad as grad
 from ._transforms import hessian as hessian
 from ._transforms import hmp as hmp
@@ -23,17 +26,30 @@ from ._tree import Const as Const
 from ._variable import Variable as Variable
 from .ops import _attach as _attach
 
+if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
+    from . import _fast as _fast
+
 __version__ = "0.1.0"
 
-_LAZY = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")
 
+if TYPE_CHECKING:  # what loads on first use, for type checkers
+    from . import cupy as cupy
+    from . import kernels as kernels
+    from . import numpy as numpy
+    from . import optimize as optimize
+    from . import scipy as scipy
+    from . import statespace as statespace
+    from . import stats as stats
+    from . import testing as testing
 
-def __getattr__(name: str):
-    """Subpackages load on first use (PEP 562)."""
-    if name in _LAZY:
-        return importlib.import_module(f"tapegrad.{name}")
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Subpackages load on first use (PEP 562)."""
+        if name in _PUBLIC:
+            return _load(f"tapegrad.{name}")
+        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_PUBLIC})

@@ -3,7 +3,7 @@
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,15 +19,18 @@ from ._calls import (
     name_of,
 )
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, plain
+from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, layout_of, primal_of
 from ._shadow import Globals, names_in
 from ._shadow.routes import of_function
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import leaves, tree_map
-from ._variable import Variable
+from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
+
+P = ParamSpec("P")
+Y = TypeVar("Y")
 
 # --- the tape by hand ---
 
@@ -44,7 +47,7 @@ class Tape:
     array([2., 4.])
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._trace = reverse.Tape()
         self._leaves: dict = {}
 
@@ -97,14 +100,14 @@ class Tape:
 
 
 def live_on(y: Variable, trace: Trace) -> bool:
-    plain(y)
+    layout_of(y)
     return y._trace is trace
 
 
 # --- rules of the user's own ---
 
 
-def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) -> Callable:
+def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
     """f with the user's own derivative.  f gets plain arrays.
 
     `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
@@ -159,7 +162,7 @@ class Rule(Remade):
                     "lost: pass it as an argument, or take tg.value of it"
                 )
         for n, a in enumerate(args):
-            if not (is_array(plain(a)) or isinstance(plain(a), (int, float, complex, np.generic))):
+            if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
                     f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
                 )
@@ -206,11 +209,11 @@ def value(x: Any) -> Any:
     """
     if not isinstance(x, Variable):
         return x
-    x = plain(x)
-    return owned(x) if is_array(x) else x
+    x = primal_of(x)
+    return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 
 
-def ravel(tree: Any) -> tuple:
+def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
     """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
 
     >>> import numpy as np, tapegrad as tg
@@ -219,12 +222,12 @@ def ravel(tree: Any) -> tuple:
     (array([1., 2., 3.]), array([20., 30.]))
     """
     members = leaves(tree)
-    active = [is_differentiable(plain(m)) for m in members]
+    active = [is_differentiable(layout_of(m)) for m in members]
     shapes = [shape(m) for m in members]
-    kinds = [type(plain(m)) for m in members]
+    kinds = [type(layout_of(m)) for m in members]
     dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
     pieces = [
-        shaping.reshape(m, to=(-1,)) if is_array(plain(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+        shaping.reshape(m, to=(-1,)) if is_array(layout_of(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
     ]
     flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
 
@@ -245,7 +248,7 @@ def ravel(tree: Any) -> tuple:
             if not isinstance(piece, Variable) and issubclass(kind, (float, complex, np.generic)):
                 piece = piece[()]
             made.append(piece if dtype(piece) == dt else shaping.fit(piece, s, dt))
-        again = iter(made)
-        return tree_map(lambda _: next(again), tree)
+        parts = iter(made)
+        return tree_map(lambda _: next(parts), tree)
 
     return flat, restore

@@ -22,6 +22,10 @@ FORWARD[pushed.__code__] = 0
 
 class Dual(Trace):
     __slots__ = ()
+    holds = True
+
+    def copied_slot(self, tangent: Any, x: Variable) -> Any:
+        return like_layout(copied(tangent), x)
 
     def watch(self, value: Any, tangent: Any) -> Variable:
         if isinstance(value, Variable):
@@ -31,10 +35,6 @@ class Dual(Trace):
         x = variable(value, self, like_layout(tangent, value))  # a captured window reads both by the same strides
         x._saved = True
         return x
-
-    def read(self, tangent: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
-        """The tangent of a region of a buffer."""
-        return bind(READ, (tangent,), {"path": path, "at": at, "copy": copy})
 
     def apply(self, prim, args, params):
         inputs, tangents = [], []

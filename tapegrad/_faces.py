@@ -4,10 +4,9 @@ A face of f calls f itself where no argument is a Variable, else the operation r
 no rule runs on plain values, and raises NoRuleError for a tracked one.  Functions that make arrays give, while a transform is
 open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
 
-`twin(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
+`faces_of(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -17,7 +16,8 @@ import numpy as np
 
 from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
-from ._primitive import plain
+from ._late import load
+from ._primitive import layout_of
 from ._variable import Variable, View
 from .errors import ArgumentError
 from .ops._define import dtype as dtype_of
@@ -104,7 +104,7 @@ def library_function(f: Any, device: str | None, args: tuple) -> Any:
     """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments; ours,
     composed of others, where CuPy has none."""
     if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
-        return getattr(importlib.import_module(device), f.__name__, None) or function_for(f) or f
+        return getattr(load(device), f.__name__, None) or function_for(f) or f
     return f
 
 
@@ -141,10 +141,11 @@ FUNCTION_KINDS = {
 
 
 class ArrayClass(type):
-    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` and `ndarray.sum` are the library's."""
+    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` is the library's, and so is
+    `ndarray.sum`, but of a Variable it is the Variable's."""
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(plain(x), cls.real))
+        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
 
     def __subclasscheck__(cls, c):
         return c is cls or issubclass(c, (cls.real, Variable))
@@ -153,7 +154,16 @@ class ArrayClass(type):
         return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))
 
     def __getattr__(cls, name):
-        return getattr(cls.real, name)
+        found = getattr(cls.real, name)
+        if not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def method(*args, **kwargs):
+            x = args[0] if args else None
+            return getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
+
+        return method
 
     def __eq__(cls, other):
         return other is cls or other is cls.real
@@ -211,7 +221,7 @@ class Joined:
         return getattr(self.real, name)
 
 
-TWINS: dict = {}  # a module of NumPy, SciPy or CuPy -> its twin
+STAND_INS: dict = {}  # a module of NumPy, SciPy or CuPy -> ours
 FACES: dict = {}  # a function of theirs -> its face
 
 
@@ -220,7 +230,7 @@ def names(real: ModuleType) -> list[str]:
 
 
 def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> None:
-    """Make the module with globals `space` the twin of `real`.  `keys`: the module of NumPy or SciPy in which the registry's
+    """Make the module with globals `space` the stand-in for `real`.  `keys`: the module of NumPy or SciPy in which the registry's
     keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not."""
 
     def __getattr__(name: str) -> Any:
@@ -228,7 +238,7 @@ def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: 
         if name.startswith("__"):
             return x
         if isinstance(x, ModuleType):
-            x = TWINS.get(x, x)
+            x = STAND_INS.get(x, x)
         elif is_function(x):
             key = x if keys is None else getattr(keys, name, x)
             x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
@@ -239,11 +249,11 @@ def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: 
         return sorted({*names(real), *[n for n in space if not n.startswith("_")]})
 
     space["__getattr__"], space["__dir__"] = __getattr__, __dir__
-    TWINS[real] = sys.modules[space["__name__"]]
+    STAND_INS[real] = sys.modules[space["__name__"]]
 
 
-def twin(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> ModuleType:
-    """A new twin of a submodule, importable as `name`."""
+def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> ModuleType:
+    """A new stand-in for a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)
     sys.modules[name] = module
     fill(module.__dict__, real, keys, device)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
+from ._late import late
 from ._tree import Const
-from ._variable import Variable, View, late
+from ._variable import Variable, View
 from .errors import ArgumentError
 
 # Types that mean no more than themselves (object arrays aside), as arguments or as settings.
@@ -91,8 +92,6 @@ def operand(x: Any) -> Any:
         raise refused(x, "its .to_numpy()")
     if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
         return argument(x)
-    if getattr(kind, "symbolic", False):  # a value that a rule reads while it runs on symbols (kernels/trace)
-        return x
     if getattr(kind, "__array_ufunc__", x) is not x or getattr(kind, "__array_priority__", 0) > 0:
         return NotImplemented
     for number in (int, float, complex):

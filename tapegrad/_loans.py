@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._primitive import READ, Ended, bind, handle, is_tracked, live, plain, refresh
+from ._primitive import READ, Ended, bind, handle, is_tracked, live, refresh, values_of
 from ._variable import Variable, View, copied, frozen, is_saved, variable
 from .errors import AliasError
 
@@ -89,7 +89,7 @@ class Loan(Ended):
             )
         if type(y) is View:
             refresh(y)
-        y = self.now() if y is x else plain(y)
+        y = self.now() if y is x else values_of(y)
         prim.run(self.memory, y, path=path, at=at)
 
 

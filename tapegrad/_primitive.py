@@ -2,7 +2,7 @@
 
 `bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds again, one level
 down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments take a shorter way, a function
-generated for them in ops/_define.py, which does the same."""
+generated for them in _fast.py, which does the same."""
 
 import itertools
 import threading
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array
+from ._array import address, is_array
 from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError
@@ -21,7 +21,15 @@ class Primitive:
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
     with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar`: what it is in a kernel
-    (`ops/_define.primitive`)."""
+    (`ops/_define.primitive`).
+
+    `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
+    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params):
+      "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
+      "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
+      "matrix"       it acts on the last axes, however many stand before
+      "moves"        each element of the result is one of the operands', or 0, which does not depend on values
+    A word is a claim: tests/test_batched_words.py proves those of all operations."""
 
     __slots__ = (
         "name",
@@ -39,6 +47,9 @@ class Primitive:
         "infix",
         "holomorphic",
         "aliases",
+        "same",
+        "linear",
+        "batch",
         "scalar",
     )
 
@@ -46,7 +57,9 @@ class Primitive:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
         self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
-        self.joint, self._keeps = False, {}
+        self.joint = self.same = self.linear = False
+        self.batch = None
+        self._keeps = {}
 
     def keeps(self, slots: tuple) -> tuple:
         """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a pattern."""
@@ -60,25 +73,39 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-OPEN = threading.local()  # `depth`: how many transforms are open in this thread; `shadows`: theirs (_shadow)
+# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values;
+# `invalid`: what NumPy notes while a tape is swept (_tape).
+OPEN = threading.local()
 
 
 class Trace:
     """One open transform.  A later trace has a higher level, so the innermost acts first.
 
-    All fields of all traces stand here, for a trace that ends changes its class to `Ended`."""
+    A trace says what an operation is at its level (`apply` or `step`), and what its slots are.  A Variable of it has the value one
+    level down.  The fields named here are those of all traces and of tapes, which are read most; others may have fields of their
+    own, for a trace that ends changes its class to `Ended`."""
 
-    __slots__ = ("level", "risen", "records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look")
+    __slots__ = (
+        *("level", "risen", "__dict__", "__weakref__"),
+        *("records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look"),
+    )
     levels = itertools.count(1)
-    short = None  # a tape's method
     lent = False  # is it a loan (_loans.py)?
+    hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
+    pulls = False  # is it swept backwards?
+    holds = False  # are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one
+    step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
+        if self.hides:
+            OPEN.__dict__.setdefault("hiding", []).append(self)
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
+        if self.hides:
+            OPEN.hiding.remove(self)
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:
@@ -94,6 +121,19 @@ class Trace:
                     x._version = getattr(x, "_version", 0) + 1
         self.risen = []
 
+    def values(self, x: Variable) -> Any:
+        """What x is one level down.  A trace that hides its values may answer, answer on condition that they stay so, or refuse."""
+        return x._value
+
+    def truth(self, x: Variable) -> bool:
+        """The truth of x, one element of a trace that hides its values; likewise."""
+        return bool(values_of(x))
+
+    def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
+        """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""
+        inputs, slots = zip(*[lower(a, self) for a in args], strict=True)
+        return self.step(prim, args, inputs, slots, params)
+
     def release(self) -> None:
         """Let go of all that was kept."""
         self.records, self.copies, self.layouts = [], {}, {}
@@ -106,6 +146,15 @@ class Ended(Trace):
 
     def apply(self, prim, args, params):
         return bind(prim, [a._value if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+
+
+HOOKS: list = []
+
+
+def hook(f: Any) -> Any:
+    """The function may get another body, which does the same sooner (_fast.py)."""
+    HOOKS.append(f)
+    return f
 
 
 def bind(prim: Primitive, args: Any, params: dict) -> Any:
@@ -176,11 +225,53 @@ def live(x: Variable) -> Variable:
     return x
 
 
-def plain(x: Any) -> Any:
-    """The plain array or number under a Variable; anything else as it is."""
+# What lies under a Variable is asked for in one of four ways.  A rule that chooses by values chooses by operations on `primal_of`,
+# so that it is right under a trace that hides them too.
+
+
+def layout_of(x: Any) -> Any:
+    """What lies under all levels of x, for its shape, dtype, library and memory order: its elements may be nobody's values.
+    Anything else as it is."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     return bottom(x)
+
+
+def values_of(x: Any) -> Any:
+    """The plain array or number under a Variable, for which each trace is asked; anything else as it is."""
+    if type(x) is View and x._seen != x._base._version:
+        refresh(x)
+    while isinstance(x, Variable):
+        trace = x._trace
+        x = trace.values(x) if trace is not None and trace.hides else x._value
+    return x
+
+
+def primal_of(x: Any) -> Any:
+    """x without its derivatives: the plain array or number, or a Variable of the trace that hides it."""
+    if type(x) is View and x._seen != x._base._version:
+        refresh(x)
+    while isinstance(x, Variable):
+        trace = x._trace
+        if trace is not None and trace.hides:
+            return x
+        x = x._value
+    return x
+
+
+def seen(x: Any) -> Any:
+    """The values of x where they may be looked at, else None: no trace hides them, and they are not on a device, which would have
+    to be waited for."""
+    x = primal_of(x)
+    return x if issubclass(type(x), (np.ndarray, np.generic)) else None
+
+
+def truth_of(x: Any) -> bool:
+    x = primal_of(x)
+    return x._trace.truth(x) if isinstance(x, Variable) else bool(x)
+
+
+plain = values_of  # its former name
 
 
 def settled(x: View) -> Variable:
@@ -195,7 +286,7 @@ def is_tracked(x: Any) -> bool:
     return isinstance(x, Variable) and live(x)._trace is not None
 
 
-# Views and writes.  (`Trace.read` is the short way to record READ.)  A view of a view is a view of the base by a longer path, so
+# Views and writes.  A view of a view is a view of the base by a longer path, so
 # that reading or writing any view costs its region, whatever lies between.  Bodies and rules of these three stand in
 # ops/indexing.py.
 READ = Primitive("read", None)  # (x; path, at, copy)
@@ -208,7 +299,8 @@ def view(x: Variable, step: tuple) -> View:
     y = new_view(View)
     if type(x) is View:
         y._base = x._base
-        y._path = x._path + (step,)
+        path = x._path + (step,)
+        y._path = path if len(path) < LONG else shortened(x._base, path)
     else:
         y._base = x
         y._path = (step,)
@@ -221,46 +313,30 @@ def view(x: Variable, step: tuple) -> View:
     return y
 
 
-TRANSPOSED = ("transpose", (1, 0))
+LONG = 5  # steps
+PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
 
 
-def turned(x: Variable) -> View:
-    """The transpose of a matrix.  Until it is read, the place of its value holds x, from which it may be read."""
-    y = view(x, TRANSPOSED)
-    y._value = x
-    return y
+def shortened(base: Variable, path: tuple) -> tuple:
+    """A long path as one step, where it leads to part of the memory of a contiguous array: so a view of a view of a view costs as
+    much as a view."""
+    b = bottom(base)
+    if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
+        return path
+    r = READ.run(b, path=path, at=None, copy=False)
+    offset = address(r) - address(b)
+    if not r.size or r.dtype != b.dtype or not 0 <= offset < b.nbytes:  # nothing, or a reshaped copy
+        return path
+    return (("window", (r.shape, offset, r.strides)),)
 
 
-def unread_transpose(y: View) -> Variable | None:
-    """The matrix of which y, made by `turned` and not yet read, is the transpose, if it may be read from that by alias: nothing
-    was written, and one tape is open at most."""
-    source = y._value
-    if y._base._version:
-        return None
-    if type(source) is View and source._seen:
-        refresh(source)
-    trace = source._trace
-    return source if type(source._value) is np.ndarray and (trace is None or trace.short is not None) else None
-
-
+@hook
 def refresh(y: View) -> None:
     """Read the base again: by alias while it was never written (then it must not be written where it lies), else by copy."""
     base = y._base
-    source = unread_transpose(y) if y._seen == -1 and y._value is not None else None
-    if source is not None:
-        base._saved = True
-        y._value, y._trace, y._seen = source._value.T, source._trace, 0
-        y._slot = None if y._trace is None else y._trace.short(READ.vjp[1], source._slot)
-        return
     hot = base._version > 0
     if not hot:
         base._saved = True
-    value, trace = base._value, base._trace
-    if type(value) is np.ndarray and not isinstance(trace, Ended):  # one level at most: the short way
-        y._value = READ.run(value, path=y._path, at=None, copy=hot)
-        y._trace, y._slot = trace, None if trace is None else trace.read(base._slot, value, y._path, None, hot)
-        y._seen = base._version
-        return
     now = bind(READ, (base,), {"path": y._path, "at": None, "copy": hot})
     if isinstance(now, Variable):
         y._value, y._trace, y._slot = now._value, now._trace, now._slot

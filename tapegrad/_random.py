@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ._faces import FACES, has_variable, twin
+from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
-from ._primitive import plain
+from ._primitive import values_of
 from ._variable import Variable
 from .errors import NoRuleError
 from .ops._define import NUMPY, ndim, shape
@@ -28,7 +28,7 @@ def shuffle(real: Any, x: Any, axis: int = 0) -> None:
 
 
 def permutation(real: Any, x: Any, axis: int = 0) -> Any:
-    return take(x, real.permutation(shape(x)[axis]), axis) if ndim(x) else real.permutation(plain(x))
+    return take(x, real.permutation(shape(x)[axis]), axis) if ndim(x) else real.permutation(values_of(x))
 
 
 def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
@@ -49,7 +49,7 @@ def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> 
 def choice(real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any) -> Any:
     if any_tracked([p]) or not ndim(a):
         raise no_rule("choice")
-    return take(a, real.choice(shape(a)[axis], size, replace, plain(p), **rest), axis)
+    return take(a, real.choice(shape(a)[axis], size, replace, values_of(p), **rest), axis)
 
 
 ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permuted, "choice": choice}
@@ -118,7 +118,7 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if type(seed) is Generator else Generator(np.random.default_rng(seed))
 
 
-random = twin("tapegrad.numpy.random", np.random)
+random = faces_of("tapegrad.numpy.random", np.random)
 random.default_rng, random.Generator, random.RandomState = default_rng, Generator, RandomState
 FACES[np.random.default_rng] = default_rng
 _legacy = RandomState(np.random.mtrand._rand)

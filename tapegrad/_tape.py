@@ -1,6 +1,7 @@
 """Reverse mode.  A tape is a list of records; `pull` reads it backwards.
 
 A record is a plain tuple of seven, in one of these forms (slot = index of the record that made a value):
+  a leaf                  (None, None, None, None, None, None, None)
   one argument            (rule, slot, None,     None,     out, x,      None)
   one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
   two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
@@ -8,7 +9,8 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   any number              (prim, slots, MANY,    None,     out, inputs, params)
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
-What no rule of the record reads is None, or a `Like` that tells its shape.  Records are data: they can be read by others."""
+What no rule of the record reads is None, or a `Like` that tells its shape.  A rule knows the primitive to which it belongs, so
+each record names its own (`primitive_of`).  Records are data: they can be read by others."""
 
 import gc
 import sys
@@ -18,9 +20,11 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
-from ._primitive import ADD_AT, READ, Trace, bind, handle, lower
-from ._variable import Variable, View, bottom, copied, frozen, late, variable
+from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
+from ._flags import Setting, leave
+from ._late import late
+from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
+from ._variable import Variable, View, bottom, copied, frozen, variable
 
 
 class Form:
@@ -31,6 +35,14 @@ class Form:
 
 MANY, SETTINGS, REGION, PART, JOINT = Form(), Form(), Form(), Form(), Form()
 LEAF = (None, None, None, None, None, None, None)
+
+
+def primitive_of(record: tuple) -> Primitive | None:
+    """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
+    rule = record[2] if record[0] is None else record[0]
+    return rule if isinstance(rule, Primitive) else getattr(rule, "prim", None)
+
+
 SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
 
 
@@ -54,6 +66,38 @@ class Like:
         return len(self.shape)
 
 
+class Fold:
+    """A rule made to fit: around a holomorphic rule, written as the transpose, the conjugations that make it the adjoint,
+    pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
+    broadcasting and promotion."""
+
+    __slots__ = ("rule", "shape", "dtype", "conjugate")
+
+    def __init__(self, rule, v, holomorphic):
+        v = bottom(v)
+        self.rule, self.shape, self.dtype, self.conjugate = rule, v.shape, v.dtype, holomorphic
+
+    def __call__(self, g, out, *rest):
+        if self.conjugate and layout_of(g).dtype.kind == "c":
+            c = late.conj(self.rule(late.conj(g), out, *rest))
+        else:
+            c = self.rule(g, out, *rest)
+        return self.fold(c)
+
+    @property
+    def prim(self):
+        return self.rule.prim
+
+    def fold(self, c):
+        return late.fit(c, self.shape, self.dtype)
+
+    def made_with(self, rule):
+        """The same fit around another rule."""
+        other = Fold.__new__(Fold)
+        other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
+        return other
+
+
 def keep(trace: "Tape", a: Any) -> Any:
     """A plain operand as a record may hold it: the user may change its memory before the backward sweep.
 
@@ -72,7 +116,7 @@ def keep(trace: "Tape", a: Any) -> Any:
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)
-    if old is None or not np.array_equal(old, a, equal_nan=True):
+    if old is None or not same_bits(old, a):
         old = trace.copies[key] = a.copy()
         trace.saved_bytes += a.nbytes
     return old
@@ -120,17 +164,19 @@ class Collector:
 
 
 COLLECTOR = Collector()
+NOBODY: frozenset = frozenset()
 LONG = 8192
 
 
 class Tape(Trace):
     __slots__ = ()
+    pulls = True
     Records = list  # the tests put another class here, which checks what is kept
 
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
-        super().__init__()
-        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, frozenset(), 0, False
+        self.level, self.risen = next(Trace.levels), []
+        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, NOBODY, 0, False
         self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
@@ -161,23 +207,6 @@ class Tape(Trace):
         made = xp_of(value), value.shape, value.strides, value.dtype
         self.layouts[id(value)] = value, made
         return made
-
-    def read(self, slot: int, value: Any, path: tuple, at: Any, copy: bool) -> int:
-        """Record that a region of a buffer was read; gives the slot of what was read."""
-        records = self.records
-        k = len(records)
-        layout = (xp_of(value), value.shape, value.strides, value.dtype) if at is None else self.layout(value)
-        records.append((READ.vjp[0], slot, REGION, None, layout, path, at))
-        if k > self.look:
-            self.grown()
-        return k
-
-    def short(self, rule: Any, slot: int) -> int:
-        """Record an operation of one argument of which the rule reads nothing."""
-        records = self.records
-        k = len(records)
-        records.append((rule, slot, None, None, None, None, None))
-        return k
 
     def apply(self, prim, args, params):
         inputs, slots = [], []
@@ -254,26 +283,43 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
+SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
+
+
+class Unknown:
+    """Stands for the notes of invalid operations where nobody can tell."""
+
+    def append(self, x):
+        pass
+
+    def clear(self):
+        pass
+
+
 def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero."""
-    invalid: list = []
+    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
+    outer = getattr(OPEN, "invalid", None)
+    invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
+    OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()
+    entered = SWEEPING.enter()
     try:
-        with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
-            return _sweep(trace.records, seeds, last, invalid)
+        return _sweep(trace.records, seeds, last, invalid)
     finally:
+        leave(entered)
+        OPEN.invalid = outer
         if long:
             COLLECTOR.resume()
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
-    top = max(s for s, _ in seeds)
+def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
+    top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
@@ -291,7 +337,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             G[k] = None
             c = rule(g, out, x)
             if invalid:
-                c = again(invalid, c, rule, g, out, x)
+                c = made_safe(invalid, c, rule, g, out, x)
             h = G[i]
             G[i] = c if h is None else summed(h, c, i, owned)
         elif type(second) is not Form:  # two
@@ -299,13 +345,13 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             if rule is not None:
                 c = rule(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, rule, g, out, x, y)
+                    c = made_safe(invalid, c, rule, g, out, x, y)
                 h = G[i]
                 G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
                 if invalid:
-                    c = again(invalid, c, second, g, out, x, y)
+                    c = made_safe(invalid, c, second, g, out, x, y)
                 h = G[j]
                 G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
         elif second is SETTINGS:
@@ -321,7 +367,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
             joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is MANY:
             G[k] = None
-            many(G, owned, g, rule, i, out, x, y)
+            many(G, owned, invalid, g, rule, i, out, x, y)
         else:  # one of several outputs
             G[k] = None
             if G[i] is None:
@@ -330,18 +376,23 @@ def _sweep(records: list, seeds: list, last: bool, invalid: list) -> list:
     return G
 
 
-def again(invalid: list, c: Any, rule: Any, g: Any, *args: Any) -> Any:
+def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:
+    c = rule(g, *args, **params)
+    return made_safe(invalid, c, rule, g, *args) if invalid else c
+
+
+def made_safe(invalid: Any, c: Any, rule: Any, g: Any, *args: Any) -> Any:
     """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
     invalid.clear()
-    fold = getattr(rule, "fold", None)
-    safe = SAFE.get(rule if fold is None else rule.rule)
+    folded = type(rule) is Fold
+    safe = SAFE.get(rule.rule if folded else rule)
     if safe is not None:
-        c = safe(g, *args) if fold is None else rule.made_with(safe)(g, *args)
+        c = rule.made_with(safe)(g, *args) if folded else safe(g, *args)
         invalid.clear()
     return c
 
 
-def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
+def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
     """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
     records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
@@ -350,8 +401,7 @@ def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: 
     if prim.joint:
         terms = prim.vjp[0](g, out, tuple([s is not None for s in slots]), *inputs, **params)
     else:
-        rules = prim.vjp
-        terms = [None if s is None else rules[n](g, out, *inputs, **params) for n, s in enumerate(slots)]
+        terms = [None if s is None else pulled(invalid, rule, g, out, *inputs, **params) for rule, s in zip(prim.vjp, slots, strict=True)]
     for n, (s, c) in enumerate(zip(slots, terms, strict=True)):
         if s is not None and c is not None:
             v = bottom(inputs[n])

@@ -12,18 +12,63 @@ How memory is kept right, all of it:
 
 So a write costs its region, plus at most one copy of the buffer since the buffer was made or since an operation that read
 the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
+
+Every field, and every state that it can be in:
+
+  _value    a NumPy or CuPy array or NumPy number    what one level down is; of a plain handle its memory
+            a Variable                               of a handle of level 2 and more: a value, of a lower level or plain
+            a Variable, in an unread View            the matrix of which it is the transpose (_fast.py)
+            None                                     an unread View
+  _trace    None                                     plain: no open transform watches it
+            a Tape, a Dual, another open Trace       watched; `_slot` is that trace's
+            an Ended trace                           its transform is over: it counts as its `_value`
+            a Loan                                   its memory is in foreign hands: read by copy each time (_loans.py)
+  _slot     None                                     of a plain handle, a Loan
+            a number                                 of a Tape: the index of the record that made the value
+            an array, number or Variable             of a Dual: the tangent, laid out in memory like the value
+            what the trace says                      of another trace; an array only if that says `holds`
+  _saved    unset or False                           nobody is known to hold this memory (`is_saved` asks all levels)
+            True                                     somebody may: the next write moves the handle first
+  _version  unset or 0                               cold: not written yet; views alias it, and the first write moves it,
+                                                     unless the array owns its memory and nobody holds it
+            n > 0                                    hot: written or moved n times; views copy their region
+            Moving                                   on loan: whatever a view has seen is out of date
+  of a View:
+  _base     a Variable that is no View               the handle of which it is a region
+  _path     steps (kind, what), one or more          that lead from there to here (ops/indexing.py)
+  _seen     -1                                       not read yet
+            the base's _version                      read: _value, _trace and _slot are those of the region now
+            a smaller number                         out of date: `refresh` reads it again
+
+A value, what a level wraps or a record keeps, is a Variable that is never written (`frozen`); a handle is what the user has.
 """
 
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._array import is_array, xp_of
+from ._late import late
 from .errors import ArgumentError
 
+if TYPE_CHECKING:  # ops/_attach.py gives the methods; for type checkers all that NumPy's arrays have
+    from numpy.lib.mixins import NDArrayOperatorsMixin
 
-class Variable:
+    class Attached(NDArrayOperatorsMixin):
+        def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Any: ...
+        def __bool__(self) -> bool: ...
+        def __int__(self) -> int: ...
+
+else:
+    Attached = object
+
+
+class Variable(Attached):
     """An array of NumPy or CuPy that may be watched by a transform, and written in place.
 
     Inside a transform the arguments of your function are Variables; they behave as arrays.  `Variable(array)` makes one by
@@ -72,7 +117,6 @@ class View(Variable):
     __slots__ = ("_base", "_path", "_seen")
 
 
-late = SimpleNamespace()  # ops/shaping.py adds `fit`, `conj`, `widened`, `stacked` and `mask`, ops/_attach.py `class_of`
 new = Variable.__new__
 new_view = View.__new__
 
@@ -86,7 +130,7 @@ def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
 
 
 def bottom(x: Any) -> Any:
-    """The plain array under all levels.  (Not of a View: see `_primitive.plain`.)"""
+    """What lies under all levels.  (Not of a View: see `_primitive.layout_of`.)"""
     while isinstance(x, Variable):
         x = x._value
     return x
@@ -97,7 +141,7 @@ def is_saved(x: Any) -> bool:
     while isinstance(x, Variable):
         if getattr(x, "_saved", False):
             return True
-        if isinstance(x._slot, Variable) and is_saved(x._slot):
+        if x._trace is not None and x._trace.holds and is_saved(x._slot):
             return True
         x = x._value
     return False
@@ -105,7 +149,7 @@ def is_saved(x: Any) -> bool:
 
 def has_tangent(x: Any) -> bool:
     while isinstance(x, Variable):
-        if x._slot is not None and type(x._slot) is not int:
+        if x._trace is not None and x._trace.holds:
             return True
         x = x._value
     return False
@@ -114,12 +158,12 @@ def has_tangent(x: Any) -> bool:
 def copied(x: Any) -> Any:
     """The same value, slots and all, over memory of its own.  A tangent is memory too."""
     if isinstance(x, Variable):
-        if x._trace is not None and x._trace.lent:
-            return variable(x._trace.now())
-        slot = x._slot
-        if slot is not None and type(slot) is not int:
-            slot = like_layout(copied(slot), x)
-        return variable(copied(x._value), x._trace, slot)
+        trace, slot = x._trace, x._slot
+        if trace is not None and trace.lent:
+            return variable(trace.now())
+        if trace is not None and trace.holds:
+            slot = trace.copied_slot(slot, x)
+        return variable(copied(x._value), trace, slot)
     if isinstance(x, np.generic):
         return x
     return x.copy(order="K")
@@ -135,10 +179,10 @@ def like_layout(tangent: Any, value: Any) -> Any:
     if isinstance(tangent, Variable):
         if t.dtype != value.dtype:  # real for complex: an operation, for its adjoint takes the real part
             return like_layout(late.fit(tangent, value.shape, value.dtype), value)
-        slot = tangent._slot
-        if slot is not None and type(slot) is not int:
+        trace, slot = tangent._trace, tangent._slot
+        if trace is not None and trace.holds:
             slot = like_layout(slot, value)
-        return variable(like_layout(tangent._value, value), tangent._trace, slot)
+        return variable(like_layout(tangent._value, value), trace, slot)
     xp = xp_of(value)
     fresh = xp.empty_like(value)
     fresh[...] = t

@@ -10,24 +10,24 @@ try:
 except ImportError as _error:
     raise ImportError("tapegrad.cupy needs CuPy: install tapegrad[cuda12x] or tapegrad[cuda13x]") from _error
 
-from . import numpy as _twin_of_numpy
+from . import numpy as _faces_of_numpy
 from ._array import xp_of as _xp_of
 from ._faces import array_class as _array_class
 from ._faces import face as _face
+from ._faces import faces_of as _faces_of
 from ._faces import fill as _fill
-from ._faces import twin as _twin
 from ._primitive import plain as _plain
 from ._variable import Variable as _Variable
 from .ops import creation as _creation
 
-linalg = _twin("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)
-fft = _twin("tapegrad.cupy.fft", _cupy.fft, _numpy.fft)
+linalg = _faces_of("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)
+fft = _faces_of("tapegrad.cupy.fft", _cupy.fft, _numpy.fft)
 ndarray = _array_class(_cupy.ndarray)
 
 
 def get_array_module(*args):
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
-    return _sys.modules[__name__] if any(_xp_of(_plain(x)) is not _numpy for x in args) else _twin_of_numpy
+    return _sys.modules[__name__] if any(_xp_of(_plain(x)) is not _numpy for x in args) else _faces_of_numpy
 
 
 def _moving(f, key, move):

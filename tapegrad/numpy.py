@@ -1,14 +1,14 @@
 """NumPy's names, for arrays and Variables alike: `from tapegrad import numpy as np`.
 
 Every public name of numpy is here.  Functions with a derivative rule differentiate; others run on what no transform watches and
-raise `NoRuleError` for what one does.  Constants, types and modules without twin are NumPy's own."""
+raise `NoRuleError` for what one does.  Constants, types and modules without stand-in are NumPy's own."""
 
 import numpy as _numpy
 
 from ._faces import Joined as _Joined
 from ._faces import array_class as _array_class
+from ._faces import faces_of as _faces_of
 from ._faces import fill as _fill
-from ._faces import twin as _twin
 from ._float_errors import errstate as errstate
 from ._float_errors import geterr as geterr
 from ._float_errors import geterrcall as geterrcall
@@ -20,8 +20,8 @@ from ._higher import fromiter as fromiter
 from ._higher import vectorize as vectorize
 from ._random import random as random
 
-linalg = _twin("tapegrad.numpy.linalg", _numpy.linalg)
-fft = _twin("tapegrad.numpy.fft", _numpy.fft)
+linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
+fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)

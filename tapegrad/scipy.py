@@ -2,25 +2,24 @@
 
 `stats` is `tapegrad.stats`; of SciPy's own nothing else differentiates."""
 
-import importlib as _importlib
-
 import scipy as _scipy
 import scipy.fft as _scipy_fft
 import scipy.linalg as _scipy_linalg
 import scipy.special as _scipy_special
 
-from ._faces import twin as _twin
+from ._faces import faces_of as _faces_of
+from ._late import load as _load
 
-linalg = _twin("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
-special = _twin("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
-fft = _twin("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
+linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
+special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
+fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 
 
 def __getattr__(name):
     if name == "stats":
-        return _importlib.import_module("tapegrad.stats")
+        return _load("tapegrad.stats")
     if name == "get_array_module":
-        return _importlib.import_module("tapegrad.cupy").get_array_module
+        return _load("tapegrad.cupy").get_array_module
     return getattr(_scipy, name)
 
 

@@ -12,7 +12,6 @@ All other names are SciPy's own: functions and methods that run on plain values 
 transform a call that gets no tracked value is SciPy's, too."""
 
 import functools
-import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -22,8 +21,9 @@ import numpy as np
 
 from ._array import NUMBERS, xp_of
 from ._faces import FACES, face, is_function
+from ._late import load
 from ._loans import lend
-from ._primitive import OPEN, is_tracked, plain
+from ._primitive import OPEN, is_tracked, layout_of, primal_of
 from ._variable import Variable
 from .errors import ArgumentError, NoRuleError, NotPositiveDefiniteError, ShapeError
 from .ops import linalg, shaping
@@ -58,7 +58,7 @@ def number_like(a: Any, x: Any) -> Any:
 
 def scipy_stats() -> ModuleType:
     """scipy.stats, which takes half a second to import, so only when something of it is asked for."""
-    return importlib.import_module("scipy.stats")
+    return load("scipy.stats")
 
 
 def __getattr__(name: str) -> Any:
@@ -79,7 +79,7 @@ def settled(xs: Any) -> bool:
             if not settled(x):
                 return False
         elif isinstance(x, Variable):
-            if is_tracked(x) or xp_of(plain(x)) is not np:
+            if is_tracked(x) or xp_of(layout_of(x)) is not np:
                 return False
         elif not isinstance(x, (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
             return False
@@ -369,9 +369,9 @@ class Discrete(Distribution):
         if given or len(args) != len(self.shapes):
             more = f" and {', '.join(given)}" if given else ""
             raise ArgumentError(f"{self.name}.logpmf takes (k, {', '.join(self.shapes)}, loc=0); got {1 + len(args)} arguments{more}")
-        k = plain(array_of(k)) - plain(array_of(loc))
+        k = primal_of(array_of(k)) - primal_of(array_of(loc))
         args = tuple([array_of(a) for a in args])
-        inside = (k == np.floor(k)) & self._inside(k, *[plain(a) for a in args])
+        inside = (k == np.floor(k)) & self._inside(k, *[primal_of(a) for a in args])
         y = self._logpmf(k * 1.0, *args)
         return select(inside, y, dtype(y).type(-math.inf))
 
@@ -426,7 +426,8 @@ class MultivariateNormal(Distribution):
         if ndim(cov) < 2:
             if ndim(cov) == 0 and d > 1:
                 cov = shaping.broadcast_to(cov, to=(d,))
-            if isinstance(plain(cov), (np.ndarray, float)) and not np.all(plain(cov) > 0):
+            variances = primal_of(cov)
+            if issubclass(type(variances), (np.ndarray, float)) and not np.all(variances > 0):
                 raise NotPositiveDefiniteError("multivariate_normal.logpdf: cov has a variance that is not positive")
             return -0.5 * shaping.sum(square(r) / cov + log(cov) + LOG_2PI, -1)
         batch = np.broadcast_shapes(shape(r)[:-1], shape(cov)[:-2])

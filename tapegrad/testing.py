@@ -12,7 +12,7 @@ import numpy as np
 
 from ._array import is_array, is_differentiable, shares_memory, xp_of
 from ._calls import name_of
-from ._primitive import plain
+from ._primitive import values_of
 from ._transforms import grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from .errors import ArgumentError
@@ -47,7 +47,7 @@ def direction_like(tree: Any, rng: np.random.Generator) -> Any:
     """Random numbers in the tree, library and dtypes of `tree`; None at leaves that have no derivative."""
 
     def leaf(x):
-        x = plain(x)
+        x = values_of(x)
         if isinstance(x, Const) or not is_differentiable(x):
             return None
         d = np.dtype(type(x)) if type(x) in (float, complex) else x.dtype
@@ -65,7 +65,7 @@ def hermitian_part(tree: Any, v: Any) -> Any:
     are functions, while NumPy reads one triangle."""
 
     def leaf(x, d):
-        x = plain(x)
+        x = values_of(x)
         if d is None or np.ndim(x) < 2 or not 1 < x.shape[-1] == x.shape[-2]:
             return d
         alike = host(symmetric(x))
@@ -106,7 +106,7 @@ def differences(f: Callable, x: tuple, v: tuple, h: float) -> Any:
 
     def central(h):
         up, down = f(*moved(x, v, h)), f(*moved(x, v, -h))
-        return tree_map(lambda a, b: (host(plain(a)) * 1.0 - host(plain(b))) / (2 * h), up, down)
+        return tree_map(lambda a, b: (host(values_of(a)) * 1.0 - host(values_of(b))) / (2 * h), up, down)
 
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
 
@@ -121,7 +121,7 @@ class _Check:
         for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
             if u is None or v is None:
                 continue
-            u, v = host(plain(u)), host(plain(v))
+            u, v = host(values_of(u)), host(values_of(v))
             if u.shape != v.shape:
                 raise AssertionError(f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has shape {v.shape}")
             if u.size == 0:
@@ -141,7 +141,7 @@ class _Check:
 
     def bits(self, what: str, a: Any, b: Any) -> None:
         for u, v in zip(leaves(a), leaves(b), strict=True):
-            if u is not None and host(plain(u)).tobytes() != host(plain(v)).tobytes():
+            if u is not None and host(values_of(u)).tobytes() != host(values_of(v)).tobytes():
                 raise AssertionError(f"check_grads({self.name}): {what}")
 
 
@@ -177,7 +177,7 @@ def check_grads(
     """
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if argnums is None:
-        argnums = tuple([n for n, a in enumerate(args) if any(is_differentiable(plain(x)) for x in leaves(a))])
+        argnums = tuple([n for n, a in enumerate(args) if any(is_differentiable(values_of(x)) for x in leaves(a))])
     nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not nums:
         raise ArgumentError(f"check_grads({name_of(f)}): no argument has float or complex leaves")
@@ -186,7 +186,7 @@ def check_grads(
         raise ArgumentError(f"check_grads: modes={modes!r}; they are 'forward' and 'reverse'")
     letters = "".join(LETTERS[m] for m in modes)
     x = tuple([args[n] for n in nums])
-    single = any(np.finfo(dtype(v)).bits < 64 for v in leaves(x) if is_differentiable(plain(v)))
+    single = any(np.finfo(dtype(v)).bits < 64 for v in leaves(x) if is_differentiable(values_of(v)))
     rtol = (1e-3 if single else 1e-9) if rtol is None else rtol
     atol = (1e-3 if single else 1e-9) if atol is None else atol
     eps = (2e-2 if single else 1e-3) if eps is None else eps
@@ -199,7 +199,7 @@ def check_grads(
         return f(*[a.value if isinstance(a, Const) else a for a in given])
 
     check = _Check(name_of(f), rtol, atol)
-    before = tree_map(lambda v: host(plain(v)).copy() if is_array(plain(v)) else None, args)
+    before = tree_map(lambda v: host(values_of(v)).copy() if is_array(values_of(v)) else None, args)
     rng = np.random.default_rng(seed)
     value = vjp(call, *x)[0]
     by_hand = _check_value(check, call, x, value)
@@ -229,7 +229,7 @@ def check_grads(
         what = f"order {k}, {_spelt(words[0])} against differences of order {k - 1}"
         check.same(what, found[words[0]], numeric, (words[0], "differences"), slack * 10.0 ** (k - 2))
         lower = nested(phi, letters[0] * k, directions[:k])
-    after = tree_map(lambda v: host(plain(v)) if is_array(plain(v)) else None, args)
+    after = tree_map(lambda v: host(values_of(v)) if is_array(values_of(v)) else None, args)
     check.bits("an argument was altered", before, after)
 
 
@@ -245,7 +245,7 @@ def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callabl
             direct = call(*tree_map(lambda v: v.copy() if is_array(v) else v, x))
     except (TypeError, AttributeError, NotImplementedError):
         return lambda *xs: vjp(call, *xs)[0]
-    numbers = tree_map(lambda v: v if hasattr(plain(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
+    numbers = tree_map(lambda v: v if hasattr(values_of(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
     check.same("value against plain call", value, numbers, ("value", "plain"))
     return call
 
@@ -284,5 +284,5 @@ def _check_first(check, call, by_hand, x, v, w, value, letters, eps, slack):
 def _check_memory(check: _Check, what: str, x: Any, result: Any) -> None:
     for a in leaves(x):
         for b in leaves(result):
-            if a is not None and b is not None and shares_memory(plain(a), plain(b)):
+            if a is not None and b is not None and shares_memory(values_of(a), values_of(b)):
                 raise AssertionError(f"check_grads({check.name}): {what}: a result shares memory with an argument")

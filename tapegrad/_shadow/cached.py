@@ -17,7 +17,7 @@ class Cached:
     forgotten: a cache keeps no Variable."""
 
     def __init__(self, cache: Any, shadow: Any):
-        self.cache, self.shadow, self.again = cache, shadow, {}
+        self.cache, self.shadow, self.kept = cache, shadow, {}
         self.__name__ = getattr(cache, "__name__", "cached")
         self.__doc__, self.__module__ = cache.__doc__, cache.__module__
 
@@ -27,8 +27,8 @@ class Cached:
             return self.cache(*args, **kwargs)
         try:
             key = (args, tuple(sorted(kwargs.items())))
-            if key in self.again:
-                return self.again[key]
+            if key in self.kept:
+                return self.kept[key]
         except TypeError:
             key = None
         back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
@@ -40,7 +40,7 @@ class Cached:
             return shadow(self.cache(*real[:n], **dict(zip(kwargs, real[n:], strict=True))))
         made = shadow(self.cache.__wrapped__)(*args, **kwargs)
         if key is not None and known:
-            self.again[key] = made
+            self.kept[key] = made
         return made
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:

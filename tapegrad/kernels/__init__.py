@@ -1,8 +1,8 @@
 """Kernels generated from plain Python functions, with their derivatives, for the CPU and for CUDA devices; and a library of
 likelihoods written by hand, in modules of their own that load on first use."""
 
-import importlib
-
+from .._late import MODELS as _MODELS
+from .._late import load as _load
 from .emit.cuda import emit_cuda as emit_cuda
 from .generated.kernel import likelihood as likelihood
 from .generated.kernel import recursion as recursion
@@ -11,19 +11,15 @@ from .raw_code.kernel import raw as raw
 from .trace.tracing import loop as loop
 from .trace.tracing import while_loop as while_loop
 
-LIBRARY = (
-    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
-)  # fmt: skip
-
 __all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_loop"]
 
 
 def __getattr__(name: str):
     """A model of the library; its twins need Numba."""
-    if name in LIBRARY:
-        return importlib.import_module(f"tapegrad.kernels.library.{name}")
+    if name in _MODELS:
+        return _load(f"tapegrad.kernels.library.{name}")
     raise AttributeError(f"module 'tapegrad.kernels' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LIBRARY})
+    return sorted({*globals(), *_MODELS})

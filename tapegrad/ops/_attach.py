@@ -13,10 +13,12 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
+from .._late import late
 from .._loans import lend
-from .._primitive import is_tracked, plain
-from .._variable import Variable, View, late
+from .._primitive import is_tracked, layout_of, primal_of, truth_of, values_of
+from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from . import _families as _families
 from . import _protocols as _protocols
 from . import creation as creation
 from . import elementwise as e
@@ -24,7 +26,6 @@ from . import shaping as s
 from . import views
 from ._define import NUMPY, shape
 from ._define import dtype as dtype_of
-from ._families import FAMILIES as FAMILIES
 from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
@@ -52,7 +53,7 @@ def _entry(f: Any) -> Callable:
 
 def _inplace(op: Callable) -> Callable:
     def method(a, b):
-        if not is_array(plain(a)):  # a number: += binds the name anew
+        if not is_array(layout_of(a)):  # a number: += binds the name anew
             return op(a, b)
         c = op(a, b)
         if c is not NotImplemented:
@@ -83,27 +84,33 @@ for _name, _f in OPERATORS.items():
 V.__neg__ = e.negative
 V.__pos__ = s.copy
 V.__abs__ = _entry(np.absolute)
-V.__round__ = lambda x, digits=None: round(plain(x)) if digits is None else call(np.round, (x, digits), {})
+V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
 
 
-def _plain_operator(op: Callable) -> Callable:
-    """Comparisons, and operators of booleans and integers: on plain values, the derivative is zero."""
+def _primal_operator(op: Callable, f: Any) -> Callable:
+    """Comparisons, and operators of booleans and integers: on primal values, the derivative is zero."""
+    hidden = _entry(f)
 
     def method(a, b):
         if isinstance(b, (list, tuple)):
             b = s.stacked(b)
-        return op(plain(a), plain(b))
+        a, b = primal_of(a), primal_of(b)
+        return hidden(a, b) if isinstance(a, Variable) or isinstance(b, Variable) else op(a, b)
 
     return method
 
 
-for _name in ("lt", "le", "eq", "ne", "gt", "ge"):
-    setattr(V, f"__{_name}__", _plain_operator(getattr(operator, _name)))
-for _name in ("and_", "or_", "xor", "lshift", "rshift"):
-    _op = _plain_operator(getattr(operator, _name))
+COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+OF_BITS = {"and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
+for _name, _f in COMPARISONS.items():
+    setattr(V, f"__{_name}__", _primal_operator(getattr(operator, _name), _f))
+for _name, _f in OF_BITS.items():
+    _op = _primal_operator(getattr(operator, _name), _f)
     setattr(V, f"__{_name.strip('_')}__", _op)
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
-V.__invert__ = lambda x: ~plain(x)
+V.__invert__ = _entry(np.invert)
 V.__hash__ = object.__hash__
 
 
@@ -139,11 +146,11 @@ def _setitem(x, at, y):
     write_value(x, y, index(at))
 
 
-_protocols.views.write_value, _protocols.views.index = write_value, index
+late.write_value, late.index = write_value, index
 V.__getitem__, V.__setitem__ = views.getitem, _setitem
 V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
-V.__contains__ = OfArrays(lambda x, y: bool((plain(x) == plain(y)).any()), "argument of type '{}' is not iterable")
-V.__delitem__ = lambda x, at: operator.delitem(plain(x), at)  # raises as NumPy does
+V.__contains__ = OfArrays(lambda x, y: bool((primal_of(x) == primal_of(y)).any()), "argument of type '{}' is not iterable")
+V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as NumPy does
 
 
 # --- attributes ---
@@ -228,7 +235,7 @@ V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(Flat, lambda x, y: Flat(x).__setitem__(slice(None), y))
 V.__len__ = OfArrays(lambda x: len(shown(x)), "object of type '{}' has no len()")
-V.__array_namespace__ = lambda x, api_version=None: xp_of(plain(x))
+V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
 
 
 # --- methods ---
@@ -306,7 +313,7 @@ def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
                 f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
                 f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"
             )
-        return run(x if lent else plain(x), *args, **kwargs)
+        return run(x if lent else values_of(x), *args, **kwargs)
 
     return method
 
@@ -324,7 +331,7 @@ V.__reduce_ex__ = _dropping("pickling", lambda x, protocol: lend(x).__reduce_ex_
 V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
 V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
 V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
-V.__dlpack_device__ = lambda x: plain(x).__dlpack_device__()
+V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 # No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: CuPy and NumPy ask for them first, to take the memory.
 
 
@@ -334,23 +341,35 @@ def _array(x, dtype=None, copy=None):
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked Variable in silence; "
             "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
         )
-    a = plain(x)
+    a = values_of(x)
     if xp_of(a) is not np:
         raise TypeError("implicit conversion of a CuPy array to NumPy; use tapegrad.value(x).get()")
     return np.array(lend(x), dtype=dtype, copy=copy) if not copy else np.array(a, dtype=dtype)
 
 
 V.__array__ = _array
-V.__bool__ = lambda x: bool(plain(x))
-V.__int__ = lambda x: int(plain(x))
-V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(plain(x)) for f in (math.trunc, math.floor, math.ceil)]
-V.is_integer = lambda x: plain(x).is_integer()
+V.__bool__ = truth_of
+V.__int__ = lambda x: int(values_of(x))
+V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
+V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
 V.hex = _dropping("x.hex()", lambda a: a.hex())
-V.__index__ = OfArrays(lambda x: operator.index(plain(x)), "'{}' object cannot be interpreted as an integer")
-V.__repr__ = lambda x: f"Variable({plain(x)!r})"
-V.__str__ = lambda x: str(plain(x))
-V.__format__ = lambda x, spec: format(plain(x)[()] if isinstance(plain(x), np.ndarray) and not shape(x) else plain(x), spec)
+V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cannot be interpreted as an integer")
+
+
+def _text(write: Callable) -> Callable:
+    """What is written of the values; where a trace hides them, of the layout."""
+
+    def method(x, *spec):
+        p = primal_of(x)
+        return f"<{dtype_of(p)}, shape {shape(p)}, values not known>" if isinstance(p, Variable) else write(p, *spec)
+
+    return method
+
+
+V.__repr__ = _text(lambda p: f"Variable({p!r})")
+V.__str__ = _text(str)
+V.__format__ = _text(lambda p, spec: format(p[()] if isinstance(p, np.ndarray) and not p.shape else p, spec))
 
 
 def _without_rule(name: str) -> Callable:

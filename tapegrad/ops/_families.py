@@ -1,6 +1,24 @@
 """All files of operations, imported for what they register."""
 
-import importlib
-import pathlib
-
-FAMILIES = [importlib.import_module("." + f.stem, __package__) for f in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))]
+from . import creation as creation
+from . import degenerate as degenerate
+from . import elementwise as elementwise
+from . import elementwise_more as elementwise_more
+from . import fft as fft
+from . import gates as gates
+from . import gathering as gathering
+from . import indexing as indexing
+from . import linalg as linalg
+from . import norms as norms
+from . import one_triangle as one_triangle
+from . import products as products
+from . import reductions as reductions
+from . import shaping as shaping
+from . import sorting as sorting
+from . import special as special
+from . import spectral as spectral
+from . import statistics as statistics
+from . import structured as structured
+from . import views as views
+from . import writing as writing
+from . import zero_derivative as zero_derivative

@@ -12,15 +12,14 @@ import scipy.special
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
+from .._late import late
 from .._loans import lend
-from .._primitive import ADD_AT, is_tracked, plain, write
+from .._primitive import ADD_AT, is_tracked, layout_of, primal_of, values_of, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
-
-views = SimpleNamespace()  # ops/_attach.py adds `write_value` and `index`
 
 
 def no_rule(f: Any) -> NoRuleError:
@@ -221,7 +220,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         entry = entry if exact else None
     elif entry is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
-    y = ufunc(*[plain(x) for x in inputs]) if entry is None else entry(*inputs)
+    y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
@@ -234,13 +233,13 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
 def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
     """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
     of integers are zero)."""
-    given = [type(x) if type(x) in NUMBERS else getattr(plain(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
+    given = [type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
     wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
     loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
     exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
     if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
-    inputs = [x if given[k] == loop[k] else cast(x if exact else plain(x), loop[k]) for k, x in enumerate(inputs)]
+    inputs = [x if given[k] == loop[k] else cast(x if exact else primal_of(x), loop[k]) for k, x in enumerate(inputs)]
     return inputs, exact
 
 
@@ -259,14 +258,14 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
     if isinstance(y, (list, tuple)):
         y = s.stacked(y)
-    at = views.index(at)
+    at = late.index(at)
     if ufunc in AT:
         write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)
         return None
     entry = NUMPY.get(ufunc)
     if entry is None:
         raise no_rule(ufunc)
-    library = xp_of(plain(x))
+    library = xp_of(layout_of(x))
     n = library.arange(x.size).reshape(x.shape)[at]
     if library.unique(n).size != n.size:
         raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad, as add.at has")
@@ -285,12 +284,12 @@ def store(out: Any, y: Any, where: Any = True) -> Any:
             raise DroppedDerivativeError(
                 "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, like=x), or capture it"
             )
-        xp_of(out).copyto(out, plain(y), where=plain(where))
+        xp_of(out).copyto(out, values_of(y), where=values_of(where))
         return out
     if where is True:
-        views.write_value(out, y, Ellipsis)
+        late.write_value(out, y, Ellipsis)
     else:
-        views.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
+        late.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
     return out
 
 

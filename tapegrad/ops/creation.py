@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
-from .._primitive import OPEN, handle, plain
+from .._primitive import OPEN, handle, layout_of, primal_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
@@ -50,14 +50,14 @@ def is_fresh(x: Any, given: Any) -> bool:
 def plain_of(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return type(x)([plain_of(e) for e in x])
-    return plain(x)
+    return values_of(x)
 
 
 def _like(f):
     """f as NumPy calls it for `like=x`, or with numbers that are Variables: the numbers have derivative zero here."""
 
     def create(*args, like=None, **kwargs):
-        xp = xp_of(plain(like))
+        xp = xp_of(layout_of(like))
         args = [plain_of(a) for a in args]
         return handle(getattr(xp, f.__name__)(*args, **{k: plain_of(v) for k, v in kwargs.items()}))
 
@@ -71,8 +71,9 @@ for _f in (np.zeros, np.ones, np.empty, np.eye, np.identity, np.tri, np.fromfunc
 
 def _same(f):
     def create(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
-        x = plain(a)
-        return handle(getattr(xp_of(x), f.__name__)(x, dtype=dtype, shape=shape))
+        x = layout_of(a)
+        like = getattr(xp_of(x), f.__name__)
+        return handle(like(x, dtype=dtype, shape=shape))
 
     create.__name__ = f.__name__
     return create
@@ -85,11 +86,11 @@ for _f in (np.zeros_like, np.ones_like, np.empty_like):
 @implements(np.full)
 def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
-    value = plain(y)
-    xp = xp_of(value) if like is None else xp_of(plain(like))
-    out = handle(xp.empty(plain_of(shape), dtype or getattr(value, "dtype", None) or np.asarray(value).dtype, order))
+    xp = xp_of(layout_of(y if like is None else like))
+    to = dtype or (dtype_of(y) if hasattr(y, "dtype") else np.asarray(y).dtype)
+    out = handle(xp.empty(plain_of(shape), to, order))
     if not isinstance(out, Variable):
-        out[...] = value
+        out[...] = values_of(y)
     else:
         out[...] = y
     return out
@@ -97,7 +98,7 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 @implements(np.full_like)
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    x = plain(a)
+    x = layout_of(a)
     s = getattr(x, "shape", ()) if shape is None else shape
     return full(s, fill_value, dtype=dtype or dtype_of(a), like=a)
 
@@ -166,11 +167,11 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
         y, fresh = stacked(a), True
     elif isinstance(a, Variable):
-        y, fresh = (a, False) if is_array(plain(a)) else (array_of(a), True)
+        y, fresh = (a, False) if is_array(layout_of(a)) else (array_of(a), True)
         if fresh and wanted is False:
             raise ValueError("numpy.array of a number makes a copy, but copy=False")
     else:
-        xp = xp_of(a) if like is None else xp_of(plain(like))
+        xp = xp_of(a) if like is None else xp_of(layout_of(like))
         return handle(xp.array(plain_of(a), dtype=dtype, copy=wanted or None, ndmin=ndmin))
     if dtype is not None and np.dtype(dtype) != dtype_of(y):
         if wanted is False:
@@ -178,8 +179,8 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
         y, fresh = cast(y, np.dtype(dtype)), True
     if wanted and not fresh:
         y = copy(y)
-    if ndmin > len(getattr(plain(y), "shape", ())):
-        s = getattr(plain(y), "shape", ())
+    if ndmin > len(dim(y)):
+        s = dim(y)
         y = y.reshape((1,) * (ndmin - len(s)) + s)
     return y
 
@@ -216,11 +217,11 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
 
 
 def cast(x: Any, to: np.dtype) -> Any:
-    """x.astype(to); to an integer or boolean the result is plain, with derivative zero."""
+    """x.astype(to); to an integer or boolean the result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
     if to.kind not in "fc" or not isinstance(x, Variable):
-        return plain(x).astype(to)
+        return astype(primal_of(x), to=to)
     if to.kind == "f" and dtype_of(x).kind == "c":
         raise ArgumentError("astype: a complex array cast to a real dtype loses its imaginary part; take x.real")
     return astype(x, to=to)
@@ -228,10 +229,10 @@ def cast(x: Any, to: np.dtype) -> Any:
 
 @implements(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    num = int(plain(num))
+    num = int(values_of(num))
     n = num - 1 if endpoint else num
-    xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
-    rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
+    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
+    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
     d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
     d = np.dtype(d.char.lower() if d.kind == "c" else d)
     t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
@@ -251,10 +252,10 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
         start, stop = 0, start
     if step is None:
         step = 1
-    xp = xp_of(plain(like))
-    n = len(np.arange(float(plain(start)), float(plain(stop)), float(plain(step))))
+    xp = xp_of(layout_of(like))
+    n = len(np.arange(float(values_of(start)), float(values_of(stop)), float(values_of(step))))
     if not isinstance(start, Variable) and not isinstance(step, Variable):
-        return handle(xp.arange(start, plain(stop), step, dtype=dtype))
+        return handle(xp.arange(start, values_of(stop), step, dtype=dtype))
     y = start + xp.arange(n) * step
     return y if dtype is None else cast(y, np.dtype(dtype))
 
@@ -274,10 +275,10 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, r = stop / start."""
     start, stop = [stacked(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
     t = linspace(0.0, 1.0, num, endpoint)
-    rank = max(np.ndim(plain(start)), np.ndim(plain(stop)))
-    xp = xp_of(plain(start)) if is_array(plain(start)) else xp_of(plain(stop))
+    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
+    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
     d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    t = xp.asarray(plain(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape((-1,) + (1,) * rank)
+    t = xp.asarray(values_of(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape((-1,) + (1,) * rank)
     y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)
@@ -306,8 +307,8 @@ def on_device(x: Any) -> Any:
     """x with Variables over NumPy arrays moved to the device."""
     if isinstance(x, (list, tuple)) and has_variable(x):
         x = stacked(x)
-    return to_device(x) if isinstance(x, Variable) and xp_of(plain(x)) is np else x
+    return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
 
 
 def on_host(x: Any) -> Any:
-    return to_host(x) if isinstance(x, Variable) and xp_of(plain(x)) is not np else x
+    return to_host(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is not np else x

@@ -25,8 +25,7 @@ import numpy as np
 
 from .._array import xp_of
 from .._dual import Dual
-from .._primitive import Ended, live, plain
-from .._tape import Tape
+from .._primitive import Ended, layout_of, live, primal_of, values_of
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
 from .elementwise import absolute
@@ -89,13 +88,13 @@ def without_eta(x):
     return x
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def quotient(m, w):
     """k_ij / (w_j - w_i) for the anti-Hermitian part k of m; zero on the diagonal; in the limit where eigenvalues are equal."""
     return divided(anti(m), abs(m), w)
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def over_gaps(k, w):
     """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
     n = w.shape[-1]
@@ -138,7 +137,7 @@ def free_of_gauge(value: Any, tangent: Any) -> Any:
     because the value does."""
     (v, *dv), (t, _, dt) = parts(value), parts(tangent)
     for e in (*dv, dt):
-        e = plain(at_rest(e))
+        e = values_of(at_rest(e))
         if e is not None and e.size:
             tangent = tangent * spoilt(abs(v).max() + abs(t).max(), e)
     return tangent
@@ -258,16 +257,30 @@ def _quotient_jvp(t, out, m, w):
     return d + unknown(without_eta(m if t[0] is None else absolute(m) + absolute(t[0])), without_eta(w))
 
 
+def hidden(w: Any) -> bool:
+    """Does a trace hide the eigenvalues?  Then nobody can see whether some are equal: what would be found from eta and by turning the
+    vectors is nan there."""
+    return isinstance(primal_of(w), Variable)
+
+
+def lost_by(e: Any, w: Any) -> tuple:
+    """What to add to the slopes of eigenvalues w, and to the turn of their vectors: nan where some are equal and e is not zero."""
+    lost = unknown(e, w)
+    return sum(lost, ndim(lost) - 1), lost
+
+
 def levels(a: Any) -> tuple:
     """Does a tape watch a?  And the outermost tangent of a, or None."""
-    plain(a)
+    if hidden(a):
+        return False, None
+    layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
-        taped = taped or type(a._trace) is Tape
+        taped = taped or (a._trace is not None and a._trace.pulls)
         if isinstance(a._trace, Dual) and tangent is None:
             tangent = a._slot
         a = a._value
-    return taped, None if tangent is None else plain(tangent)
+    return taped, None if tangent is None else values_of(tangent)
 
 
 def turned(e: Any, w: Any) -> tuple:

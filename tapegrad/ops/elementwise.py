@@ -4,13 +4,14 @@ Rules are written as transposes for real arrays; for complex ones the engine con
 is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from .._array import F8, is_array, xp_of
-from .._primitive import plain
+from .._primitive import primal_of, seen
 from .._tape import SAFE
 from .._variable import Variable
 from ._define import Gated, Written, dtype, implements, primitive, rules, same
@@ -133,10 +134,19 @@ def select(c, x, y):
 rules(
     select,
     lambda g, out, c, x, y: None,
-    lambda g, out, c, x, y: select(c, g, zero_of(g)),
-    lambda g, out, c, x, y: select(c, zero_of(g), g),
+    lambda g, out, c, x, y: where_so(c, g),
+    lambda g, out, c, x, y: where_not(c, g),
     jvp=same,
 )
+
+
+def where_so(c: Any, g: Any) -> Any:
+    """g where c holds, else 0."""
+    return np.where(c, g, g.dtype.type(0)) if type(g) is type(c) is np.ndarray else select(c, g, zero_of(g))
+
+
+def where_not(c: Any, g: Any) -> Any:
+    return np.where(c, g.dtype.type(0), g) if type(g) is type(c) is np.ndarray else select(c, zero_of(g), g)
 
 
 def zero_of(g: Any) -> Any:
@@ -157,26 +167,40 @@ def sign(x):
     return xp_of(x).sign(x)
 
 
-def within(r: Any, *x: Any) -> tuple:
-    """(r, *x) for a length r of plain x: as they are; or, where r is infinite, near it or subnormal, x times a power of 2, and no r."""
-    info, xp = np.finfo(r.dtype), xp_of(r)
-    low, high = 4 * info.tiny, 0.25 * info.max
-    if xp is np and (not r.size or (r.min() > low and r.max() < high)):
-        return r, *x
-    s = xp.where(r > high, info.eps, xp.where(r < low, 1 / info.eps, r.dtype.type(1)))
-    return None, *[v * s for v in x]
+@functools.cache
+def bounds_of(d: np.dtype) -> tuple:
+    """Between the first two a length is neither subnormal nor near infinity; the third is a power of 2 that brings it there."""
+    info = np.finfo(d)
+    return 4.0 * float(info.tiny), 0.25 * float(info.max), float(info.eps)
+
+
+def share_of(x: Any, r: Any, length: Any) -> Any:
+    """x[0] / r for a length r = length(*x), all plain: 0 where it is 0; by x times a power of 2 where r is infinite or subnormal."""
+    (low, high, eps), xp = bounds_of(r.dtype), xp_of(r)
+    if xp is np and (low < r < high if r.ndim == 0 else not r.size or (low < r.min() and r.max() < high)):
+        return x[0] / r
+    s = xp.where(r > high, r.dtype.type(eps), xp.where(r < low, r.dtype.type(1 / eps), r.dtype.type(1)))
+    x = [v * s for v in x]
+    r = length(*x)
+    return (x[0] / xp.where(r == 0, r.dtype.type(1), r))[()]
 
 
 @primitive(holomorphic=False)
 def phase_of(x):
     """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
-    r, x = within(abs(x), x)
-    r = abs(x) if r is None else r
-    return (x / xp_of(x).where(r == 0, r.dtype.type(1), r))[()]
+    return share_of((x,), abs(x), abs)
+
+
+def unless_zero(r: Any) -> Any:
+    """A length; 1 where it is 0: what is 0 over that is 0 in every further derivative too."""
+    zero = primal_of(r) == 0
+    if isinstance(zero, (np.ndarray, np.bool_)) and not zero.any():
+        return r
+    return select(zero, zero_of(r) + 1, r)
 
 
 def _turned(t, out, x):
-    return over0(1j * (out * imag(conj(out) * t)), absolute(x))
+    return 1j * (out * imag(conj(out) * t)) / unless_zero(absolute(x))
 
 
 rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))
@@ -184,14 +208,14 @@ rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))
 
 def _absolute_vjp(g, out, x):
     if dtype(x).kind == "c":
-        return note(g * phase_of(x), x, plain(out) == 0, "abs of complex numbers")
+        return note(g * phase_of(x), x, primal_of(out) == 0, "abs of complex numbers")
     return g * sign(x)
 
 
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
         u = conj(phase_of(x))
-        return note(real(u * t[0]), x, plain(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
+        return note(real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
     return t[0] * sign(x)
 
 
@@ -285,7 +309,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive(scalar=Written(lambda g, r: 0.5 * g / r))
+@primitive(batch="elementwise", scalar=Written(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
     """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
     return over0(0.5 * g, r)
@@ -293,7 +317,8 @@ def root_slope(g, r):
 
 def _root_slope_vjp(c, g, r):
     """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
-    if seen(r) and plain(r).ndim == 0 and plain(c) == 0 and unknown_limit(g, r):
+    gate = seen(unknown_limit(g, r))
+    if gate is not None and gate.ndim == 0 and gate and seen(c) is not None and seen(c) == 0:
         warn("sqrt", users_line())
     return root_slope(c, r)
 
@@ -301,22 +326,17 @@ def _root_slope_vjp(c, g, r):
 def _root_slope_jvp(t, out, g, r):
     """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
     gate, (c, e) = unknown_limit(g, r), t
-    if seen(r) and gate.any():
-        if (c is not None and meets(c, gate)) or (e is not None and plain(r).ndim == 0 and plain(e) == 0):
+    if seen(gate) is not None and gate.any():
+        if (c is not None and meets(c, gate)) or (e is not None and gate.ndim == 0 and seen(e) is not None and seen(e) == 0):
             warn("sqrt", users_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b
 
 
-def seen(x: Any) -> bool:
-    """May x be looked at?  On a device that would wait."""
-    return isinstance(plain(x), (np.ndarray, np.generic))
-
-
 def unknown_limit(g: Any, r: Any) -> Any:
     """Where g / r is 0 / 0."""
-    return (plain(g) == 0) & (plain(r) == 0)
+    return (primal_of(g) == 0) & (primal_of(r) == 0)
 
 
 def _sqrt_rule(g, out, x):
@@ -509,7 +529,7 @@ rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
 rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
 rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
 rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * tanh_slope(x, plain(out)), jvp=same)
+rules(tanh, lambda g, out, x: g * tanh_slope(x, primal_of(out)), jvp=same)
 rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 

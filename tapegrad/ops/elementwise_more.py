@@ -4,7 +4,6 @@ their kin, and the functions without a derivative: comparisons, logical and bitw
 Corners: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
 
 import functools
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +12,10 @@ import numpy as np
 import scipy.special
 
 from .._array import xp_of
-from .._primitive import plain
+from .._late import load
+from .._primitive import primal_of, seen, values_of
 from ..errors import ArgumentError
-from ._define import NUMPY, Written, dtype, implements, primitive, rules, same, xp
+from ._define import Written, dtype, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -25,11 +25,12 @@ from .elementwise import (
     quotient_and_rest,
     remainder,
     select,
+    share_of,
     sign,
     sqrt,
     tanh,
     times0,
-    within,
+    unless_zero,
     xp_of2,
     zero_of,
 )
@@ -40,7 +41,7 @@ from .shaping import imag, real, stacked
 
 @functools.cache
 def _cupy_special() -> Any:
-    return importlib.import_module("cupyx.scipy.special")
+    return load("cupyx.scipy.special")
 
 
 def special_of(x: Any) -> Any:
@@ -65,23 +66,30 @@ rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 
 @primitive()
-def part_of_hypot(x, y):
-    """x / hypot(x, y); 0 at the origin.  Its derivatives are products of such, where 1 - (x / hypot)^2 would cancel."""
-    hypot = xp_of2(x, y).hypot
-    r, x, y = within(hypot(x, y), x, y)
-    r = hypot(x, y) if r is None else r
-    return (x / xp_of(r).where(r == 0, r.dtype.type(1), r))[()]
+def part_of_hypot(x, y, r):
+    """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
+    cancel."""
+    return share_of((x, y), r, xp_of2(x, y).hypot)
 
 
 def _across(g, a, b, x, y):
-    return over0(g * part_of_hypot(a, b) * part_of_hypot(y, x), hypot(x, y))
+    r = hypot(x, y)
+    p = primal_of(r)
+    return g * part_of_hypot(a, b, p) * part_of_hypot(y, x, p) / unless_zero(r)
 
 
-rules(part_of_hypot, lambda g, out, x, y: _across(g, y, x, x, y), lambda g, out, x, y: -_across(g, x, y, x, y), jvp=same)
+rules(
+    part_of_hypot,
+    lambda g, out, x, y, r: _across(g, y, x, x, y),
+    lambda g, out, x, y, r: -_across(g, x, y, x, y),
+    lambda g, out, x, y, r: None,
+    jvp=same,
+)
 
 
 def _hypot_part(g, out, x, y):
-    u, zero = g * part_of_hypot(x, y), plain(out) == 0
+    r = primal_of(out)
+    u, zero = g * part_of_hypot(x, y, r), r == 0
     return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
@@ -112,8 +120,8 @@ def arctan2(y, x):
 def _angle_part(g, x, y):
     """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
     r = hypot(x, y)
-    zero = plain(r) == 0
-    d = times0(g, part_of_hypot(x, y) / select(zero, zero_of(r) + 1, r))
+    zero = primal_of(r) == 0
+    d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
     return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 
@@ -145,8 +153,9 @@ def fmin(x, y):
 def share(g: Any, x: Any, y: Any) -> Any:
     """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
     larger.  A nan takes all."""
-    x, y = plain(x), plain(y)
-    if xp_of2(x, y) is np and not (x == y).any():
+    x, y = primal_of(x), primal_of(y)
+    ties = seen(x == y)
+    if ties is not None and not ties.any():
         return select(~(x < y), g, zero_of(g))
     part = dtype(g).type(0.5) * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * (x != x)
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
@@ -155,7 +164,7 @@ def share(g: Any, x: Any, y: Any) -> Any:
 
 def share_f(g: Any, x: Any, y: Any) -> Any:
     """The same, if nan is passed over."""
-    x, y = plain(x), plain(y)
+    x, y = primal_of(x), primal_of(y)
     part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
     return times0(part, g)
@@ -184,12 +193,13 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
 
 @implements(np.where)
 def where(condition, x=None, y=None):
-    condition = plain(condition)
     if x is None and y is None:
+        condition = values_of(condition)
         return xp_of(condition).where(condition)
+    condition = primal_of(condition)
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
-    x, y = (stacked(v) if isinstance(v, (list, tuple)) else v for v in (x, y))
+    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
     return select(condition, x, y)
 
 
@@ -283,7 +293,7 @@ def nextafter(x, y):
 rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
-@primitive(np.round, np.around)
+@primitive(np.round, np.around, batch="elementwise")
 def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 
@@ -350,18 +360,22 @@ rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 
 
 def sign_bit(x: Any) -> Any:
     """1 or -1; the sign of zero counts."""
-    x = plain(x)
-    return xp_of(x).copysign(dtype(x).type(1), x)
+    return copysign(dtype(x).type(1), primal_of(x))
+
+
+@primitive()
+def exponent(x):
+    return xp_of(x).frexp(x)[1]
 
 
 @implements(np.ldexp)
 def ldexp(x1, x2):
-    return scaled(x1, plain(x2))
+    return scaled(x1, primal_of(x2))
 
 
 @implements(np.frexp)
 def frexp(x):
-    n = xp(x).frexp(plain(x))[1]
+    n = exponent(primal_of(x))
     return scaled(x, -n), n
 
 
@@ -379,25 +393,3 @@ rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x
 def angle(z, deg=False):
     a = arctan2(imag(z), real(z))
     return a * (180.0 / math.pi) if deg else a
-
-
-# --- functions of arrays that have no derivative ---
-
-
-def _plainly(x: Any) -> Any:
-    return type(x)([_plainly(v) for v in x]) if isinstance(x, (list, tuple)) else plain(x)
-
-
-def constant(*functions: Callable) -> None:
-    """These functions act on the plain arrays."""
-    for f in functions:
-
-        @functools.wraps(f)
-        def run(*args, f=f, **params):
-            return f(*[_plainly(a) for a in args], **{k: _plainly(v) for k, v in params.items()})
-
-        NUMPY[f] = run
-
-
-constant(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.bitwise_count, np.invert, np.left_shift, np.right_shift)
-constant(np.gcd, np.lcm, np.isnat, np.shares_memory, np.fix)

@@ -15,23 +15,23 @@ from ._define import dtype, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, conj, embed, slice_of
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def dft(x, *, axes, inverse=False):
     fft = xp_of(x).fft
     return fft.ifftn(x, axes=axes, norm="forward") if inverse else fft.fftn(x, axes=axes, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="axis")
 def rdft(x, *, axis):
     return xp_of(x).fft.rfft(x, axis=axis, norm="backward")
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="axis")
 def irdft(x, *, n, axis):
     return xp_of(x).fft.irfft(x, n, axis=axis, norm="forward")
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="axis")
 def weighted(x, *, n, axis, weight):
     """A half spectrum of a signal of length n, its inner frequencies multiplied by `weight`."""
     library, m = xp_of(x), x.shape[axis]
@@ -40,7 +40,7 @@ def weighted(x, *, n, axis, weight):
     return x * w.reshape((m,) + (1,) * (x.ndim - 1 - axis))
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def rolled(x, *, shift, axes):
     return xp_of(x).roll(x, shift, axes)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import is_tracked, plain
+from .._primitive import is_tracked, primal_of, seen
 from ..errors import NonDifferentiableWarning
 from ._define import primitive, rules
 
@@ -44,9 +44,9 @@ def warn(what: str, line: str) -> None:
 
 
 def meets(v: Any, zero: Any) -> bool:
-    """Is v, or any element of v where `zero` holds, not zero?"""
-    v = plain(v)
-    return bool((np.asarray(v != 0) & zero).any())
+    """Is v, or any element of v where `zero` holds, not zero?  (Not if it may not be looked at.)"""
+    v = seen(v)
+    return v is not None and bool((np.asarray(v != 0) & zero).any())
 
 
 @primitive(holomorphic=False)
@@ -77,6 +77,6 @@ rules(
 
 def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
     """`noted`, where there is anything to note: on the host, at a zero, of a value that is watched."""
-    if not is_tracked(x) or not isinstance(zero, (np.ndarray, np.bool_)) or not zero.any():
+    if not is_tracked(x) or seen(zero) is None or not zero.any():
         return y
-    return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else plain(pushed))
+    return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed))

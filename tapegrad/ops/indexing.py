@@ -6,6 +6,7 @@ region out and leaves zeros, and the buffer then belongs to the version before t
 
 Reading order: `region`, the three bodies, how each is recorded, how each is pulled, its forward rule."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def basic(at: Any) -> bool:
     return True
 
 
-def layout_of(b: Any) -> tuple:
+def laid_out(b: Any) -> tuple:
     """What `zeros_laid_out` needs to make a cotangent for the buffer b."""
     return xp_of(b), b.shape, b.strides, b.dtype
 
@@ -65,7 +66,7 @@ def layout_of(b: Any) -> tuple:
 # --- bodies ---
 
 
-@primitive(prim=READ)
+@primitive(prim=READ, batch="moves")
 def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:
@@ -141,10 +142,14 @@ def add_at(x, y, *, path, at):
         r.flags.writeable = True
     if basic(at):
         r[at] += y
-    elif xp_of(r) is np:
-        np.add.at(r, at, y)
-    else:
+    elif xp_of(r) is not np:
         scatter_add(r, at, y)
+    elif type(at) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
+        size = math.prod(r.shape[1:])  # rows: NumPy adds numbers in a third of the time
+        places = (at.reshape(-1, 1) * np.intp(size) + np.arange(size)).reshape(-1)
+        np.add.at(r.reshape(-1), places, np.broadcast_to(y, (*at.shape, *r.shape[1:])).reshape(-1))
+    else:
+        np.add.at(r, at, y)
     return x
 
 
@@ -178,7 +183,7 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
 
 def _of(base: Any) -> Any:
     """The buffer itself, whose layout the cotangent follows."""
-    return layout_of(bottom(base))
+    return laid_out(bottom(base))
 
 
 def _record_read(tape, prim, inputs, slots, params):
@@ -242,7 +247,7 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        tape.records.append((pull, slots[0], REGION, slots[1], layout_of(b), like, (params["path"], fixed(params["at"]))))
+        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (params["path"], fixed(params["at"]))))
         if z._slot > tape.look:
             tape.grown()
         return z
@@ -335,7 +340,10 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read, pull_turned), _record_read
+READ.vjp, READ.pull = (_pull_read, pull_turned, pull_diagonal), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp
+for _prim in (READ, ASSIGN, ADD_AT):
+    for _rule in _prim.vjp:
+        _rule.prim = _prim

@@ -8,7 +8,6 @@ Sources: Giles, "An extended collection of matrix derivative results" (2008); Mu
 decomposition" (2016)."""
 
 import functools
-import importlib
 from collections import namedtuple
 from typing import Any
 
@@ -20,13 +19,14 @@ from scipy.linalg.blas import dger, dtrsm
 from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
-from .._primitive import plain
+from .._late import load
+from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
-from .products import H, T, column, diagonals, flat, matmul, row, two, with_diagonals
+from .products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
 from .shaping import conj, imag, imaginary, real, reshape, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
@@ -35,7 +35,7 @@ LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's 
 
 
 def cupyx_linalg() -> Any:
-    return importlib.import_module("cupyx.scipy.linalg")
+    return load("cupyx.scipy.linalg")
 
 
 def square(name: str, a: Any) -> tuple:
@@ -56,7 +56,7 @@ def first_bad(ok: Any) -> str:
 # --- triangular systems ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def triangle(x, *, lower, strict=False):
     """The lower or upper triangle of each matrix, the rest zero."""
     if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril takes 8 microseconds to make its mask
@@ -74,7 +74,7 @@ rules(triangle, lambda g, out, x, lower, strict: triangle(g, lower=lower, strict
 TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 
-@primitive(scipy.linalg.solve_triangular, holomorphic=False)
+@primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrices)
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
     """x of op(a) x = b, op by `trans`; only the lower or upper triangle of a is read.  b is a vector only if it has one axis."""
     trans = TRANS[trans]
@@ -187,7 +187,7 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 # --- Cholesky factors ---
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
     if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL:
@@ -234,7 +234,7 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
     )
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def halved(x):
     """The lower triangle with half the diagonal."""
     library, n = xp_of(x), x.shape[-1]
@@ -305,7 +305,7 @@ def right_solve(p: Any, s: Any) -> Any:
 # --- general systems ---
 
 
-@primitive()
+@primitive(batch=matrices)
 def solve_matrix(a, b):
     """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
     if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
@@ -368,8 +368,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve)
 def solve(a, b):
-    p = a._value if type(a) is Variable else plain(a)
-    q = b._value if type(b) is Variable else plain(b)
+    p = a._value if type(a) is Variable else layout_of(a)
+    q = b._value if type(b) is Variable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange
     a, b = two(a, b)
@@ -412,12 +412,12 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
         return scipy_solve(a, xp(a).eye(square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
-    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (plain(a) != plain(as_assumed(a, assume_a, lower))).any()):
+    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()):
         raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
     return inv(as_assumed(a, assume_a, lower))
 
 
-@primitive(np.linalg.inv)
+@primitive(np.linalg.inv, batch="matrix")
 def inv(x):
     try:
         return xp_of(x).linalg.inv(x)
@@ -446,12 +446,12 @@ def scipy_det(a, overwrite_a=False, check_finite=True):
     return det(a)
 
 
-@primitive(np.linalg.det)
+@primitive(np.linalg.det, batch="matrix")
 def det(x):
     return xp_of(x).linalg.det(x)
 
 
-@primitive()
+@primitive(batch="matrix")
 def cofactor(x):
     """The matrix of cofactors, the derivative of det; finite at singular matrices."""
     if type(x) is np.ndarray:
@@ -523,7 +523,7 @@ rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: co
 rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def sign_and_log(x):
     return tuple(xp_of(x).linalg.slogdet(x))
 

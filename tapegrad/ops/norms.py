@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import is_tracked, plain
+from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
 from .elementwise import absolute, phase_of, power, sign, times0, zero_of
@@ -25,7 +25,7 @@ def floating(x: Any) -> Any:
     return x if dtype(x).kind in "fc" else x * 1.0
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="axis")
 def p_length(x, *, p, axis, keepdims):
     """(sum |x|^p)^(1/p)."""
     return (abs(x) ** p).sum(axis=axis, keepdims=keepdims) ** (1.0 / p)
@@ -55,7 +55,7 @@ rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
 def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    if is_tracked(order) and order != 0 and abs(plain(order)) < np.inf:  # its derivative too
+    if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative too
         return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
     if order is None or order == 2:
         return length_of(x, axis, keepdims)
@@ -64,13 +64,13 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     if order == -np.inf:
         return amin(absolute(x), axis, keepdims=keepdims)
     if order == 0:
-        count = (plain(x) != 0).astype(dtype(zero_of(real(x))))
+        count = (primal_of(x) != 0).astype(dtype(zero_of(real(x))))
         return count.sum(axis=axis, keepdims=keepdims)
     if order == 1:
         return sum(absolute(x), axis, keepdims)
     if isinstance(order, str):
         raise ValueError(f"norm: ord={order!r} is not a norm of vectors")
-    return p_length(x, p=plain(order), axis=axis, keepdims=keepdims)
+    return p_length(x, p=values_of(order), axis=axis, keepdims=keepdims)
 
 
 def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
@@ -149,7 +149,7 @@ def cond(x, p=None):
 # --- functions of matrices ---
 
 
-@primitive(scipy.linalg.expm)
+@primitive(scipy.linalg.expm, batch="matrix")
 def expm(A):
     """The exponential of each matrix."""
     if xp_of(A) is np:
@@ -175,21 +175,21 @@ def frechet(f: Any, a: Any, e: Any) -> Any:
     """The derivative of f at a in the direction e: f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0, f(a)]]."""
     n, axis = shape(a)[-1], ndim(a) - 1
     zero = zero_of(a) * e * 0
-    top, bottom = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
-    y = f(concatenate(top, bottom, axis=axis - 1))
+    upper, lower = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
+    y = f(concatenate(upper, lower, axis=axis - 1))
     return slice_of(slice_of(y, axis=axis - 1, start=0, stop=n), axis=axis, start=n, stop=2 * n)
 
 
 rules(expm, lambda g, out, A: frechet(expm, T(A), g), jvp=lambda t, out, A: frechet(expm, A, t[0]))
 
 
-@primitive()
+@primitive(batch="matrix")
 def root_of(A):
     """The principal square root."""
     return _host("sqrtm", scipy.linalg.sqrtm, A)
 
 
-@primitive()
+@primitive(batch="matrix")
 def log_of(A):
     """The principal logarithm."""
     return _host("logm", scipy.linalg.logm, A)
@@ -204,7 +204,7 @@ def _host(name, f, a):
 
 # Their derivatives are found from the result, not from A: both sides of a branch cut are at hand there, and the result says which
 # branch was taken.
-@primitive()
+@primitive(batch="matrix")
 def sylvester(a, b, q):
     """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
@@ -240,11 +240,17 @@ rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)
 NODES, WEIGHTS = ((v + 1) / 2 if n == 0 else v / 2 for n, v in enumerate(np.polynomial.legendre.leggauss(9)))
 
 
+@primitive()
+def halvings(y):
+    """How often the largest of some matrices is to be halved until its norm is below 0.2."""
+    size = float(abs(y).sum(-1).max(initial=0.0))
+    return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
+
+
 def log_slope(y: Any, e: Any) -> Any:
     """The derivative of log at exp(y) in the direction e: through square roots, exp(y / 2^k), up to one near the identity; there it is
     the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by Gauss and Legendre, m the root less the identity."""
-    size = float(abs(plain(y)).sum(-1).max(initial=0.0))
-    k = max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0
+    k = int(halvings(primal_of(y)))
     for j in range(1, k + 1):
         x = expm(y * 0.5**j)
         e = sylvester(x, x, e)

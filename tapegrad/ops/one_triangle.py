@@ -7,13 +7,16 @@ it.  Where the tangent is Hermitian the two agree, so it matters only to who loo
 
 Which kind a matrix is, is a constant of its value, one for each matrix of a batch."""
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import primal_of
+from .._variable import Variable
 from ._define import primitive, rules
+from .elementwise import select
 from .products import H
 
 
@@ -23,24 +26,29 @@ def hermitian(x: Any) -> Any:
 
 def symmetric(x: Any) -> Any:
     """Which matrices of x are Hermitian, to rounding, and not diagonal: booleans of shape (..., 1, 1).  On the host True or False if
-    it is the same for all; on a device it is not looked at."""
+    it is the same for all; on a device, and where a trace hides the values, it is not looked at."""
     with np.errstate(all="ignore"):
         return alike_of(x)
 
 
 def alike_of(x: Any) -> Any:
-    """The same where flags of NumPy's are ignored, as in a sweep.  Two short tests first, for the hot path of a filter: the same
-    bits, or entries without a zero that are near their opposites."""
-    x = x if type(x) is np.ndarray else plain(x)
+    """The same where flags of NumPy's are ignored, as in a sweep.  Short tests first, for the hot path of a filter: the same bits; a
+    small matrix pair by pair; entries without a zero that are near their opposites."""
+    x = x if type(x) is np.ndarray else primal_of(x)
+    if isinstance(x, Variable):
+        return alike_each(x)
     n = x.shape[-1]
     if n < 2:
         return True  # the two kinds are the same
-    if type(x) is np.ndarray and x.ndim == 2 and x.dtype.kind == "f" and x.item(1):
-        if x.tobytes() == x.tobytes("F"):
+    if type(x) is np.ndarray and x.ndim == 2 and x.dtype.kind == "f":
+        if x.item(1) and x.tobytes() == x.tobytes("F"):
             return True
-        gaps = ((x - x.T) / x).ravel()
-        if gaps.dot(gaps) < tolerance(x) ** 2:
-            return True
+        if n <= 5:
+            return alike_rows(x.tolist(), tolerance(x))
+        if x.item(1):
+            gaps = ((x - x.T) / x).ravel()
+            if gaps.dot(gaps) < tolerance(x) ** 2:
+                return True
     library = xp_of(x)
     y = x.swapaxes(-1, -2).conj()
     root = library.sqrt(abs(library.diagonal(x, 0, -2, -1)))
@@ -52,6 +60,28 @@ def alike_of(x: Any) -> Any:
     if library is not np:
         return found
     return True if found.all() else found if found.any() else False
+
+
+def alike_rows(rows: list, bound: float) -> bool:
+    """The same of one real matrix, given as lists."""
+    some = False
+    for i, row in enumerate(rows):
+        for j in range(i):
+            a, b = row[j], rows[j][i]
+            if a != b:
+                gap = a - b if a > b else b - a
+                if not gap <= bound * (a if a > 0.0 else -a):
+                    if not a or not b or not gap <= bound * sqrt(abs(row[i])) * sqrt(abs(rows[j][j])):
+                        return False
+                some = True
+            elif a:
+                some = True
+    return some
+
+
+@primitive()
+def alike_each(x):
+    return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
 
 
 def tolerance(x: Any) -> float:
@@ -70,14 +100,14 @@ def _parts(x: Any, lower: bool) -> tuple:
     return (library, x.swapaxes(-1, -2).conj(), mask, mask.T) if lower else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def mirrored(x, *, alike, lower):
     """The Hermitian matrix that x stands for."""
     library, h, near, far = _parts(x, lower)
     return _choose(alike, (x + h) * 0.5, library.where(near, x, library.where(far, h, x.real)))
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def folded(g, *, alike, lower):
     """The adjoint of `mirrored`."""
     library, h, near, far = _parts(g, lower)
@@ -98,9 +128,13 @@ rules(
 
 def as_read(t: Any, alike: Any, lower: bool = True) -> Any:
     """A tangent as it is taken."""
+    if isinstance(alike, Variable):
+        return select(alike, hermitian(t), mirrored(t, alike=False, lower=lower))
     return hermitian(t) if alike is True else mirrored(t, alike=alike, lower=lower)
 
 
 def to_read(g: Any, alike: Any, lower: bool = True) -> Any:
     """The cotangent of the entries that are read, from that of the Hermitian matrix: Hermitian too."""
+    if isinstance(alike, Variable):
+        return select(alike, g, folded(g, alike=False, lower=lower))
     return g if alike is True else folded(g, alike=alike, lower=lower)

@@ -2,22 +2,34 @@
 
 Rules are transposes; on complex arrays the engine conjugates around them."""
 
+import functools
 import itertools
+import math
+import string
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from .._array import F8, xp_of
-from .._primitive import plain, refresh, unread_transpose, view
-from .._tape import Tape, keep
-from .._variable import Variable, View, new
-from ._define import NONE, implements, linear, ndim, primitive, rules, shape
-from .shaping import arrays_of, conj, fit, reshape, slice_of, sum, transpose
+from .._array import xp_of
+from .._primitive import hook, layout_of, primal_of, view
+from .._variable import Variable
+from ._define import implements, linear, ndim, primitive, rules, shape
+from .shaping import argsort, arrays_of, conj, fit, reshape, slice_of, sum, transpose
 
 
-# On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
-@primitive(infix="(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)")
+def matrices(run: Any, xs: list, params: dict) -> Any:
+    """`batch` of operations on two matrices, or batches of them, where an operand of one axis is a vector."""
+    n, m = [v.ndim - 1 for v in xs]
+    xs = [xs[0][:, None] if n == 1 else xs[0], xs[1][..., None] if m == 1 else xs[1]]
+    rank = max(v.ndim for v in xs)
+    out = run(*[v.reshape(v.shape[:1] + (1,) * (rank - v.ndim) + v.shape[1:]) for v in xs], **params)
+    out = out[..., 0, :] if n == 1 else out
+    return out[..., 0] if m == 1 else out
+
+
+@primitive(batch=matrices)
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -33,7 +45,7 @@ def T(x: Any) -> Any:
 def H(x: Any) -> Any:
     """The conjugate transpose of each matrix in a batch."""
     x = T(x)
-    return conj(x) if plain(x).dtype.kind == "c" else x
+    return conj(x) if layout_of(x).dtype.kind == "c" else x
 
 
 def column(x: Any) -> Any:
@@ -95,116 +107,11 @@ def bilinear(t, out, x, y):
 rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
 
 
-# --- the product of real vectors and matrices, one tape open: the short way ---
-#
-# An operand that is the transpose of something, read for nothing but this product, needs no record of its own: the rule gives
-# the cotangent transposed.  Rules by [is the operand a transpose?][axes of x][axes of y], each also for a Variable g.
-
-LEFT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * y,
-            lambda g, out, x, y: y.dot(g) if type(g) is ndarray else matmul(y, g),
-        ),
-        (
-            None,
-            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row(y)),
-            lambda g, out, x, y: g.dot(y.T) if type(g) is ndarray else matmul(g, y.T),
-        ),
-    ),
-    (
-        (),
-        (),
-        (
-            None,
-            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row(g)),
-            lambda g, out, x, y: y.dot(g.T) if type(g) is ndarray else matmul(y, T(g)),
-        ),
-    ),
-)
-RIGHT = (
-    (
-        (),
-        (
-            None,
-            lambda g, out, x, y: g * x,
-            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row(g)),
-        ),
-        (
-            None,
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-            lambda g, out, x, y: x.T.dot(g) if type(g) is ndarray else matmul(x.T, g),
-        ),
-    ),
-    (
-        (),
-        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row(x))),
-        (None, None, lambda g, out, x, y: g.T.dot(x) if type(g) is ndarray else matmul(T(g), x)),
-    ),
-)
-
-
 @implements(np.matmul, np.linalg.matmul)
+@hook
 def product(x, y):
     """x @ y."""
-    cx, cy = type(x), type(y)
-    turned_x = turned_y = 0
-    i = j = trace = other = None
-    v, w = x, y
-    if cx is Variable:
-        v, trace, i = x._value, x._trace, x._slot
-    elif cx is View:
-        v, trace, i, turned_x = operand(x)
-    if cy is Variable:
-        w, other, j = y._value, y._trace, y._slot
-    elif cy is View:
-        w, other, j, turned_y = operand(y)
-    if trace is None:
-        trace = other
-    elif other is not None and other is not trace:
-        return matmul(x, y)
-    if type(trace) is not Tape or not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
-        return matmul(x, y)
-    n, m = v.ndim, w.ndim
-    if not 0 < n < 3 or not 0 < m < 3:
-        return matmul(x, y)
-    z = new(Variable)
-    z._value = v.dot(w)
-    z._trace = trace
-    records = trace.records
-    z._slot = len(records)
-    if j is None:
-        if cy is ndarray:
-            w = keep(trace, w)
-        elif cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, NONE, None, None, None, w))
-    elif i is None:
-        if cx is ndarray:
-            v = keep(trace, v)
-        elif cx is Variable:
-            x._saved = True
-        records.append((None, None, RIGHT[turned_y][n][m], j, None, v, None))
-    else:
-        if cx is Variable:
-            x._saved = True
-        if cy is Variable:
-            y._saved = True
-        records.append((LEFT[turned_x][n][m], i, RIGHT[turned_y][n][m], j, None, v, w))
-    return z
-
-
-def operand(x: View) -> tuple:
-    """(value, trace, slot, 1 if the slot is that of the transpose else 0) of a view."""
-    source = unread_transpose(x) if x._seen == -1 and x._value is not None else None
-    if source is not None:
-        x._base._saved = True
-        return source._value.T, source._trace, source._slot, 1
-    if x._seen != x._base._version:
-        refresh(x)
-    return x._value, x._trace, x._slot, 0
+    return matmul(x, y)
 
 
 # --- composed of matmul ---
@@ -302,13 +209,13 @@ def moved(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for indices that differ."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -362,13 +269,13 @@ if hasattr(np, "matvec"):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -390,7 +297,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:
         return t
-    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else plain(t).astype(dtype)
+    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else primal_of(t).astype(dtype)
 
 
 @implements(np.linalg.trace)
@@ -401,10 +308,59 @@ def linalg_trace(x, /, *, offset=0, dtype=None):
 # --- einsum ---
 
 
-@primitive()
+def _contract_stacked(run, xs, params):
+    """One more label, of the samples."""
+    labels, result = params["subscripts"].split("->")
+    new = next(c for c in string.ascii_letters if c not in labels)
+    return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
+
+
+@primitive(batch=_contract_stacked)
 def contract(*xs, subscripts, optimize):
     """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
+    if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
+        how = as_matrices(subscripts)
+        if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW:
+            return how(*xs)
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
+
+
+FEW = 4096  # multiplications; up to here NumPy's own loop costs less than the way to BLAS
+
+
+class AsMatrices:
+    """Two operands of einsum as batches of matrices: labels of the batch, of x alone, summed, of y alone."""
+
+    def __init__(self, subscripts: str, x: str, y: str, result: str):
+        batch = [a for a in result if a in x and a in y]
+        summed = [a for a in x if a not in result]
+        left, right = [a for a in result if a in x and a not in y], [a for a in result if a not in x]
+        self.subscripts, self.batch, self.left = subscripts, len(batch), len(left)
+        self.free = [y.index(a) for a in right]
+        self.x, self.y = [x.index(a) for a in batch + left + summed], [y.index(a) for a in batch + summed + right]
+        self.to = [(batch + left + right).index(a) for a in result]
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        a, b = x.transpose(self.x), y.transpose(self.y)
+        n, m, k = self.batch, self.batch + self.left, self.batch + y.ndim - self.batch - len(self.free)
+        left, right = a.shape[n:m], b.shape[k:]
+        a = a.reshape((*a.shape[:n], math.prod(left), -1))
+        b = b.reshape((*b.shape[:n], -1, math.prod(right)))
+        z = np.matmul(a, b).reshape((*a.shape[:n], *left, *right)).transpose(self.to)
+        # einsum lays out its result by the strides of its operands, and reshape may be a view or not by that: ask it for few elements
+        small = (slice(2),)
+        strides = np.einsum(self.subscripts, x[small * x.ndim], y[small * y.ndim]).strides
+        order = sorted(range(z.ndim), key=lambda i: -strides[i])
+        return np.ascontiguousarray(z.transpose(order)).transpose(argsort(order)) if z.ndim else z
+
+
+@functools.lru_cache(512)
+def as_matrices(subscripts: str) -> AsMatrices | None:
+    """None where nothing is summed, or nothing is free: a sum of products element by element."""
+    left, result = subscripts.split("->")
+    x, y = left.split(",")
+    summed, free = set(x) - set(result), set(x) ^ set(y)
+    return AsMatrices(subscripts, x, y, result) if summed and free else None
 
 
 def _contract_vjp(g, out, need, *xs, subscripts, optimize):
@@ -474,6 +430,10 @@ def _tokens(text: str) -> list:
 def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
     """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`.  One operand
     of which nothing is summed is shown as a view, whatever dtype says, as NumPy does it."""
+    if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
+        y = _product_of(operands[0], *operands[1:])
+        if y is not None:
+            return y
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
@@ -514,6 +474,41 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     return y if dtype is None else fit(y, shape(y), np.dtype(dtype))
 
 
+def _product_of(text: str, x: Any, y: Any) -> Any:
+    """einsum of two matrices or vectors over one label as `@`, if that lies in memory as einsum's result would; else None."""
+    how = _as_product(text)
+    if how is None:
+        return None
+    i, j = how.summed_x, how.summed_y
+    x, y = two(y, x) if how.swapped else two(x, y)
+    s, r = shape(x), shape(y)
+    if (len(s), len(r)) != how.ranks or min(s) < 2 or min(r) < 2 or s[i] != r[j]:
+        return None
+    if how.ranks == (2, 2):
+        a, b = layout_of(x).strides, layout_of(y).strides
+        if a[1 - i] <= a[i] and b[j] <= b[1 - j]:  # in both operands the result's first label is the faster
+            return None
+    return product(T(x) if how.ranks[0] == 2 and i == 0 else x, T(y) if j == 1 else y)
+
+
+AsProduct = namedtuple("AsProduct", "swapped summed_x summed_y ranks")
+
+
+@functools.lru_cache(512)
+def _as_product(text: str) -> AsProduct | None:
+    left, arrow, result = text.replace(" ", "").partition("->")
+    parts = left.split(",")
+    if not arrow or "." in text or len(parts) != 2 or any(not 0 < len(p) < 3 or len(set(p)) < len(p) for p in parts):
+        return None
+    x, y = parts
+    summed = [a for a in x if a in y]
+    if len(summed) != 1 or sorted(result) != sorted(set(x) ^ set(y)):
+        return None
+    swapped = len(result) == 2 and result[0] in y
+    x, y = (y, x) if swapped else (x, y)
+    return AsProduct(swapped, x.index(summed[0]), y.index(summed[0]), (len(x), len(y)))
+
+
 # --- chains and powers ---
 
 
@@ -542,7 +537,7 @@ def multi_dot(arrays, *, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="matrix")
 def backwards(x):
     return x[..., ::-1].copy()
 

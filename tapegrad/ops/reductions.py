@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import is_array, xp_of
-from .._primitive import plain
-from .._variable import Variable, bottom
+from .._array import F8, NUMBERS, is_array, xp_of
+from .._primitive import layout_of, primal_of, seen
+from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
-from .elementwise import add, exp, log, multiply, select, square, times0, zero_of
+from .elementwise import add, exp, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .elementwise_more import isnan, maximum, minimum
 from .gates import note, users_line
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
+from .zero_derivative import any_of
 
 
 def array_of(a: Any) -> Any:
@@ -52,13 +53,16 @@ def last(a: Any, axis: Any) -> tuple:
     if rest + axes != tuple(range(ndim(a))):
         a = transpose(a, axes=rest + axes)
     outer = shape(a)[: len(rest)]
-    return reshape(a, to=(*outer, math.prod(shape(a)[len(rest) :]))), outer
+    to = (*outer, math.prod(shape(a)[len(rest) :]))
+    return (a if shape(a) == to else reshape(a, to=to)), outer
 
 
 def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """The result r of a reduction of a, with its axes kept as ones if so asked."""
+    if not keepdims:
+        return r
     to = kept_dims(shape(a), axes_of(a, axis))
-    return reshape(r, to=to) if keepdims and shape(r) != to else r
+    return reshape(r, to=to) if shape(r) != to else r
 
 
 def masked(a: Any, where: Any, fill: Any) -> Any:
@@ -68,8 +72,8 @@ def masked(a: Any, where: Any, fill: Any) -> Any:
 
 
 def broadcast_plain(where: Any, to: tuple) -> Any:
-    where = plain(where)
-    return xp_of(where).broadcast_to(where, to)
+    where = primal_of(where)
+    return broadcast_to(where if hasattr(where, "dtype") else np.asarray(where), to=to)
 
 
 def cast(a: Any, to: Any) -> Any:
@@ -90,7 +94,7 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """How many elements of a take part in a total, as floats that leave its dtype as it is."""
-    n = xp(a).sum(broadcast_plain(where, shape(a)), axis=axis, keepdims=keepdims)
+    n = s.sum(broadcast_plain(where, shape(a)), axis, keepdims)
     d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
 
@@ -133,10 +137,10 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
             w = broadcast_to(w, to=shape(a))
         total = s.sum(w, axis, keepdims)
         r = s.sum(a * w, axis, keepdims) / total
-    return (r, total + 0.0 * real(plain(r))) if returned else r
+    return (r, total + 0.0 * real(primal_of(r))) if returned else r
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="axis")
 def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
     """The 2-norm over the axes.  `name`: of the user's operation; `line`: where, if it is zero."""
     y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
@@ -149,7 +153,11 @@ BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150)}
 
 def to_scale(x: Any, axis: Any) -> Any:
     """A power of 2 for each vector, by which its largest element comes near 1; plain.  1 where that is zero, or no number."""
-    x = plain(x)
+    return scale_of(primal_of(x), axis=axis)
+
+
+@primitive()
+def scale_of(x, *, axis):
     xp = xp_of(x)
     size = xp.maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
     top = size.max(axis=axis, keepdims=True) if x.size else size.sum(axis=axis, keepdims=True)
@@ -161,13 +169,13 @@ def to_scale(x: Any, axis: Any) -> Any:
 def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
     """x / |x| by two numbers: x, or a multiple of it, and the norm of that.  Where it is zero 0 / 1, in every further derivative too;
     and a mask of these, or None."""
-    low, high = bounds[plain(x).real.dtype.itemsize]
-    p = plain(out)
-    if isinstance(p, np.generic) and low < p < high or isinstance(p, np.ndarray) and ((p > low) & (p < high)).all():
+    low, high = bounds[layout_of(x).real.dtype.itemsize]
+    p = seen(out)
+    if p is not None and (low < p < high if p.ndim == 0 else ((p > low) & (p < high)).all()):
         return x, spread(out, shape(x), axis, keepdims), None
     y = x * to_scale(x, axis)
     length = norm(y)
-    zero = plain(length) == 0
+    zero = primal_of(length) == 0
     return select(zero, zero_of(y), y), select(zero, zero_of(length) + 1, length), zero
 
 
@@ -193,8 +201,8 @@ rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
 def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "norm") -> Any:
     """The 2-norm; if it is zero, a warning of a second derivative can tell the line of this call."""
     out = root_sum_squares(x, axis, keepdims, name)
-    p = bottom(out)
-    if isinstance(out, Variable) and isinstance(p, (np.generic, np.ndarray)) and not (p if p.ndim == 0 else p.all()):
+    p = seen(out)
+    if p is not None and isinstance(out, Variable) and not (p if p.ndim == 0 else p.all()):
         return root_sum_squares(x, axis, keepdims, name, users_line())
     return out
 
@@ -211,8 +219,8 @@ def _deviation(a, axis, dtype, where, mean_given):
 
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     n = n - ddof
-    if not is_array(n):
-        return max_of_zero(n)
+    if ndim(n) == 0:
+        return maximum(n, 0.0) if isinstance(n, Variable) else max_of_zero(n)
     return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
 
 
@@ -233,7 +241,7 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
     floating("std", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
-    root = xp_of(n).sqrt(n) if is_array(n) else math.sqrt(n)
+    root = math.sqrt(n) if type(n) in NUMBERS else sqrt(n)
     return cast(length_of(d, axis, keepdims, "std") / root, dtype)
 
 
@@ -268,13 +276,14 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 # --- scans ---
 
 
-@primitive()
+@primitive(batch="axis")
 def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis; `back`: from the end."""
     xp = xp_of(x)
     if back:
-        return xp.ascontiguousarray(xp.flip(xp.cumsum(xp.flip(x, axis), axis), axis))
-    return xp.cumsum(x, axis)
+        backwards = (slice(None),) * axis + (slice(None, None, -1),)
+        return xp.ascontiguousarray(x[backwards].cumsum(axis)[backwards])
+    return x.cumsum(axis)
 
 
 rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=not back), jvp=linear)
@@ -335,27 +344,44 @@ if hasattr(np, "cumulative_sum"):
 # --- extremes ---
 
 
-@primitive()
+@primitive(batch="axis")
 def highest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
-@primitive()
+@primitive(batch="axis")
 def lowest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).min(axis=0)
     return x.min(axis=axis, keepdims=keepdims)
 
 
+def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
+    """The columns of x as rows: short rows are read slowly (`shaping.SHORT`)."""
+    r = x.transpose((x.ndim - 1, *range(x.ndim - 1))).copy()
+    return r[..., None] if keepdims else r
+
+
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    """The part of each element in the extreme: 1 / the number of ties, else 0; plain, for it has derivative zero."""
-    x = plain(x)
-    hits = x == spread(plain(out), shape(x), axis, keepdims)
-    if not is_array(hits):
-        return x.dtype.type(1)
-    return (hits / hits.sum(axis=axis, keepdims=True)).astype(x.dtype)
+    """The part of each element in the extreme: 1 / the number of ties, else 0; for it has derivative zero."""
+    x = primal_of(x)
+    hits = x == kept(primal_of(out), x, axis, keepdims)
+    if ndim(x) == 0:
+        return dtype(x).type(1)
+    if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
+        return hits / hits.dot(np.ones(x.shape[-1]))[..., None]
+    return (hits / s.sum(hits, axis, True)).astype(dtype(x))
+
+
+def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The result r of a reduction of x, in a shape that broadcasts to that of x."""
+    return r if keepdims or shape(r) == () else reshape(r, to=kept_dims(shape(x), axis))
 
 
 def _extreme_vjp(g, out, x, axis, keepdims):
-    return times0(tied(x, out, axis, keepdims), spread(g, shape(x), axis, keepdims))
+    return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
 
 def _extreme_jvp(t, out, x, axis, keepdims):
@@ -398,7 +424,7 @@ def ptp(a, axis=None, *, keepdims=False):
 
 def _without_nan(a: Any, fill: Any) -> tuple:
     a = array_of(a)
-    gone = isnan(plain(a))
+    gone = isnan(primal_of(a))
     return select(gone, zero_of(a) + fill, a), ~gone
 
 
@@ -423,7 +449,7 @@ def nancumprod(a, axis=None, dtype=None):
 
 
 def _with(where: Any, there: Any) -> Any:
-    return there if where is True else there & plain(where)
+    return there if where is True else there & primal_of(where)
 
 
 @implements(np.nanmean)
@@ -449,7 +475,7 @@ def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
     r = reduce(filled, axis, keepdims=keepdims, initial=initial, where=where)
     if initial is not None:
         return r
-    some = xp(a).any(there, axis=axis, keepdims=keepdims)
+    some = any_of(there, axis=axis, keepdims=keepdims)
     return select(some, r, zero_of(r) + np.nan)
 
 
@@ -469,32 +495,38 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are left."""
-    xp = xp_of(x)
-    top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
-    top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
+    top = top_of.prim.run(x, axis=axis)
     return x - top, top
 
 
 @primitive()
+def top_of(x, *, axis):
+    """The largest real part, or 0 where that is infinite."""
+    xp = xp_of(x)
+    top = highest(xp.real(x), axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
+
+
+@primitive(batch="axis")
 def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)
-    r = xp.log(xp.exp(d).sum(axis=axis, keepdims=True)) + top
-    return r if keepdims else r.sum(axis=axis)
+    r = xp.log(s.sum(xp.exp(d), axis, True)) + top
+    return r if keepdims or not is_array(r) else r.squeeze(axis)[()]
 
 
-@primitive()
+@primitive(batch="axis")
 def weights_of(x, *, axis=None):
     """The softmax."""
     e = xp_of(x).exp(_from_top(x, axis)[0])
-    return e / e.sum(axis=axis, keepdims=True)
+    return e / s.sum(e, axis, True)
 
 
-@primitive()
+@primitive(batch="axis")
 def log_weights_of(x, *, axis=None):
     xp = xp_of(x)
     d = _from_top(x, axis)[0]
-    return d - xp.log(xp.exp(d).sum(axis=axis, keepdims=True))
+    return d - xp.log(s.sum(xp.exp(d), axis, True))
 
 
 def _centred(g, out, x, axis):
@@ -505,7 +537,7 @@ def _centred(g, out, x, axis):
 
 rules(
     log_sum_exp,
-    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), weights_of(x, axis=axis)),
+    lambda g, out, x, axis, keepdims: times0(kept(g, x, axis, keepdims), weights_of(x, axis=axis)),
     jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], weights_of(x, axis=axis)), axis, keepdims),
 )
 rules(weights_of, _centred, jvp=lambda t, out, x, axis: _centred(t[0], out, x, axis))
@@ -522,15 +554,15 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     if b is None and not return_sign:
         return log_sum_exp(a, axis=axis, keepdims=keepdims)
     b = array_of(b) if b is not None else 1.0
-    a = select(broadcast_plain(xp(a).asarray(plain(b) != 0), np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
-    top = plain(a).real.max(axis=axis, keepdims=True)
-    top = xp(a).where(xp(a).isfinite(top), top, xp(a).zeros((), top.dtype))
+    on = primal_of(b) != 0 if hasattr(b, "dtype") else xp(a).asarray(b != 0)
+    a = select(broadcast_plain(on, np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
+    top = top_of(primal_of(a), axis=axis)
     total = s.sum(b * exp(a - top), axis, True)
-    sign = xp(a).sign(plain(total))
-    r = log(total * sign if return_sign else total) + top
+    way = sign(primal_of(total))
+    r = log(total * way if return_sign else total) + top
     if not keepdims:
-        r, sign = s.sum(r, axis), sign.sum(axis=axis)  # of one element
-    return (r, sign) if return_sign else r
+        r, way = s.sum(r, axis), s.sum(way, axis)  # of one element
+    return (r, way) if return_sign else r
 
 
 @implements(scipy.special.log_softmax)

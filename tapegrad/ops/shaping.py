@@ -8,39 +8,40 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, xp_of
+from .._array import F8, is_array, is_scalar, xp_of
 from .._foreign import argument
-from .._primitive import plain
-from .._tape import late
+from .._late import late
+from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, ShapeError
 from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import dtype as dtype_of
 
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,), scalar=Written(lambda x, order: x))
+@primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x, order: x))
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def array_of(x):
     """An array without axes that holds the number x; it can be written."""
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), scalar=Written(lambda x, *, to: x), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=Written(lambda x, *, to: x))
 def astype(x, *, to):
     return x.astype(to)
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def real(x):
     return x.real.copy() if is_array(x) else x.real
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
@@ -50,7 +51,7 @@ def conj(x):
     return xp_of(x).conj(x)
 
 
-@primitive(shapes=(0,), holomorphic=False)
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
 def imaginary(x):
     """i x, the adjoint of `imag`."""
     return x * x.dtype.type(1) * 1j if x.dtype.itemsize > 4 else x * np.complex64(1j)
@@ -67,7 +68,7 @@ rules(conj, lambda g, out, x: conj(g), jvp=linear)
 
 def zeros_like(x: Any) -> Any:
     """Plain zeros of the shape and dtype of x."""
-    x = plain(x)
+    x = layout_of(x)
     if isinstance(x, np.generic):
         return x.dtype.type(0)
     return xp_of(x).zeros(x.shape, x.dtype)
@@ -77,15 +78,31 @@ def zeros_like(x: Any) -> Any:
 
 
 add_up = np.add.reduce
+# A last axis below 8, over which NumPy loops anew for each number: taken column by column it costs a tenth, and the same bits come
+# out, for NumPy adds so few one after another.
+SHORT, LONG = 8, 512
 
 
-@primitive(shapes=(0,))
+def has_short_rows(x: np.ndarray, axis: Any) -> bool:
+    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < SHORT and x.dtype is F8
+
+
+@primitive(shapes=(0,), batch="axis")
 def sum(x, axis=None, keepdims=False):
-    return add_up(x, axis, None, None, keepdims) if type(x) is np.ndarray else x.sum(axis=axis, keepdims=keepdims)
+    if type(x) is not np.ndarray:
+        return x.sum(axis=axis, keepdims=keepdims)
+    if x.size > LONG and axis is not None and has_short_rows(x, axis):
+        r = x[..., 0] + x[..., 1]
+        for k in range(2, x.shape[-1]):
+            r += x[..., k]
+        return r[..., None] if keepdims else r
+    return add_up(x, axis, None, None, keepdims)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def broadcast_to(x, *, to):
+    if type(x) is np.ndarray and x.size > LONG // SHORT and to[-1] < SHORT and x.shape == (*to[:-1], 1):
+        return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would make the next product slow
     if xp_of(x) is np and math.prod(to) <= 4096:  # NumPy's own takes ten times as long as to fill so little
         r = np.empty(to, x.dtype)
         r[...] = x
@@ -93,12 +110,12 @@ def broadcast_to(x, *, to):
     return xp_of(x).broadcast_to(x, to)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def reshape(x, *, to):
     return x.reshape(to)
 
 
-@primitive(shapes=(0,), aliases=True)
+@primitive(shapes=(0,), aliases=True, batch="moves")
 def transpose(x, *, axes):
     return x.transpose(axes)
 
@@ -179,19 +196,19 @@ def swapped(x: Any) -> Any:
 # --- concatenate and slice_of ---
 
 
-@primitive(shapes="*")
+@primitive(shapes="*", batch="axis")
 def concatenate(*xs, axis=0):
     return xp_of(xs[0]).concatenate(xs, axis)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def slice_of(x, *, axis, start, stop):
     """x[start:stop] along one axis, as a copy."""
     at = (slice(None),) * axis + (slice(start, stop),)
     return x[at].copy()
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def embed(x, *, axis, start, size):
     """Zeros of length `size` along one axis, with x from `start` on: the adjoint of `slice_of`."""
     s = list(x.shape)
@@ -239,34 +256,66 @@ def numeric(a: Any, x: Any) -> Any:
     return a
 
 
-@primitive(shapes="*")
-def packed(*xs):
-    """Numbers as a vector."""
+@primitive(shapes="*", batch="moves")
+def packed(*xs, to=(-1,)):
+    """Numbers as an array of the shape `to`."""
     library = xp_of(xs[0])
-    return library.stack([library.asarray(x) for x in xs]) if any(is_array(x) for x in xs) else np.array(xs)
+    return (np.array(xs) if library is np else library.stack([library.asarray(x) for x in xs])).reshape(to)
+
+
+def _packed_vjp(g, out, need, *xs, to):
+    g = g if len(to) == 1 else reshape(g, to=(-1,))
+    return [g[i] if wanted else None for i, wanted in enumerate(need)]
+
+
+rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)], to=to))
+
+
+@primitive(shapes="*", batch="moves")
+def layered(*xs, axis):
+    """Arrays of one shape along a new axis."""
+    library = xp_of(xs[0])
+    return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
+
+
+@primitive(shapes=(0,), batch="moves")
+def layer(x, *, axis, at):
+    """x at one place along an axis, as a copy."""
+    return x[(slice(None),) * axis + (at,)].copy()
+
+
+@primitive(shapes=(0,), batch="moves")
+def as_layer(x, *, axis, at, size):
+    """Zeros with a new axis, and x at one place along it: the adjoint of `layer`."""
+    out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
+    out[(slice(None),) * axis + (at,)] = x
+    return out
 
 
 rules(
-    packed,
-    joint=lambda g, out, need, *xs: [g[i] if wanted else None for i, wanted in enumerate(need)],
-    jvp=lambda t, out, *xs: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)]),
+    layered,
+    joint=lambda g, out, need, *xs, axis: [layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)],
+    jvp=lambda t, out, *xs, axis: layered(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
 )
+rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
+rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
 
 
 @implements(np.stack)
 def stack(arrays, axis=0, dtype=None):
     xs = arrays_of(list(arrays))
-    if any(shape(x) != shape(xs[0]) for x in xs):
-        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(str(shape(x)) for x in xs)}")
-    n = ndim(xs[0]) + 1
+    sizes = [shape(x) for x in xs]
+    if sizes.count(sizes[0]) < len(sizes):
+        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(map(str, sizes))}")
+    n = len(sizes[0]) + 1
     if not -n <= axis < n:
         raise np.exceptions.AxisError(axis, n)
     axis %= n
-    y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
-    if dtype is None or np.dtype(dtype) == plain(y).dtype:
+    y = layered(*xs, axis=axis)
+    if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
-    if not np.can_cast(plain(y).dtype, dtype, "same_kind"):
-        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {plain(y).dtype}; stack, then astype")
+    if not np.can_cast(dtype_of(y), dtype, "same_kind"):
+        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; stack, then astype")
     return astype(y, to=np.dtype(dtype))
 
 
@@ -274,9 +323,26 @@ def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
     if not has_variable(x):
         return np.asarray(x)
-    if all(ndim(e) == 0 and type(e) is not list and type(e) is not tuple for e in x):
-        return packed(*arrays_of(x))
+    numbers: list = []
+    to = sizes_of(x, numbers)
+    if to is not None:
+        return packed(*arrays_of(numbers), to=to)
     return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
+
+
+def sizes_of(x: Any, numbers: list) -> tuple | None:
+    """The shape of a nested list of numbers, which are added to `numbers`; None if it holds arrays, or rows of other lengths."""
+    of_one = None
+    for e in x:
+        if issubclass(type(e), (list, tuple)):
+            to = sizes_of(e, numbers)
+        else:
+            to = None if ndim(e) else ()
+            numbers.append(e)
+        if to is None or (of_one is not None and to != of_one):
+            return None
+        of_one = to
+    return None if of_one is None else (len(x), *of_one)
 
 
 def has_variable(x: Any) -> bool:

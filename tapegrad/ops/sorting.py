@@ -1,32 +1,36 @@
-"""Sorting, and what finds elements by value.  An order is found on plain values and then applied as a constant permutation; equal
+"""Sorting, and what finds elements by value.  An order is found on primal values and then applied as a constant permutation; equal
 elements keep their order, so that the derivative of `sort` is the same on every library."""
 
 from typing import Any
 
 import numpy as np
 
-from .._array import F8, xp_of
-from .._primitive import plain
+from .._array import F8, is_array, xp_of
+from .._primitive import primal_of, values_of
+from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
-from .elementwise_more import floor
+from .elementwise_more import floor, maximum, minimum
 from .indexing import scatter_add
 from .products import flat
-from .shaping import arrays_of, astype, concatenate, reshape, zeros_like
+from .shaping import arrays_of, astype, broadcast_to, concatenate, has_variable, reshape, zeros_like
+from .zero_derivative import argpartition, argsort, searchsorted
 
 # --- elements by an index along one axis ---
 
+# The index is a setting; or an operand, where a trace hides it.
 
-@primitive(shapes=(0,))
-def taken(x, *, at, axis):
+
+@primitive(shapes=(0,), batch="moves")
+def taken_at(x, *, at, axis):
     """The elements of x at the indices `at`, an array with as many axes, along one axis."""
     return xp_of(x).take_along_axis(x, at, axis)
 
 
 @primitive(shapes=(0,))
-def taken_back(x, *, at, axis, like):
-    """The adjoint of `taken`: elements of equal index are added."""
+def added_at(x, *, at, axis, like):
+    """The adjoint of `taken_at`: elements of equal index are added."""
     library = xp_of(x)
     out = library.zeros(like, x.dtype)
     where = [library.arange(n).reshape((n,) + (1,) * (len(like) - 1 - i)) for i, n in enumerate(like)]
@@ -41,41 +45,86 @@ def taken_back(x, *, at, axis, like):
     return out
 
 
-rules(taken, lambda g, out, x, at, axis: taken_back(g, at=at, axis=axis, like=shape(x)), jvp=linear)
-rules(taken_back, lambda g, out, x, at, axis, like: taken(g, at=at, axis=axis), jvp=linear)
+@primitive(shapes=(0,))
+def taken_by(x, at, *, axis):
+    return taken_at(x, at=at, axis=axis)
+
+
+@primitive(shapes=(0,))
+def added_by(x, at, *, axis, like):
+    return added_at(x, at=at, axis=axis, like=like)
+
+
+def taken(x: Any, at: Any, axis: int) -> Any:
+    return taken_by(x, at, axis=axis) if isinstance(at, Variable) else taken_at(x, at=at, axis=axis)
+
+
+def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
+    return added_by(x, at, axis=axis, like=like) if isinstance(at, Variable) else added_at(x, at=at, axis=axis, like=like)
+
+
+rules(taken_at, lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)), jvp=linear)
+rules(added_at, lambda g, out, x, at, axis, like: taken(g, at, axis), jvp=linear)
+rules(
+    taken_by,
+    lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)),
+    lambda g, out, x, at, axis: None,
+    jvp=lambda t, out, x, at, axis: taken(t[0], at, axis),
+)
+rules(
+    added_by,
+    lambda g, out, x, at, axis, like: taken(g, at, axis),
+    lambda g, out, x, at, axis, like: None,
+    jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like),
+)
+
+
+@implements(np.bincount)
+def bincount(x, /, weights=None, minlength=0):
+    """Linear in the weights."""
+    at = values_of(x)
+    at = at if is_array(at) else np.asarray(at)
+    if weights is None or not isinstance(weights, Variable) and not has_variable(weights):
+        return xp_of(at).bincount(at, weights, minlength)
+    w = arrays_of([weights])[0]
+    if shape(w) != at.shape or at.ndim != 1:
+        raise ValueError("numpy.bincount: x and weights must be vectors of the same length")
+    size = len(xp_of(at).bincount(at, None, minlength))
+    return taken_back(astype(w, to=F8), at.astype(np.intp), 0, (size,))
 
 
 @implements(np.take_along_axis)
 def take_along_axis(arr, indices, axis=-1):
-    at = plain(indices)
+    at = primal_of(indices)
     if axis is None:
-        return taken(flat(arr), at=at, axis=0)
+        return taken(flat(arr), at, 0)
     n = ndim(arr)
     axis = int(axis) % n
-    s, r = list(shape(arr)), list(at.shape)
+    s, r = list(shape(arr)), list(shape(at))
     s[axis], r[axis] = 1, 1
     if s != r:  # the other axes are broadcast
         both = list(np.broadcast_shapes(tuple(s), tuple(r)))
-        library = xp(arr)
         full = list(both)
-        full[axis] = at.shape[axis]
-        at = library.broadcast_to(at, full)
+        full[axis] = shape(at)[axis]
+        at = broadcast_to(at, to=tuple(full))
         if both != s:
             both[axis] = shape(arr)[axis]
             arr = broadcast(arr, tuple(both))
-    return taken(arr, at=at.copy(), axis=axis)
+    return taken(arr, at, axis)
 
 
 def broadcast(x: Any, to: tuple) -> Any:
-    return x + xp(x).zeros(to, plain(x).dtype)
+    return x + xp(x).zeros(to, dtype(x))
 
 
 # --- sorting ---
 
 
 def _order(a: Any, axis: int) -> Any:
-    a = plain(a)
-    return np.argsort(a, axis, kind="stable") if xp_of(a) is np else xp_of(a).argsort(a, axis)
+    a = primal_of(a)
+    if type(a) is np.ndarray:
+        return a.argsort(axis, kind="stable")
+    return argsort(a, axis, kind="stable") if xp(a) is np else argsort(a, axis)
 
 
 def _along(a: Any, axis: Any) -> tuple:
@@ -97,7 +146,7 @@ def without_fields(name: str, order: Any) -> None:
 def sort(a, axis=-1, kind=None, order=None, *, stable=None):
     without_fields("sort", order)
     a, axis = _along(a, axis)
-    return taken(a, at=_order(a, axis), axis=axis)
+    return taken(a, _order(a, axis), axis)
 
 
 @implements(np.sort_complex)
@@ -111,21 +160,36 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     if kind != "introselect":
         raise ArgumentError(f"numpy.partition: kind={kind!r}; it is 'introselect'")
     a, axis = _along(a, axis)
-    return taken(a, at=xp(a).argpartition(plain(a), kth, axis), axis=axis)
+    return taken(a, argpartition(primal_of(a), kth, axis), axis)
+
+
+@primitive(multi=3)
+def places_of_unique(x, *, equal_nan):
+    """For each different element where it is first; for each element which of these it is; how often each is there."""
+    return tuple(xp_of(x).unique(x, True, True, True, **({"equal_nan": equal_nan} if xp_of(x) is np else {}))[1:])
 
 
 @implements(np.unique)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """Of equal elements the first takes the derivative."""
-    x = plain(ar)
-    if axis is not None or ndim(ar) == 0:
-        raise ArgumentError("numpy.unique: of a tracked Variable only flat, without axis=")
-    rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
-    found = xp_of(x).unique(x, True, return_inverse, return_counts, **rest)
-    first, rest = found[1], list(found[2:])
-    values = taken(flat(ar), at=first, axis=0)
-    out = [values] + ([first] if return_index else []) + rest
+    if ndim(ar) == 0:
+        raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
+    if axis is None:
+        first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan)]
+        values = taken(flat(ar), first, 0)
+    else:
+        x, axis = values_of(ar), range(ndim(ar))[axis]
+        rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
+        _, first, inverse, counts = xp_of(x).unique(x, True, True, True, axis=axis, **rest)
+        values = ar[(slice(None),) * axis + (first,)]
+    out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
     return tuple(out) if len(out) > 1 else values
+
+
+def elements(x: Any, at: Any, to: tuple) -> Any:
+    """The elements of the vector x at the indices `at`, a vector; in the shape `to`."""
+    r = taken(x, at, 0)
+    return reshape(r, to=to) if to else r[0]
 
 
 @implements(np.interp)
@@ -136,19 +200,18 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         period = abs(period)
         x, xp = x - period * floor(x / period), xp - period * floor(xp / period)
         order = _order(xp, 0)
-        xp, fp = taken(xp, at=order, axis=0), taken(fp, at=order, axis=0)
+        xp, fp = taken(xp, order, 0), taken(fp, order, 0)
         n = shape(xp)[0]
         xp = concatenate(xp[n - 1 :] - period, xp, xp[:1] + period)
         fp = concatenate(fp[n - 1 :], fp, fp[:1])
         left = right = None
-    n, values, nodes = shape(xp)[0], plain(x), plain(xp)
-    library = xp_of(nodes)
+    n, values, nodes = shape(xp)[0], primal_of(x), primal_of(xp)
     left, right = fp[0] if left is None else left, fp[n - 1] if right is None else right
     if n == 1:
         y = fp[0] + zeros_like(x)
     else:
-        at = library.clip(library.searchsorted(nodes, values, "right") - 1, 0, n - 2)
-        at = reshape(at, to=shape(x))
-        a, b, u, v = fp[at], fp[at + 1], xp[at], xp[at + 1]
+        at = minimum(maximum(searchsorted(nodes, values, "right") - 1, 0), n - 2)
+        at = reshape(at, to=(-1,))
+        a, b, u, v = [elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
         y = a + (x - u) * ((b - a) / (v - u))
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))

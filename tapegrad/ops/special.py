@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special as sp
 
 from .._array import is_array, xp_of
-from .._primitive import is_tracked, plain
+from .._primitive import is_tracked, primal_of, seen, values_of
 from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, Written, dtype, implements, primitive, rules, same
 from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, times0, xp_of2, zero_of
@@ -50,7 +50,8 @@ rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q,
 
 def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
     """near(x); away(x) where the mask `far` holds.  On the host neither is taken for nothing."""
-    if isinstance(far, (np.ndarray, np.generic)) and not far.any():
+    mask = seen(far)
+    if mask is not None and not mask.any():
         return near(x)
     one = dtype(x).type(1)
     return select(far, away(select(far, x, 100 * one)), near(select(far, one, x)))
@@ -123,7 +124,7 @@ def polygamma(n, x):
     """n, an integer or an array of integers, is a constant."""
     if is_tracked(n):
         raise NoRuleError("scipy.special.polygamma has no derivative in n; pass tapegrad.value(n)")
-    return polygamma_n(x, n=plain(n))
+    return polygamma_n(x, n=values_of(n))
 
 
 def gamma_in_kernels(x):
@@ -196,7 +197,7 @@ rules(
 
 def rgamma_slope(x: Any) -> Any:
     """The derivative of 1 / gamma; on the left, where the poles of gamma are its zeros, by gamma(1 - x) sin(pi x) / pi."""
-    left = plain(x) < 0.5
+    left = primal_of(x) < 0.5
     u, v = select(left, x, zero_of(x)), select(left, zero_of(x) + 1, x)
     mirrored = gamma(1.0 - u) * (cos(math.pi * u) - digamma(1.0 - u) * sin(math.pi * u) * (1 / math.pi))
     return select(left, mirrored, -rgamma(v) * digamma(v))
@@ -450,11 +451,11 @@ def odd_tail(x: Any, terms: tuple) -> Any:
 
 
 def erfcx_slope(x: Any) -> Any:
-    return beyond(plain(x) > FAR, x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+    return beyond(primal_of(x) > FAR, x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
 
 
 def dawsn_slope(x: Any) -> Any:
-    return beyond(abs(plain(x)) > FAR, x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
+    return beyond(abs(primal_of(x)) > FAR, x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
 
 
 def mills_slope(x: Any) -> Any:
@@ -462,7 +463,7 @@ def mills_slope(x: Any) -> Any:
         r = inverse_mills(x)
         return -r * (r + x)
 
-    return beyond(plain(x) < -FAR, x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
+    return beyond(primal_of(x) < -FAR, x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
 
 
 rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
@@ -556,14 +557,14 @@ def pseudo_huber(delta, r):
 
 rules(
     half_tangent,
-    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r), hypot(r, delta) + delta),
+    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r, primal_of(hypot(r, delta))), hypot(r, delta) + delta),
     lambda g, out, r, delta: -over0(g * out, hypot(r, delta)),
     jvp=same,
 )
 rules(
     pseudo_huber,
-    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta) * r,
-    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta),
+    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta, primal_of(hypot(r, delta))) * r,
+    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta, primal_of(hypot(r, delta))),
     jvp=same,
 )
 
@@ -648,7 +649,7 @@ def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
         d = tail(absolute(x), terms=bessel_terms(n, signum), p=0.5, q=1, m=1)
         return d if n % 2 else sign(x) * d
 
-    return beyond(abs(plain(x)) > 50.0, x, away, near)
+    return beyond(abs(primal_of(x)) > 50.0, x, away, near)
 
 
 def _ie_slope(x, n):
@@ -831,7 +832,7 @@ def wrightomega(z):
 
 def _expn_rule(g, out, n, x):
     """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
-    n = plain(n)
+    n = values_of(n)
     n = n.astype(int) if is_array(n) else int(n)
     e = exp(-x) / x
     return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
@@ -844,7 +845,7 @@ rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 
 def wrightomega_slope(w):
     """w / (1 + w), of which the derivatives do not cancel at large w."""
-    return beyond(plain(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+    return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
 rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)

@@ -11,14 +11,29 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import plain
+from .._primitive import primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
-from .degenerate import anti, levels, meets, over_gaps, parts, quotient, shifted, splitting, steady, turned, turns
-from .elementwise import over0
+from .degenerate import (
+    anti,
+    hidden,
+    levels,
+    lost_by,
+    meets,
+    over_gaps,
+    parts,
+    quotient,
+    shifted,
+    splitting,
+    steady,
+    turned,
+    turns,
+    unknown,
+)  # fmt: skip
+from .elementwise import absolute, over0, select
 from .linalg import cholesky, solve_triangular, square, triangle
-from .one_triangle import as_read, hermitian, mirrored, symmetric, to_read
+from .one_triangle import as_read, hermitian, symmetric, to_read
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
 from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
@@ -26,24 +41,35 @@ from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 
 
 @primitive(multi=2)
-def eigh_of(x, *, given, split, alike, lower):
-    """The eigenvalues and eigenvectors of x, which are `given`: plain arrays.  `alike`: see one_triangle.py."""
-    return given
+def spectrum(x, *, UPLO):
+    """The eigenvalues and eigenvectors of primal values."""
+    return tuple(xp_of(x).linalg.eigh(x, UPLO))
 
 
-def _eigh_vjp(g, out, need, x, given, split, alike, lower):
+@primitive(multi=2)
+def eigh_of(x, w, v, alike, *, split, lower):
+    """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see one_triangle.py."""
+    return w, v
+
+
+def _eigh_vjp(g, out, need, x, _w, _v, alike, split, lower):
     w, v = out
     m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
+    if m is not None and hidden(w):
+        m = m + unknown(g[1], w)
     if g[0] is not None:
         d = with_diagonals(g[0], to=shape(x)[-2:])
         m = d if m is None else m + d
-    return (to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower),)
+    return to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower), None, None, None
 
 
-def _eigh_jvp(t, out, x, given, split, alike, lower):
+def _eigh_jvp(t, out, x, _w, _v, alike, split, lower):
     w, v = out
     e = matmul(H(v), matmul(as_read(t[0], alike, lower), v))
-    return real(diagonals(e)), matmul(v, over_gaps(e, w))
+    slopes, turn = real(diagonals(e)), over_gaps(e, w)
+    if hidden(w):
+        slopes, turn = [y + lost for y, lost in zip((slopes, turn), lost_by(e, w), strict=True)]
+    return slopes, matmul(v, turn)
 
 
 rules(eigh_of, joint=_eigh_vjp, jvp=_eigh_jvp)
@@ -53,7 +79,7 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
     square("eigh", a)
-    w, v = xp(a).linalg.eigh(plain(a), UPLO.upper())
+    w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -65,7 +91,7 @@ def eigh(a, UPLO="L"):
                 r, alike = turned(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
                 v = v @ r
             turn = turns(w, alike, v.dtype)
-        w, v = eigh_of(a, given=(w, v), split=split, alike=kind, lower=lower)
+        w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
         w = shifted(w, split)
         v = v if turn is None else matmul(v, turn)
     return EighResult(w, v)
@@ -79,20 +105,37 @@ def eigvalsh(a, UPLO="L"):
 @implements(scipy.linalg.eigh)
 def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
-    """For a generalised problem A v = w B v, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y."""
-    if subset_by_value is not None or type != 1:
-        raise ArgumentError("scipy.linalg.eigh: subset_by_value and type are not supported; take all, then a slice")
+    """For a generalised problem, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y with A v = w B v (type 1); those of
+    L^H A L give v = L^-H y with A B v = w v (2), or v = L y with B A v = w v (3)."""
+    if subset_by_index is not None and subset_by_value is not None:
+        raise ValueError("scipy.linalg.eigh: give subset_by_index or subset_by_value, not both")
     if b is None:
         w, v = eigh(a, "L" if lower else "U")
     else:
+        if type not in (1, 2, 3):
+            raise ValueError(f"scipy.linalg.eigh: type={type!r}; it is 1, 2 or 3")
         L = cholesky(b) if lower else H(cholesky(b, upper=True))
-        a = mirrored(a, alike=symmetric(a), lower=lower)
-        w, y = eigh(hermitian(solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)))
-        v = solve_triangular(L, y, 2, True)
-    if subset_by_index is not None:
-        low, high = subset_by_index
-        w, v = [slice_of(x, axis=ndim(x) - 1, start=int(low), stop=int(high) + 1) for x in (w, v)]
+        a = as_read(a, symmetric(a), lower)
+        if type == 1:
+            m = solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)
+        else:
+            m = matmul(H(L), matmul(a, L))
+        w, y = eigh(hermitian(m))
+        v = matmul(L, y) if type == 3 else solve_triangular(L, y, 2, True)
+    if subset_by_index is not None or subset_by_value is not None:
+        low, high = _subset(values_of(w), subset_by_index, subset_by_value)
+        w, v = [slice_of(x, axis=ndim(x) - 1, start=low, stop=high) for x in (w, v)]
     return w if eigvals_only else (w, v)
+
+
+def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
+    """The eigenvalues of these numbers, or those above the first of two values and up to the second: they ascend."""
+    if by_index is not None:
+        return int(by_index[0]), int(by_index[1]) + 1
+    if w.ndim != 1:
+        raise ArgumentError("scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of eigenvalues in it")
+    low, high = (int((w <= values_of(v)).sum()) for v in by_value)
+    return low, high
 
 
 @implements(scipy.linalg.eigvalsh)
@@ -105,20 +148,28 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 
 
 @primitive(multi=3)
-def svd_of(x, *, given, split):
-    return given
+def singular(x):
+    """The singular value decomposition of primal values."""
+    return tuple(xp_of(x).linalg.svd(x, full_matrices=False))
 
 
-def _svd_vjp(g, out, need, x, given, split):
+@primitive(multi=3)
+def svd_of(x, u, s, vh, *, split):
+    return u, s, vh
+
+
+def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     """With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) / (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
     (u, s, vh), (gu, gs, gvh), (n, k) = out, g, shape(x)[-2:]
     m = None if gs is None else with_diagonals(gs, to=(min(n, k), min(n, k)))
     if gu is None and gvh is None:
-        return (matmul(u, matmul(m, vh)),)
+        return matmul(u, matmul(m, vh)), None, None, None
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
     plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
     core = quotient(plus, shifted(s, split)) + over0(anti(minus), column(s) + row(s))
+    if hidden(s):
+        core = core + unknown(absolute(mu) + absolute(mv), s)
     left = matmul(core if m is None else core + m, vh)
     if gu is not None and n > k:
         a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row(s)), vh)
@@ -126,20 +177,23 @@ def _svd_vjp(g, out, need, x, given, split):
         a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
     else:
         a = matmul(u, left)
-    return (a,)
+    return a, None, None, None
 
 
-def _svd_jvp(t, out, x, given, split):
+def _svd_jvp(t, out, x, _u, _s, _vh, split):
     (u, s, vh), (n, k) = out, shape(x)[-2:]
     right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
     e = matmul(left, H(vh))
     p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row(s)) * 0.5
+    ds = real(diagonals(e))
+    if hidden(s):
+        ds, p = [y + lost for y, lost in zip((ds, p), lost_by(e + H(e), s), strict=True)]
     du, dvh = matmul(u, p + q), matmul(q - p, vh)
     if n > k:
         du = du + over0(right - matmul(u, e), row(s))
     if k > n:
         dvh = dvh + over0(left - matmul(e, vh), column(s))
-    return du, real(diagonals(e)), dvh
+    return du, ds, dvh
 
 
 rules(svd_of, joint=_svd_vjp, jvp=_svd_jvp)
@@ -149,11 +203,11 @@ SVDResult = namedtuple("SVDResult", "U S Vh")
 @implements(np.linalg.svd)
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     n, k = shape(a)[-2:]
-    if hermitian:  # NumPy reads one triangle then
-        raise ArgumentError("numpy.linalg.svd: hermitian=True is not supported on a tracked Variable; use eigh, or leave it out")
+    if hermitian:
+        return _svd_of_hermitian(a, compute_uv)
     if compute_uv and full_matrices and n != k:
         raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
-    u, s, vh = xp(a).linalg.svd(plain(a), full_matrices=False)
+    u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
         taped, tangent = levels(a)
@@ -165,11 +219,30 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
                 r, alike = turned((e + H(e)) * 0.5, s)
                 u, vh = u @ r, H(r) @ vh
             turn = turns(s, alike, u.dtype)
-        u, s, vh = svd_of(a, given=(u, s, vh), split=split)
+        u, s, vh = svd_of(a, u, s, vh, split=split)
         s = shifted(s, split)
         if turn is not None:
             u, vh = matmul(u, turn), matmul(H(turn), vh)
     return SVDResult(u, s, vh) if compute_uv else s
+
+
+def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
+    """By eigh, as NumPy does: from A = V w V^H, reading one triangle."""
+    w, v = eigh(a)
+    library = xp(w)
+    at = library.argsort(abs(values_of(w)), axis=-1)[..., ::-1]
+    w = _at_last(w, at)
+    if not compute_uv:
+        return absolute(w)
+    v = _at_last(v, at[..., None, :])
+    return SVDResult(v, absolute(w), H(v * row(library.sign(values_of(w)))))
+
+
+def _at_last(x: Any, at: Any) -> Any:
+    """x at indices `at` along the last axis, for each of the others."""
+    lead, library = shape(x)[:-1], xp_of(at)
+    grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
+    return x[(*grid, at)]
 
 
 @implements(np.linalg.svdvals)
@@ -191,7 +264,7 @@ def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_f
 # --- orthogonal factor ---
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def qr_of(x):
     """Reduced QR of a square or tall matrix of full column rank."""
     return tuple(xp_of(x).linalg.qr(x))
@@ -251,7 +324,7 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
         raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'")
     order = ()
     if pivoting:
-        order = (scipy.linalg.qr(plain(a), mode="r", pivoting=True)[1],)
+        order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
         a = a[:, order[0]]
     q, r = qr(a)
     if mode != "r":
@@ -262,7 +335,7 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
 # --- pseudo-inverse and least squares ---
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="matrix")
 def pseudo_inverse(x, *, rcond, hermitian=False):
     library = xp_of(x)
     return np.linalg.pinv(x, rcond, hermitian) if library is np else library.linalg.pinv(x, rcond)
@@ -291,14 +364,39 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     rcond = rcond if rcond is not None else rtol
     if rcond is None:
         rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is not None else 1e-15
-    return pseudo_inverse(a, rcond=plain(rcond), hermitian=hermitian)
+    return _cut_off(a, values_of(rcond), hermitian)
+
+
+def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+    """The pseudo-inverse.  Where singular values are left out that are more than rounding, the matrix is not of the rank that is
+    taken: then by the singular vectors.  (On a device, where they are not looked at, for every larger rcond.)"""
+    a = as_read(a, symmetric(a)) if hermitian and isinstance(a, Variable) else a
+    rounding = 32 * max(shape(a)[-2:]) * np.finfo(dtype(a)).eps
+    if not isinstance(a, Variable) or np.max(values_of(rcond) if xp(a) is np else float(rcond)) <= rounding:
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    u, size, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    s = values_of(size)
+    share = s / xp(s).where(s > 0, s, 1).max(-1, keepdims=True)
+    kept = share > xp(s).asarray(rcond)[..., None]
+    if xp(s) is np and not ((share > rounding) & ~kept).any():
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    inverse = select(kept, 1.0, 0.0) / select(kept, size, s.dtype.type(1))
+    return matmul(H(vh), column(inverse) * H(u))
 
 
 @implements(scipy.linalg.pinv)
 def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
-    if atol is not None or return_rank:
-        raise ArgumentError("scipy.linalg.pinv: atol and return_rank are not supported")
-    return pseudo_inverse(a, rcond=max(shape(a)) * np.finfo(dtype(a)).eps if rtol is None else plain(rtol))
+    rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
+    atol = 0.0 if atol is None else values_of(atol)
+    if atol < 0 or rcond < 0:
+        raise ValueError("scipy.linalg.pinv: atol and rtol must not be negative")
+    if not atol and not return_rank:
+        return _cut_off(a, rcond)
+    size = values_of(svd(values_of(a), compute_uv=False))
+    top = size.max(-1)
+    least = rcond + atol / xp(a).where(top > 0, top, 1.0)
+    p = _cut_off(a, least)
+    return (p, (size > (least * top)[..., None]).sum(-1)) if return_rank else p
 
 
 @implements(np.linalg.lstsq)
@@ -311,7 +409,7 @@ def lstsq(a, b, rcond=None):
     eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
     limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
     s = svd(a, compute_uv=False)
-    rank = (plain(s) > plain(limit) * plain(s)[:1]).sum()
+    rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
     if library is np and rank < min(n, k):
         raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
     if n >= k:
@@ -324,10 +422,10 @@ def lstsq(a, b, rcond=None):
     if n > k:
         e = rows - matmul(a, x)
         residuals = sum(real(conj(e) * e), 0)
-    return reshape(x, to=(k,)) if vector else x, residuals, np.int32(rank) if library is np else rank, s
+    return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32) if library is np else rank, s
 
 
-@primitive(np.linalg.matrix_rank)
+@primitive(np.linalg.matrix_rank, batch="matrix")
 def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     if xp_of(A) is np:
         return np.linalg.matrix_rank(A, tol, hermitian, rtol=rtol)

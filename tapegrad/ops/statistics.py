@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from .._array import xp_of
-from .._primitive import plain
+from .._array import is_differentiable, xp_of
+from .._primitive import layout_of, primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
+from .creation import linspace
 from .elementwise import select, sqrt, zero_of
 from .elementwise_more import isnan, maximum, minimum
-from .reductions import array_of, axes_of, cast, cumsum, floating, last, mean, restored
-from .shaping import conj, real, reshape, slice_of, swapped
+from .products import flat
+from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
+from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
+from .sorting import bincount, taken
+from .zero_derivative import each, tracked
 
 # --- order statistics ---
 
@@ -26,7 +30,8 @@ CONTINUOUS = {
     "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }  # fmt: skip
-METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint")
+STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")  # discontinuous: the derivative is that of what is picked
+METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
 def _places(name: str, n: Any, q: Any, method: str) -> tuple:
@@ -35,6 +40,11 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]
         at = q * (n + (1.0 - alpha - beta)) + (alpha - 1.0)
+    elif method in STEPS:
+        at = library.asarray(q_value(q) * n - 1 - 0.5 * (method == "closest_observation"))
+        low = library.floor(at)
+        kept = (at == low) & ((low % 2 == 1) | (method != "closest_observation"))
+        at = library.where(at < 0, 0, low + library.where(kept, 0.5 * (method == "averaged_inverted_cdf"), 1.0))
     elif method in METHODS:
         at = library.asarray(q_value(q) * (n - 1))
         near = {"lower": library.floor, "higher": library.ceil, "nearest": library.rint}
@@ -42,18 +52,25 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     else:
         raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
     top = library.maximum(n - 1, 0)
-    low = library.clip(library.floor(plain(at)), 0, top).astype(int)
+    low = library.minimum(library.maximum(library.floor(primal_of(at)), 0), top).astype(int)
     w = at - low
-    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.clip(w, 0.0, 1.0)
+    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.minimum(library.maximum(w, 0.0), 1.0)
     return low, library.minimum(low + 1, top), w
 
 
 def q_value(q: Any) -> float:
-    return float(plain(q))
+    return float(values_of(q))
+
+
+def _of_rows(x: Any, at: Any) -> Any:
+    """One element of each row of x."""
+    if isinstance(at, Variable):
+        return reshape(taken(x, reshape(at, to=(-1, 1)), 1), to=shape(at))
+    return x[xp_of(at).arange(len(at)), at]
 
 
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
-    """An order found on plain values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
+    """An order found on primal values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
     q = array_of(q)
     if ndim(q):
@@ -63,39 +80,93 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         return r if ndim(q) == 1 else reshape(r, to=(*shape(q), *shape(rs[0])))
     to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
     q = q / factor
-    if not 0 <= plain(q) <= 1:
+    if not 0 <= values_of(q) <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
     rows, outer = last(a, axis)
-    library, values = xp(rows), plain(rows)
+    library, values = xp(rows), primal_of(rows)
+    if type(values) is np.ndarray and not nan and values.ndim == 1 and values.size:
+        r = _of_vector(name, rows, q, method)
+        return restored(cast(r, to), a, axis, keepdims)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
     # how many take part: one number on the host, but for rows that differ in their nan
     n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
-    row, flat = library.arange(len(order)), reshape(rows, to=order.shape)
-    first, second = (order[row, low], order[row, high]) if nan else (order[:, int(low)], order[:, int(high)])
-    down, up = flat[row, first], flat[row, second]
-    w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
-    near = plain(w) >= 0.5  # NumPy's way, from the nearer end
+    flat = reshape(rows, to=order.shape)
+    first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
+    down, up = _of_rows(flat, first), _of_rows(flat, second)
     if nan:
-        r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
-    elif isinstance(w, Variable) or w:
-        r = up - (up - down) * (1 - w) if near else down + (up - down) * w
+        w = _weight(w, a)
+        r = select(primal_of(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
     else:
-        r = down
+        r = _between(down, up, _weight(w, a))
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
     return restored(cast(r, to), a, axis, keepdims)
 
 
+def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
+    """The quantile of a vector: its two elements are read as numbers."""
+    values = values_of(x)
+    order = np.argsort(values, kind="stable")
+    low, high, w = _places(name, np.asarray(len(order)), q, method) if type(q) is not float or method != "linear" else _place(len(order), q)
+    w = _weight(w, x)
+    down = x[int(order[low])]
+    if np.isnan(values[order[-1]]):  # a sort puts nan last
+        return zero_of(down) + np.nan
+    return _between(down, x[int(order[high])], w) if isinstance(w, Variable) or w else down
+
+
+def _place(n: int, q: float) -> tuple:
+    """`_places` of the usual method, for one number."""
+    low = min(int(q * (n - 1)), n - 1)
+    return low, min(low + 1, n - 1), np.float64(q * (n - 1) - low)
+
+
+def _weight(w: Any, x: Any) -> Any:
+    return cast(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
+
+
+def _between(down: Any, up: Any, w: Any) -> Any:
+    """NumPy's way, from the nearer end."""
+    near = primal_of(w) >= 0.5
+    if isinstance(near, Variable):
+        return select(near, up - (up - down) * (1 - w), down + (up - down) * w)
+    if isinstance(w, Variable) or w:
+        return up - (up - down) * (1 - w) if near else down + (up - down) * w
+    return down
+
+
+def _weighted(f, a, q, axis, method, keepdims, weights):
+    """By NumPy's own function f, which picks an element of each row: the first that is equal to it takes the derivative."""
+    a, w = array_of(a), values_of(array_of(weights))
+    if xp(a) is not np:
+        raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
+    found = f(values_of(a), values_of(array_of(q)), axis, method=method, weights=w)
+    whole, found = isinstance(found, np.ndarray), np.asarray(found)
+    rows, outer = last(a, axis)
+    flat, picked = reshape(rows, to=(-1, shape(rows)[-1])), found.reshape(-1, math.prod(outer))
+    rs = []
+    for values in picked:
+        hit = values_of(flat) == values[:, None]
+        r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
+        rs.append(restored(cast(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
+    many = np.ndim(layout_of(q))
+    return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
+
+
 @implements(np.quantile)
-def quantile(a, q, axis=None, *, method="linear", keepdims=False):
+def quantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.quantile, a, q, axis, method, keepdims, weights)
     return _quantile("quantile", a, q, axis, method, keepdims)
 
 
 @implements(np.percentile)
-def percentile(a, q, axis=None, *, method="linear", keepdims=False):
+def percentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.percentile, a, q, axis, method, keepdims, weights)
     return _quantile("percentile", a, q, axis, method, keepdims, 100.0)
 
 
@@ -105,12 +176,16 @@ def median(a, axis=None, *, keepdims=False):
 
 
 @implements(np.nanquantile)
-def nanquantile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanquantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanquantile, a, q, axis, method, keepdims, weights)
     return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
 
 
 @implements(np.nanpercentile)
-def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False):
+def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+    if weights is not None:
+        return _weighted(np.nanpercentile, a, q, axis, method, keepdims, weights)
     return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
 
 
@@ -264,3 +339,33 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
 def broadcasted(h: Any, n: int, f: Any) -> Any:
     """The spacing h, n times."""
     return h * xp(f).ones(n, dtype(f))
+
+
+# --- counts ---
+
+
+@implements(np.histogram)
+def histogram(a, bins=10, range=None, density=None, weights=None):
+    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
+    x = values_of(arrays_of([a])[0])
+    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=each(values_of, weights))
+    if type(bins) is not str and np.ndim(each(values_of, bins)):
+        moved = arrays_of([bins])[0] if tracked([bins]) else edges
+    elif not tracked([a] if range is None else range):
+        moved = edges
+    elif type(bins) is str:
+        raise ArgumentError(
+            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
+        )
+    else:
+        low, high = (amin(a), amax(a)) if range is None else range
+        same = 0.5 * (values_of(low) == values_of(high))
+        moved = linspace(low - same, high + same, len(edges))
+    if tracked([weights]):
+        x, w = x.ravel(), flat(arrays_of([weights])[0])
+        if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
+            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
+        inside = (x >= edges[0]) & (x <= edges[-1])
+        at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
+        counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
+    return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved

@@ -10,24 +10,21 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory
-from .._primitive import READ, Ended, bind, handle, plain, view
-from .._primitive import turned as matrix_turned
-from .._tape import REGION, Tape
-from .._variable import Variable, View, variable
+from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
+from .._variable import Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
 from ._define import dtype, implements, shape, xp
 from ._define import shape as dim
-from .indexing import layout_of
 from .shaping import arrays_of
 
 
 def shown(x: Variable) -> Any:
-    """The plain array under x, for its shape and layout: a view is not read."""
+    """What lies under x, for its shape and layout: a view is not read."""
     if type(x) is View:
-        return ix.region(plain(x._base), x._path)
-    return plain(x)
+        return ix.region(layout_of(x._base), x._path)
+    return layout_of(x)
 
 
 def index(at: Any) -> Any:
@@ -38,7 +35,7 @@ def index(at: Any) -> Any:
     if isinstance(at, tuple):
         return tuple([None if i is None else index(i) for i in at])
     if isinstance(at, Variable):
-        return plain(at)
+        return values_of(at)
     if type(at) is slice:
         return unchanging(at)
     return index_list(at) if isinstance(at, list) else at
@@ -53,20 +50,13 @@ def unchanging(at: slice) -> slice:
 
 
 def index_list(at: list) -> list:
-    return [index_list(i) if isinstance(i, list) else plain(i) if isinstance(i, Variable) else i for i in at]
+    return [index_list(i) if isinstance(i, list) else values_of(i) if isinstance(i, Variable) else i for i in at]
 
 
+@hook
 def getitem(x: Any, at: Any) -> Any:
     """x[at]: a view for a basic index, an element or copied elements else."""
     kind = type(at)
-    if type(x) is Variable:
-        value = x._value
-        if type(value) is np.ndarray and (value.ndim == 1 if kind is int else kind is tuple and is_element(at, value.ndim)):
-            element, trace = value[at], x._trace  # the short way to a number
-            if trace is None:
-                return element
-            if not isinstance(trace, Ended):
-                return variable(element, trace, trace.read(x._slot, value, (), at, False))
     if kind is int or kind is slice:
         rank = len(x.shape)
         if rank and kind is slice:
@@ -92,6 +82,8 @@ def no_element(x: Any) -> Exception:
     """The error for x[0] of a number.  Python also asks for elements, until an IndexError, where it iterates over what shows no
     `__iter__`: a loop over a number would end at once in silence.  Only a subscript in the caller's code is an IndexError."""
     caller = sys._getframe(2)
+    if caller.f_code is getitem.__code__:  # a short way, which fell back
+        caller = caller.f_back
     code, at = caller.f_code.co_code, caller.f_lasti
     while dis.opname[code[at]] == "CACHE":
         at -= 2
@@ -115,7 +107,7 @@ def array_like(a: Any) -> Any:
 
 
 def sizes(to: Any) -> tuple:
-    return tuple([int(plain(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(plain(to)),)
+    return tuple([int(values_of(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(values_of(to)),)
 
 
 # --- shape ---
@@ -130,7 +122,7 @@ def reshape(a, shape, order="C", *, copy=None):
         flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
         order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
     if order == "F":
-        n = getattr(plain(a), "size", 1)
+        n = getattr(layout_of(a), "size", 1)
         if -1 in to:
             known = int(np.prod([k for k in to if k != -1]))
             to = tuple([n // max(known, 1) if k == -1 else k for k in to])
@@ -174,28 +166,16 @@ def permuted(x: Any, axes: tuple) -> Any:
 DIAGONAL = ("diagonal", (0, 0, 1))
 
 
+@hook
 def turned(x: Variable) -> Any:
-    """x.T, by the short way for a matrix."""
-    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value  # (what is not read yet need not be)
-    while isinstance(v, Variable):
-        v = v._value
-    return matrix_turned(x) if getattr(v, "ndim", 0) == 2 else transpose(x)
+    """x.T."""
+    return transpose(x)
 
 
-def read_diagonal(x: Variable) -> View:
-    """The diagonal of a matrix, read at once where that is sure to be right: by alias, for it was never written, with one tape
-    open at most."""
-    y = view(x, DIAGONAL)
-    trace = x._trace
-    if x._version or not (trace is None or type(trace) is Tape):
-        return y
-    x._saved = True
-    y._value, y._trace, y._seen = x._value.diagonal(), trace, 0
-    if trace is not None:
-        records = trace.records
-        y._slot = len(records)
-        records.append((ix.pull_diagonal, x._slot, REGION, None, layout_of(x._value), None, None))
-    return y
+@hook
+def diagonal_of(x: Variable) -> View:
+    """The diagonal of a matrix."""
+    return view(x, DIAGONAL)
 
 
 @implements(np.transpose)
@@ -349,7 +329,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
         return xp(a).diagonal(a, offset, axis1, axis2)
     here = a._value
     if type(a) is Variable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
-        return read_diagonal(a)
+        return diagonal_of(a)
     shown(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
 

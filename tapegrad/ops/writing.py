@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, NUMBERS, is_array, xp_of
-from .._primitive import ASSIGN, is_tracked, plain, write
-from .._tape import REGION, Tape
+from .._array import is_array, xp_of
+from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
 from .._variable import Variable, View
 from ..errors import AliasError, DroppedDerivativeError, ShapeError
 from . import shaping as s
@@ -14,8 +13,6 @@ from . import views
 from ._define import NUMPY, implements, shape
 from .gathering import constant, host, known_mode
 from .views import array_like, shown
-
-NUMBER = ((), F8)  # shape and dtype of a number
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
@@ -32,7 +29,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if isinstance(y, (list, tuple)):
+    if type(y) is not Variable and isinstance(y, (list, tuple)):  # (a Variable would be asked for its class)
         y = s.stacked(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
@@ -52,47 +49,10 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     write(ASSIGN, x, y, at)
 
 
+@hook
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one tape open at most."""
-    value, trace = x._value, x._trace
-    if type(value) is not np.ndarray or value.dtype is not F8:
-        return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape):
-        return False
-    kind = type(at)
-    if kind is int:
-        to = value.shape[1:]
-    elif kind is slice:
-        to = value[at].shape
-    elif kind is tuple and views.is_element(at, value.ndim):
-        to = ()
-    else:
-        return False
-    slot = like = None
-    if type(y) is Variable:
-        v, other = y._value, y._trace
-        if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
-            return False
-        if other is not None:
-            if other is not trace and (trace is not None or type(other) is not Tape):
-                return False
-            trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
-    elif type(y) in NUMBERS or type(y) is np.float64:
-        v = y
-    else:
-        return False
-    value[at] = v
-    if trace is not None:
-        records = trace.records
-        records.append((ASSIGN.vjp[0], x._slot, REGION, slot, trace.layout(value), like, ((), at)))
-        if x._trace is None:
-            x._trace = trace
-            trace.risen.append(x)
-        x._slot = k = len(records) - 1
-        if k > trace.look:
-            trace.grown()
-    x._version += 1
-    return True
+    """Write by a short way, where there is one; was it done?"""
+    return False
 
 
 def fits(size: tuple, to: tuple) -> bool:
@@ -129,8 +89,8 @@ def copyto(dst, src, casting="same_kind", where=True):
     if isinstance(src, (list, tuple)):
         src = s.stacked(src)
     if not target(dst, "copyto", src):
-        return xp_of(dst).copyto(dst, plain(src), where=plain(where))
-    write_value(dst, src if where is True else NUMPY[np.where](plain(where), src, dst), Ellipsis)
+        return xp_of(dst).copyto(dst, values_of(src), where=values_of(where))
+    write_value(dst, src if where is True else NUMPY[np.where](where, src, dst), Ellipsis)
 
 
 def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
@@ -139,14 +99,14 @@ def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
     flat = flat.ravel()
     if flat.size:
         places = np.unravel_index(flat, shape(x))
-        write_value(x, values, tuple([xp_of(plain(x)).asarray(p) for p in places]))
+        write_value(x, values, tuple([xp_of(layout_of(x)).asarray(p) for p in places]))
 
 
 def cycled(values: Any, at: np.ndarray) -> Any:
     """The flattened values, repeated as often as needed, at these places."""
     values = views.ravel(values)
     n = shape(values)[0]
-    return values[xp_of(plain(values)).asarray(at % n)]
+    return values[xp_of(layout_of(values)).asarray(at % n)]
 
 
 @writes_first(np.put)
@@ -154,7 +114,7 @@ def put(a, ind, v, mode="raise"):
     v = array_like(v)
     known_mode("put", mode)
     if not target(a, "put", v):
-        return xp_of(a).put(a, constant(ind), plain(v), mode)
+        return xp_of(a).put(a, constant(ind), values_of(v), mode)
     n, at = a.size, host(ind).ravel()
     if mode == "wrap":
         at = at % n
@@ -170,7 +130,7 @@ def put(a, ind, v, mode="raise"):
 def place(arr, mask, vals):
     vals = array_like(vals)
     if not target(arr, "place", vals):
-        return xp_of(arr).place(arr, constant(mask), plain(vals))
+        return xp_of(arr).place(arr, constant(mask), values_of(vals))
     at = np.flatnonzero(host(mask))
     if at.size:
         scattered(arr, at, cycled(vals, np.arange(at.size)))
@@ -180,7 +140,7 @@ def place(arr, mask, vals):
 def putmask(a, mask, values):
     values = array_like(values)
     if not target(a, "putmask", values):
-        return xp_of(a).putmask(a, constant(mask), plain(values))
+        return xp_of(a).putmask(a, constant(mask), values_of(values))
     at = np.flatnonzero(host(mask))
     if at.size:
         scattered(a, at, cycled(values, at))
@@ -190,14 +150,14 @@ def putmask(a, mask, values):
 def put_along_axis(arr, indices, values, axis=-1):
     values = array_like(values)
     if not target(arr, "put_along_axis", values):
-        return xp_of(arr).put_along_axis(arr, constant(indices), plain(values), axis)
+        return xp_of(arr).put_along_axis(arr, constant(indices), values_of(values), axis)
     at = host(indices)
     if axis is None:
         return scattered(arr, at, views.broadcast_to(values, at.shape))
     axis = views.axes_of(axis, len(shape(arr)))[0]
     places = [np.arange(n).reshape((-1,) + (1,) * (at.ndim - 1 - k)) for k, n in enumerate(shape(arr))]
     places[axis] = at
-    library = xp_of(plain(arr))
+    library = xp_of(layout_of(arr))
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 
@@ -205,7 +165,7 @@ def put_along_axis(arr, indices, values, axis=-1):
 def fill_diagonal(a, val, wrap=False):
     val = array_like(val)
     if not target(a, "fill_diagonal", val):
-        return xp_of(a).fill_diagonal(a, plain(val), wrap)
+        return xp_of(a).fill_diagonal(a, values_of(val), wrap)
     s = shape(a)
     if len(s) < 2:
         raise ValueError("array must be at least 2-d")

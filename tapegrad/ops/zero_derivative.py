@@ -1,35 +1,41 @@
-"""Functions whose derivative is zero, or whose result is no array: they run on the values.  (Comparisons, indices, counts,
-tests, facts of shape and dtype.)
+"""Functions whose derivative is zero, or whose result is no array: comparisons, orders, counts, tests, facts of shape and dtype.
 
-None of them gives floats: a result of floats that depends on a tracked argument (the weights of `bincount`) has a rule, or raises."""
+They run on primal values, without a record; where a trace hides these, each is a primitive without rules, so that its result is
+hidden too.  Only where the shape of the result depends on values, or it is text, the trace is asked for them.
 
+None of them gives floats: a result of floats that depends on a tracked argument has a rule, or raises."""
+
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._array import F8, is_array, is_differentiable, xp_of
-from .._primitive import is_tracked, plain
+from .._array import is_array, is_differentiable, xp_of
+from .._primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
+from .._variable import Variable
 from ..errors import NoRuleError
-from ._define import NUMPY, implements, shape
-from .shaping import arrays_of, astype
-from .sorting import taken_back
+from ._define import NUMPY
 
-NAMES = (
-    "all", "any", "nonzero", "flatnonzero", "argwhere", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "shape",
-    "ndim", "size", "iscomplexobj", "isrealobj", "iscomplex", "isreal", "isneginf", "isposinf", "isin", "result_type", "can_cast",
-    "common_type", "may_share_memory", "array_repr", "array_str", "array2string", "digitize", "tril_indices_from",
-    "triu_indices_from", "diag_indices_from", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
-    "searchsorted", "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "unravel_index", "ravel_multi_index", "indices", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
-    "fix", "einsum_path", "isfortran",
+OF_LAYOUT = (
+    "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type", "may_share_memory",
+    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
+    "einsum_path", "isfortran", "shares_memory",
 )  # fmt: skip
+OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices")
+OF_PRIMALS = (
+    "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal", "isneginf", "isposinf",
+    "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort", "searchsorted", "isnan",
+    "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal", "not_equal", "less",
+    "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_count", "invert", "left_shift", "right_shift", "gcd", "lcm", "isnat",
+)  # fmt: skip
+NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS
+STEPS = (np.fix,)  # floats, constant between steps
 
 
-def values(x: Any) -> Any:
-    if type(x) in (list, tuple):
-        return type(x)([values(v) for v in x])
-    return plain(x)
+def each(of: Callable, x: Any) -> Any:
+    """`of` of an argument, or of each member of a list or tuple."""
+    return type(x)([each(of, v) for v in x]) if type(x) in (list, tuple) else of(x)
 
 
 def library_of(xs: Any) -> Any:
@@ -51,15 +57,53 @@ def has_floats(y: Any) -> bool:
     """Is there a float or complex array or number in a result?"""
     if isinstance(y, (list, tuple)):
         return any(has_floats(v) for v in y)
-    return is_differentiable(y)
+    return is_differentiable(layout_of(y))
 
 
-def _constant(f):
+class Place:
+    """Stands in a call for its k-th hidden argument."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, k: int):
+        self.k = k
+
+
+def hides(x: Any) -> bool:
+    return any([hides(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
+
+
+def constant(f: Callable, of: Callable = primal_of) -> Callable:
+    """The operation of a function without a derivative.  `of`: what of its arguments it is given."""
     name = f.__name__
 
+    def run(*hidden, args, kwargs):
+        def filled(x):
+            return hidden[x.k] if type(x) is Place else x
+
+        args = each(filled, args)
+        return getattr(library_of(args), name, f)(*args, **{k: each(filled, v) for k, v in kwargs.items()})
+
+    prim = Primitive(name, run)
+
+    def call(args, kwargs):
+        hidden = []
+
+        def emptied(x):
+            if isinstance(x, Variable):
+                hidden.append(x)
+                return Place(len(hidden) - 1)
+            return x
+
+        args, kwargs = each(emptied, args), {k: each(emptied, v) for k, v in kwargs.items()}
+        return bind(prim, hidden, {"args": args, "kwargs": kwargs})
+
     def on_values(*args, **kwargs):
-        plain_args = [values(a) for a in args]
-        y = getattr(library_of(plain_args), name)(*plain_args, **{k: values(v) for k, v in kwargs.items()})
+        given, named = [each(of, a) for a in args], {k: each(of, v) for k, v in kwargs.items()}
+        if hides(given) or hides(list(named.values())):
+            y = call(given, named)
+        else:
+            y = getattr(library_of(given), name, f)(*given, **named)
         if has_floats(y) and f not in STEPS and (tracked(args) or tracked(kwargs.values())):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
@@ -71,22 +115,9 @@ def _constant(f):
     return on_values
 
 
-STEPS = (np.fix,)  # floats, constant between steps
-for _name in NAMES:
-    _f = getattr(np, _name)
-    if _f not in NUMPY:
-        NUMPY[_f] = _constant(_f)
-
-
-@implements(np.bincount)
-def bincount(x, /, weights=None, minlength=0):
-    """Linear in the weights."""
-    at = values(x)
-    at = at if is_array(at) else np.asarray(at)
-    if weights is None or not tracked([weights]):
-        return xp_of(at).bincount(at, values(weights), minlength)
-    w = arrays_of([weights])[0]
-    if shape(w) != at.shape or at.ndim != 1:
-        raise ValueError("numpy.bincount: x and weights must be vectors of the same length")
-    size = len(xp_of(at).bincount(at, None, minlength))
-    return taken_back(astype(w, to=F8), at=at.astype(np.intp), axis=0, like=(size,))
+for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS, primal_of)):
+    for _name in _names:
+        _f = getattr(np, _name)
+        if _f not in NUMPY:
+            NUMPY[_f] = constant(_f, _of)
+argsort, argpartition, searchsorted, any_of, lies_in = [NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin)]

@@ -18,7 +18,7 @@ import numpy
 from .. import numpy as np
 from .._array import xp_of
 from .._byhand import value
-from .._primitive import is_tracked, plain
+from .._primitive import is_tracked, values_of
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, ShapeError
@@ -297,7 +297,7 @@ def _given(x: Any) -> Any:
     if type(x) in (int, float, bool):
         return numpy.float64(x)
     if isinstance(x, Variable) and not is_tracked(x):
-        x = plain(x)
+        x = values_of(x)
     if not hasattr(x, "dtype") or (type(x) is numpy.ndarray and x.ndim == 0):
         return numpy.asarray(x, dtype=float)[()]
     return x.astype(float) if x.dtype.kind in "iub" else x

@@ -33,8 +33,8 @@ def cost(g: Graph, i: int) -> int:
     return size_of(g.shape[x[0]] if op == "sum" else g.shape[i])
 
 
-class Plan:
-    """A node may be computed in several loops, each time anew: so plans are keyed by (part, node), part being the number of the
+class Placement:
+    """A node may be computed in several loops, each time anew: so places are keyed by (part, node), part being the number of the
     loop, or None outside of loops.  A carry and a sum belong to their loop, what they are after it to the part around it.
 
     `group[part, i]`: the instructions computed together with block i; `inlined`: what is computed by its user; `place`: offsets in

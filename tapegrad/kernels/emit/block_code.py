@@ -245,7 +245,7 @@ def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None
 
 
 class BlockCode:
-    """The part of an emitter's Kernel that writes code for blocks; `self` is a builder, too.
+    """The part of an emitter's `Text` that writes code for blocks; `self` is a builder, too.
 
     Inside of `self.typed(wide)` it is one of float64, or of the kernel's dtype.  Each node has one of these types, and loads and
     stores go by that of the buffer."""
@@ -255,8 +255,8 @@ class BlockCode:
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
         """Code for the instruction of a block, or of a number computed from one."""
-        g, plan = self.g, self.low.plan
-        if op == "view" or (self.part, i) in plan.inlined:
+        g, placement = self.g, self.low.placement
+        if op == "view" or (self.part, i) in placement.inlined:
             return
         if g.shape[i]:
             env[i] = self.home((self.part, i))
@@ -270,11 +270,11 @@ class BlockCode:
             elif op in ROUTINES:
                 self.called(i, op, args, env)
             else:
-                self.mapped(self.whole(i, env), g.shape[i], plan.group[self.part, i], i, env)
+                self.mapped(self.whole(i, env), g.shape[i], placement.group[self.part, i], i, env)
 
     def home(self, key: Any) -> Buffer:
         """The place of a block in the arena."""
-        place = self.low.plan.place[key]
+        place = self.low.placement.place[key]
         node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
         return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
 
@@ -404,10 +404,10 @@ class BlockCode:
 
     def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
         """The carry of the next step; what is made of parts of the old carry goes through a place of its own."""
-        g, place = self.g, self.low.plan.place
+        g, place = self.g, self.low.placement.place
         blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
         shape = lambda k: g.shape[loop.carry[k]]
-        blocks = [(k, after) for k, after in blocks if self.low.plan.in_place.get((n, after)) != (n, loop.carry[k])]
+        blocks = [(k, after) for k, after in blocks if self.low.placement.in_place.get((n, after)) != (n, loop.carry[k])]
         moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
         for k, after in moved:
             self.filled_with(self.home(("moved", n, k)), shape(k), after, env)
@@ -421,7 +421,7 @@ class BlockCode:
     def summed(self, i: int, env: dict) -> None:
         g = self.g
         (x,), axes, shape = g.args[i], g.meta[i], g.shape[g.args[i][0]]
-        group = self.low.plan.group[self.part, i][:-1]
+        group = self.low.placement.group[self.part, i][:-1]
         rest = [k for k in range(len(shape)) if k not in axes]
         with ExitStack() as outer:
             index: dict = dict(zip(rest, self.loops(outer, tuple([shape[k] for k in rest])), strict=True))

@@ -12,25 +12,24 @@ Indices are 64 bits wide everywhere.  How steps are stored: cuda_tape.py.
 The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
 -fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...errors import ArgumentError
-from ..graph.blocks import BLOCK_OPS, size_of
+from ..graph.blocks import size_of
 from ..graph.nodes import COMPARE, Graph
 from ..graph.program import Loop, carried
-from .block_code import Access, Affine, BlockCode, Buffer
+from .block_code import Access, Buffer
 from .cuda_builder import BITS, FOUR, HEAD, WARP, Writer, function
 from .cuda_tape import TapeCode
 from .elementary import FUNCTIONS, called
 from .lower import CHUNK, Body, Lowered
 from .schedule import Item, ordered, peak
+from .walk import Walk
 
 THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
-SAME = nullcontext()
 ROOM = 160  # registers that the values of a step may take, before it is put in another order
 FEW = 24  # instructions of a step that is worth loading data by four
 REGISTERS = 255  # of a thread; of kernels that need fewer by our count, few spill, and little
@@ -65,8 +64,10 @@ def head(low: Lowered, bits: int) -> str:
     return text
 
 
-class Kernel(BlockCode, TapeCode, Writer):
+class Text(Walk, TapeCode, Writer):
     """The text of one program."""
+
+    typed_by = ("bits", "f", "real", "word")
 
     def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
@@ -121,30 +122,11 @@ class Kernel(BlockCode, TapeCode, Writer):
         """The place of this lane among numbers of float64, from that among numbers of float32: a row has two of these."""
         return f"(double*)({pointer} - threadIdx.x % {WARP}) + threadIdx.x % {WARP}"
 
-    def typed(self, wide: bool) -> AbstractContextManager:
-        """Inside, this is a builder of float64, or of the kernel's dtype."""
-        bits = 64 if wide else self.own
-        return SAME if bits == self.bits else self.of_bits(bits, wide)
-
-    @contextmanager
-    def of_bits(self, bits: int, wide: bool) -> Iterator[None]:
-        names = ("bits", "f", "real", "word")
-        before = {name: getattr(self, name) for name in names}
-        other = Writer(bits, wide)
-        self.__dict__.update({name: getattr(other, name) for name in names})
-        yield
-        self.__dict__.update(before)
+    def builder(self, bits: int) -> Writer:
+        return Writer(bits, bits > self.own)
 
     def single(self, value: str) -> Buffer:
         return replace(super().single(value), wide=self.bits > self.own)
-
-    def load(self, buffer: Buffer, at: Affine) -> str:
-        with self.typed(buffer.wide):
-            return super().load(buffer, at)
-
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
-        with self.typed(buffer.wide):
-            super().put(buffer, at, value)
 
     def inputs(self) -> list[tuple]:
         p = self.low.program
@@ -199,63 +181,28 @@ class Kernel(BlockCode, TapeCode, Writer):
         if g.input("N", 0, 1) in self.low.used():
             env[g.input("N", 0, 1)] = self.let("(double)T", "double")
 
-    def value(self, i: int, env: dict) -> str:
-        op = self.g.op[i]
-        if op == "const":
-            return self.c(self.g.args[i][0])
-        if op == "bool":
-            return "true" if self.g.args[i][0] else "false"
-        return env[i]
+    def truth(self, true: bool) -> str:
+        return "true" if true else "false"
 
-    def constants(self, j: int) -> Buffer:
-        """A constant block as a global array."""
-        if j not in self.globals:
-            with self.typed(j in self.low.wide):
-                content = ", ".join([self.c(x) for x in self.g.numbers(j).ravel()])
-                name = f"k{len(self.globals)}"
-                self.globals[j] = name, f"static __device__ const {self.real} {name}[] = {{{content}}};\n"
-        return Buffer(self.globals[j][0], constant=True, wide=j in self.low.wide)
+    def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
+        return f"k{k}", f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n"
 
-    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
-        """Call the function that `code` writes; the first access is the result."""
-        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
-        if key not in self.routines:
-            w = Writer(self.bits, self.bits > self.own)
-            code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
-            kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
-            head = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds))
-            name, body = f"{op}{len(self.routines)}", "\n".join(w.lines)
-            text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
-            self.routines[key] = name, text
-        given = ", ".join([f"&{self.place_in(a.buffer, a.offset)}" for a in accesses])
-        self.line(f"{self.routines[key][0]}({given});")
+    def routine_text(self, op: str, k: int, code: Callable, accesses: list[Access], sizes: tuple) -> tuple[str, str]:
+        w = self.builder(self.bits)
+        code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
+        head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(w.lines)
+        return f"{op}{k}", f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n"
 
-    def region(self, sections: list, inner: list[Body], env: dict) -> None:
-        """Straight code with loops in between."""
-        for k, code in enumerate(sections):
-            self.straight(code, env)
-            if k < len(inner):
-                self.loop(inner[k].number, env)
+    def call_routine(self, name: str, accesses: list[Access]) -> None:
+        self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")
 
-    def straight(self, code: list, env: dict) -> None:
-        for i, op, args in code:
-            if self.g.shape[i] or op in BLOCK_OPS:
-                self.block(i, op, args, env)
-            else:
-                self.straight_scalar([(i, op, args)], env)
-
-    def straight_scalar(self, code: list, env: dict) -> None:
-        for i, op, args in code:
-            with self.typed(i in self.low.wide):
-                x = [self.value(j, env) for j in args]
-                if op in FUNCTIONS:
-                    env[i] = self.let(f"own_{op}({x[0]})")
-                elif op in COMPARE:
-                    env[i] = self.compare(op, *x)
-                elif op in ("and", "or", "not"):
-                    env[i] = getattr(self, op + "_")(*x)
-                else:
-                    env[i] = getattr(self, op)(*x)
+    def instruction(self, op: str, args: tuple, x: list) -> str:
+        if op in FUNCTIONS:
+            return self.let(f"own_{op}({x[0]})")
+        if op in COMPARE:
+            return self.compare(op, *x)
+        return getattr(self, op + "_" if op in ("and", "or", "not") else op)(*x)
 
     def trips(self, n: int, loop: Loop, env: dict) -> str:
         if loop.data:
@@ -495,5 +442,5 @@ def emit_cuda(
     >>> [name for name, _, _ in signature.parameters]
     ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
-    source, signature = Kernel(program, bits_for(program, dtype), per_sample, every).text(entry)
+    source, signature = Text(program, bits_for(program, dtype), per_sample, every).text(entry)
     return source, entry, signature

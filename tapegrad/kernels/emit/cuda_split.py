@@ -9,7 +9,7 @@ whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][
 
 import numpy as np
 
-from .cuda import Kernel, Signature, bits_for
+from .cuda import Signature, Text, bits_for
 from .lower import CHUNK, Lowered
 
 GATHER = """extern "C" __global__ void __launch_bounds__(128)
@@ -32,7 +32,7 @@ def splittable(low: Lowered) -> bool:
     return len(low.outer) == 1 and low.loops[0].data and not low.loops[0].carry and not low.taped()
 
 
-class Part(Kernel):
+class Part(Text):
     """One of the kernels of a split program."""
 
     def partial(self) -> tuple[str, Signature]:

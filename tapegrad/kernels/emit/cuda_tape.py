@@ -13,7 +13,7 @@ from .lower import Lowered
 
 
 class TapeCode:
-    """`self` is an emitter's Kernel."""
+    """`self` is an emitter's `Text`."""
 
     low: Lowered
     g: Graph

@@ -9,22 +9,25 @@ caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps ha
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..graph.blocks import BLOCK_OPS, size_of
+import numpy as np
+
+from ..graph.blocks import size_of
 from ..graph.program import Loop
 from . import elementary
-from .block_code import Access, Affine, BlockCode, Buffer
+from .block_code import Access, Affine, Buffer
 from .llvm_builder import COMPARE, Builder, matmul_across, widths
 from .lower import CHUNK, Body, Lowered
+from .walk import Walk
 
-SAME = nullcontext()
 
-
-class Kernel(BlockCode, Builder):
+class Text(Walk, Builder):
     """The text of one program."""
+
+    typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
 
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
         super().__init__(width, bits)
@@ -69,19 +72,8 @@ class Kernel(BlockCode, Builder):
 
     # --- float64 in a kernel of float32 ---
 
-    def typed(self, wide: bool) -> AbstractContextManager:
-        """Inside, this is a builder of float64, or of the kernel's dtype."""
-        bits = 64 if wide else self.own
-        return SAME if bits == self.bits else self.of_bits(bits)
-
-    @contextmanager
-    def of_bits(self, bits: int) -> Iterator[None]:
-        names = ("bits", "real", "int", "T", "I", "suffix", "align")
-        before = {name: getattr(self, name) for name in names}
-        other = Builder(self.W, bits)
-        self.__dict__.update({name: getattr(other, name) for name in names})
-        yield
-        self.__dict__.update(before)
+    def builder(self, bits: int) -> Builder:
+        return Builder(self.W, bits)
 
     def single(self, value: str) -> Buffer:
         return Buffer(self.cell(value), wide=self.bits > self.own)
@@ -91,13 +83,9 @@ class Kernel(BlockCode, Builder):
     @contextmanager
     def lanes(self, width: int) -> Iterator[None]:
         """Inside, blocks are read and written by `width` neighbouring elements."""
-        names = ("W", "T", "I", "B", "suffix")
-        before = {name: getattr(self, name) for name in names}
-        vector = Builder(width, self.bits)
-        self.__dict__.update({name: getattr(vector, name) for name in names})
         self.across = True
-        yield
-        self.__dict__.update(before)
+        with self.of(Builder(width, self.bits), ("W", "T", "I", "B", "suffix")):
+            yield
         self.across = False
 
     def along(self, n: int, visit: Callable, short: bool) -> None:
@@ -127,37 +115,24 @@ class Kernel(BlockCode, Builder):
             return super().pointer(buffer, at)
 
     def load(self, buffer: Buffer, at: Affine) -> str:
-        with self.typed(buffer.wide):
-            return super().load(replace(buffer, constant=False) if self.across else buffer, at)
+        return super().load(replace(buffer, constant=False) if self.across else buffer, at)
 
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
-        with self.typed(buffer.wide):
-            super().put(buffer, at, value)
+    def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
+        scalar = Builder(1, self.bits)
+        content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
+        return f"@k{k}", f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
 
-    def constants(self, j: int) -> Buffer:
-        """A constant block as a global array."""
-        wide = j in self.low.wide
-        if j not in self.globals:
-            scalar, values = Builder(1, 64 if wide else self.own), self.g.numbers(j).ravel()
-            content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
-            name = f"@k{len(self.globals)}"
-            self.globals[j] = name, f"{name} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
-        return Buffer(self.globals[j][0], constant=True, wide=wide)
+    def routine_text(self, op: str, k: int, code: Callable, accesses: list[Access], sizes: tuple) -> tuple[str, str]:
+        b = self.builder(self.bits)
+        if self.W == 1 and op == "matmul":
+            code = matmul_across
+        code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
+        body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
+        return f"@{op}{k}", f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
 
-    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
-        """Call the function that `code` writes; the first access is the result."""
-        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
-        if key not in self.routines:
-            b = Builder(self.W, self.bits)
-            if self.W == 1 and op == "matmul":
-                code = matmul_across
-            code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
-            head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
-            body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
-            name = f"@{op}{len(self.routines)}"
-            self.routines[key] = name, f'define internal void {name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
-        given = ", ".join([f"ptr {self.pointer(a.buffer, a.offset)}" for a in accesses])
-        self.lines.append(f"  call void {self.routines[key][0]}({given})")
+    def call_routine(self, name: str, accesses: list[Access]) -> None:
+        self.lines.append(f"  call void {name}({', '.join([f'ptr {self.pointer(a.buffer, a.offset)}' for a in accesses])})")
 
     # --- memory ---
 
@@ -229,34 +204,10 @@ class Kernel(BlockCode, Builder):
 
     # --- code ---
 
-    def value(self, i: int, env: dict) -> str:
-        op = self.g.op[i]
-        if op == "const":
-            return self.c(self.g.args[i][0])
-        if op == "bool":
-            return self.splat("i1", "true" if self.g.args[i][0] else "false")
-        return env[i]
+    def truth(self, true: bool) -> str:
+        return self.splat("i1", "true" if true else "false")
 
-    def region(self, sections: list, inner: list[Body], env: dict) -> None:
-        """Straight code with loops in between."""
-        for k, code in enumerate(sections):
-            self.straight(code, env)
-            if k < len(inner):
-                self.loop(inner[k].number, env)
-
-    def straight(self, code: list, env: dict) -> None:
-        for i, op, args in code:
-            if self.g.shape[i] or op in BLOCK_OPS:
-                self.block(i, op, args, env)
-            else:
-                self.straight_scalar([(i, op, args)], env)
-
-    def straight_scalar(self, code: list, env: dict) -> None:
-        for i, op, args in code:
-            with self.typed(i in self.low.wide):
-                env[i] = self.scalar(op, args, [self.value(j, env) for j in args])
-
-    def scalar(self, op: str, args: tuple, x: list) -> str:
+    def instruction(self, op: str, args: tuple, x: list) -> str:
         if op in self.often:
             return self.function(op, *x)
         if op in elementary.FUNCTIONS:
@@ -464,4 +415,4 @@ def balance(body: Body) -> int:
 
 def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
     """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
-    return Kernel(low, width, bits, per_sample).text(name, target)
+    return Text(low, width, bits, per_sample).text(name, target)

@@ -16,7 +16,7 @@ from ..graph.factor import factored
 from ..graph.nodes import LEAVES, PER_STEP, Graph
 from ..graph.program import Loop, Program, carried, pruned
 from ..graph.wide_sums import widened
-from .arena import Plan, cost
+from .arena import Placement, cost
 from .elementary import FUNCTIONS
 
 Instruction = tuple  # (node, operation, operands)
@@ -82,7 +82,7 @@ class Body:
 @dataclass
 class Lowered:
     """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
-    one step needs, for the choice of widths; `name`: what an error calls it; `plan`: where blocks live.
+    one step needs, for the choice of widths; `name`: what an error calls it; `placement`: where blocks live.
 
     `precise`: where sums are float64 in a kernel of float32, which groups of outputs are float64, too; `wide`: its nodes of that
     type (graph/wide_sums.py)."""
@@ -96,7 +96,7 @@ class Lowered:
     wide: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
+        self.placement = Placement(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
 
     def sums_wide(self, loop: Loop) -> bool:
         """Are the sums of this loop float64 in a kernel of float32?"""
@@ -111,7 +111,7 @@ class Lowered:
     @property
     def arena(self) -> int:
         """Elements of the workspace that blocks need, before the stored carries."""
-        return self.plan.size
+        return self.placement.size
 
     def offsets(self, loop: Loop) -> list[int]:
         """Where each component of the carry stands in what is stored of a step, and the size of that."""
@@ -263,7 +263,7 @@ class _Lowering:
         for i in sorted(here, key=lambda i: (self.narrowed.get(i, i), i in self.narrowed)):  # in the order of computing
             stage[i] = max([stage.get(j, 0) for j in self.form[i][1]]) if i in self.form else at.get(i, 0)
         if self.wide:
-            late(stage, self.form, self.wide, len(loops))
+            deferred(stage, self.form, self.wide, len(loops))
         sections: list[list[Instruction]] = [[] for _ in range(len(loops) + 1)]
         for i in stage:
             if i in self.form:
@@ -336,7 +336,7 @@ class _Lowering:
         return sorted(seen), sorted(outside)
 
 
-def late(stage: dict, form: dict, wide: set[int], last: int) -> None:
+def deferred(stage: dict, form: dict, wide: set[int], last: int) -> None:
     """What is float64 is computed in the section where it is read: alive in a loop it would cost two registers there."""
     first: dict = {}
     for i in reversed(stage):

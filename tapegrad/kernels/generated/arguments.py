@@ -1,6 +1,5 @@
 """What the calls of generated kernels do with their arguments: dtypes, shapes, trees of parameters, missing data, results to fill."""
 
-import importlib
 import math
 import weakref
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import is_array, xp_of
+from ..._late import load
 from ..._primitive import is_tracked, plain
 from ..._tree import Const, is_node
 from ..._variable import Variable
@@ -51,7 +51,7 @@ def contiguous(x: Any, dtype: np.dtype) -> Any:
 
 def launcher_of(*arrays: Any) -> type:
     """The class that launches on these arrays.  CuPy is imported by whoever has CuPy arrays."""
-    return Launcher if library(*arrays) is np else importlib.import_module("tapegrad.kernels.launch.cuda").CudaLauncher
+    return Launcher if library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
 
 
 def is_tree(theta: Any) -> bool:

@@ -19,14 +19,13 @@ import numpy as np
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
 from ..._primitive import OPEN, live, plain
-from ..._tape import Tape
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
 from ...ops import shaping
 from ...ops.elementwise_more import where
 from ..emit.lower import SUMS, Lowered
-from ..launch.repeat import repeatable, unchanged
+from ..launch.repeat import Launched, fits, launched, repeated
 from ..trace.tracing import trace_likelihood, trace_recursion
 from .arguments import (
     FLOATS,
@@ -44,19 +43,6 @@ from .arguments import (
     with_ways,
 )
 from .derivatives import Family
-
-
-def again(plan: tuple, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
-    """Value, or value and gradient, by a launch like the last one."""
-    _, _, dtype, samples, kind, run, table, _ = plan
-    v = np.empty(samples, kind)
-    if gradient:
-        g = np.empty(theta.shape, dtype)
-        run(id(theta), id(data), id(v), id(g), table)
-        return (v, g) if theta.ndim == 2 else (v[0], g)
-    run(id(theta), id(data), id(v), table)
-    return v if theta.ndim == 2 else v[0]
-
 
 BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
 
@@ -83,7 +69,7 @@ class Generated(Remade):
     def _renew(self) -> None:
         """Forget what was traced."""
         _, trace, _, _, sums = self._parts
-        self._plans = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
+        self._launches = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
         self._last: tuple = (None, None)  # the launcher of the last call
         self._trees: dict = {}
         self._captured: list = []
@@ -126,15 +112,15 @@ class Generated(Remade):
         theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
         if self._captured:
             self._look_around()
-        plan = self._plans.__dict__.get("F")
-        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
-            return again(plan, theta, data, False)
+        last = self._launches.__dict__.get("F")
+        if out is None and fits(last, theta, data) and not self._is_missing(data):
+            return repeated(last, theta, data, False)
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         self._refuse_out(out, theta, data)
-        if isinstance(theta, Variable) and type(live(theta)._trace) is Tape:
+        if isinstance(theta, Variable) and getattr(live(theta)._trace, "pulls", False):
             v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
             v = self._family.F(self._recorded, theta, data)
@@ -148,9 +134,9 @@ class Generated(Remade):
         """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
         if self._captured:
             self._look_around()
-        plan = self._plans.__dict__.get("VG")
-        if out is None and unchanged(plan, theta, data) and not self._is_missing(data):
-            return again(plan, theta, data, True)
+        last = self._launches.__dict__.get("VG")
+        if out is None and fits(last, theta, data) and not self._is_missing(data):
+            return repeated(last, theta, data, True)
         if is_tree(theta):
             if out is not None:
                 raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
@@ -169,24 +155,12 @@ class Generated(Remade):
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Keep what the next call on arrays like these needs, for this thread."""
-        plan = None
+        found: Launched | None = None
         key, launcher = self._last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
         if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
-            found = repeatable(launcher, data.shape[-1], theta.shape[1])
-            if found is not None:
-                run, table, hold = found
-                plan = (
-                    theta.shape[:1] if single else theta.shape,
-                    data.shape,
-                    theta.dtype,
-                    theta.shape[1],
-                    launcher.types[0],
-                    run,
-                    table,
-                    hold,
-                )
-        self._plans.__dict__[kind] = plan
+            found = launched(launcher, theta, data, single)
+        self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
         """(p, B)."""

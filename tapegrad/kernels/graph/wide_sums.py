@@ -26,35 +26,35 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
         wide.update(zip(loop.sums, made, strict=True))
         loop.sums = made
     outside = g.reach(p.outputs + read)
-    late: set[int] = set()  # depends on a sum
+    after_sums: set[int] = set()  # depends on a sum
     for i in outside:
-        if i in wide or (g.op[i] not in LEAVES and any(j in late for j in g.args[i])):
-            late.add(i)
-    wanted = late | set(p.outputs)
+        if i in wide or (g.op[i] not in LEAVES and any(j in after_sums for j in g.args[i])):
+            after_sums.add(i)
+    wanted = after_sums | set(p.outputs)
     for i in reversed(outside):
-        if i in wanted and g.op[i] not in LEAVES and not decided(g, i, late):
+        if i in wanted and g.op[i] not in LEAVES and not decided(g, i, after_sums):
             wanted.update(g.args[i])
     for i in outside:
         if i in wanted and i not in wide:
-            wide[i] = copied(g, i, wide, late)
+            wide[i] = copied(g, i, wide, after_sums)
     groups = [[wide[o] if keep else rounded(g, o, wide) for o in group] for group, keep in zip(p.groups, precise, strict=True)]
     nodes = {w for i, w in wide.items() if w != i}
-    return replace(p, groups=groups), nodes, {i: wide[i] for i in late if g.op[i] != "view" and wide[i] != i}
+    return replace(p, groups=groups), nodes, {i: wide[i] for i in after_sums if g.op[i] != "view" and wide[i] != i}
 
 
-def decided(g: Graph, i: int, late: set[int]) -> bool:
+def decided(g: Graph, i: int, after_sums: set[int]) -> bool:
     """Is node i computed in the kernel's dtype only?"""
-    return i not in late and (g.boolean(i) or g.op[i] == "floor")
+    return i not in after_sums and (g.boolean(i) or g.op[i] == "floor")
 
 
-def copied(g: Graph, i: int, wide: dict, late: set[int]) -> int:
+def copied(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
     """Node i in float64."""
     op, args = g.op[i], g.args[i]
     if op in ("const", "array"):
         return g.raw(op, *args, "float64", shape=g.shape[i], meta=g.meta[i])
     if op == "in" and args[0] == "N":
         return g.input("N", 0, 1)
-    if op in LEAVES or decided(g, i, late):
+    if op in LEAVES or decided(g, i, after_sums):
         return i if g.boolean(i) else g.raw("widen", i)
     return g.raw(op, *[wide[j] for j in args], shape=g.shape[i], meta=g.meta[i])
 

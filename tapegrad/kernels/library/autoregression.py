@@ -23,10 +23,10 @@ import numpy as np
 from ..._array import xp_of
 from ...errors import ArgumentError
 from ..generated.kernel import recursion
-from .handwritten import HandwrittenRecursion, inlined, twin
+from .handwritten import Definition, HandwrittenRecursion, inlined, twin
 from .on_cpu import Sized, Sweeps
 from .sample_loops import LOG_2_PI
-from .sweeps import Sums, datum
+from .sweeps import Frame, Sums, datum
 from .vectors import double, doubles, fma, fnma, log, narrow, splat, where
 
 MOST = 8
@@ -210,7 +210,7 @@ SUMS = Sums(begin, observe, flush, finish, first)
 def sweeps(p):
     """On NumPy arrays, for so many rows of theta."""
     P = p - 2
-    return Sweeps(SUMS, (P,), [(0, p)], 1, P, P * (P + 1) + 8 * P + 20, 40 + 5 * P)
+    return Sweeps(SUMS, Frame(sizes=(P,), modes=[(0, p)], lines=1, stored=P), room=P * (P + 1) + 8 * P + 20, cost=40 + 5 * P)
 
 
 ON_HOST = Sized(sweeps)
@@ -229,7 +229,13 @@ class Autoregression(HandwrittenRecursion):
 
 
 loglik = Autoregression(
-    "autoregression", "autoregression", recursion(start, step), lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
-    "theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)", ON_HOST.value,
-    ON_HOST.both,
-)  # fmt: skip
+    Definition(
+        name="autoregression",
+        stem="autoregression",
+        formula=recursion(start, step),
+        fit=lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
+        wants="theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)",
+        value=ON_HOST.value,
+        both=ON_HOST.both,
+    )
+)

@@ -44,7 +44,7 @@ from ..generated.arguments import as_float, checked_outs
 from ..generated.derivatives import library
 from ..generated.kernel import recursion
 from .celerite_twin import SERIES, twins
-from .handwritten import Handwritten, HandwrittenRecursion
+from .handwritten import Definition, Handwritten, HandwrittenRecursion
 from .sample_loops import LANES, LOG_2_PI
 
 MOST = 12
@@ -227,10 +227,19 @@ def _process(*sizes: int) -> Process:
     names = "REAL", "COMPLEX", "QUADRATIC", "JITTER", "MEAN"
     series = {"SERIES": ", ".join([repr(x) for x in SERIES]), "SERIES_LENGTH": len(SERIES)}
     macros = {**dict(zip(names, sizes, strict=True)), **series}
+    value, both = twins(sizes)
     made = Process(
-        "celerite", "celerite", recursion(*formula(*sizes), missing="step"), lambda p, d: macros if (p, d) == (rows, 3) else None,
-        f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)", *twins(sizes),
-        lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",), LANES,
-    )  # fmt: skip
+        Definition(
+            name="celerite",
+            stem="celerite",
+            formula=recursion(*formula(*sizes), missing="step"),
+            fit=lambda p, d: macros if (p, d) == (rows, 3) else None,
+            wants=f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)",
+            value=value,
+            both=both,
+            work=lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",),
+            workers=LANES,
+        )
+    )
     made._place = _process, sizes
     return made

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from .handwritten import inlined, twin
 from .on_cpu import Sweeps
-from .sweeps import Steps, datum, dot, dot_column, nothing
+from .sweeps import Frame, Steps, datum, dot, dot_column, nothing
 from .vectors import fma, where, whole
 
 
@@ -222,7 +222,7 @@ def filter_steps(update: Callable, update_adjoint: Callable) -> Steps:
         return term, count, nonnegative_diagonal(args[2], K, nonnegative_diagonal(args[3], D, positive))
 
     @twin
-    def again(room, outside, t, layout, sizes):
+    def recall(room, outside, t, layout, sizes):
         K, D = sizes
         args, m, P, _ = parts(room, K, D)
         y, _, _, _, _, _, m_after, P_after, work = rest(room, K, D)
@@ -236,7 +236,7 @@ def filter_steps(update: Callable, update_adjoint: Callable) -> Steps:
         y, _, _, bars, m_bar, P_bar, _, _, work = rest(room, K, D)
         update_adjoint(args, y, m, P, m_bar, P_bar, bars, work, K, D)
 
-    return Steps(begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, nothing, finish)
+    return Steps(begin, observe, move, save, restore, recall, move_adjoint, observe_adjoint, store, nothing, finish)
 
 
 def filter_sweeps(steps: Steps, work: int, sizes: dict, modes: list) -> Sweeps:
@@ -244,4 +244,5 @@ def filter_sweeps(steps: Steps, work: int, sizes: dict, modes: list) -> Sweeps:
     K, D = sizes["k"], sizes.get("d", 1)
     args = 2 * K * K + D * K + K * (K + 1) // 2 + D * (D + 1) // 2 + K
     cost = 6 * K**3 + 14 * K * K + 6 * K * K * D + 60 * D
-    return Sweeps(steps, (K, D), modes, D, K + K * (K + 1) // 2, 3 * args + D + work, cost)
+    frame = Frame(sizes=(K, D), modes=modes, lines=D, stored=K + K * (K + 1) // 2)
+    return Sweeps(steps, frame, room=3 * args + D + work, cost=cost)

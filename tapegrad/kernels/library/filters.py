@@ -24,7 +24,7 @@ from ..generated.arguments import as_float
 from ..generated.derivatives import library
 from ..generated.filters_by_step import ByStep
 from ..generated.kernel import recursion
-from .handwritten import FOLDER, PRELUDE, HandwrittenRecursion, Shelved
+from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
 from .own_functions import device_functions
 
 SHARED = (FOLDER / "filters.cu").read_text()
@@ -52,9 +52,9 @@ class HandwrittenFilter(HandwrittenRecursion):
     """A recursion whose arguments are found by filters.cu; `by_step`: its higher derivatives, where an argument has a value for each
     step and a gradient."""
 
-    def __init__(self, *model: Any):
-        super().__init__(*model)
-        text = SHARED + (FOLDER / f"{model[1]}.cu").read_text()
+    def __init__(self, definition: Definition, invalid: str = "reject"):
+        super().__init__(definition, invalid)
+        text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
         self.by_step: ByStep | None = None
 
@@ -64,28 +64,30 @@ class HandwrittenFilter(HandwrittenRecursion):
         return super()._run(kind, n, arrays, outs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a filter consists of, by the .cu of name `stem`.
+
+    `kind`: the named tuple of its `arguments`; `start(model)`, `step(carry, model, y)`: one sample in plain Python;
+    `sweeps(sizes, modes)`: the functions for NumPy arrays; `stored(sizes)`: how many numbers are stored at a step."""
+
+    stem: str
+    kind: type
+    arguments: tuple
+    start: Callable
+    step: Callable
+    sweeps: Callable
+    stored: Callable
+
+
 class Filter(Shelved):
-    """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts.
+    """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts."""
 
-    `start(model)`, `step(carry, model, y)`: one sample in plain Python; `sweeps(sizes, modes)`: the functions for NumPy arrays;
-    `stored(sizes)`: how many numbers are stored at a step."""
-
-    def __init__(
-        self,
-        stem: str,
-        model: type,
-        arguments: tuple,
-        start: Callable,
-        step: Callable,
-        sweeps: Callable,
-        stored: Callable,
-        invalid: str = "reject",
-    ):
+    def __init__(self, parts: Parts, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
-        self.__name__, self.arguments = stem, arguments
-        self._parts = stem, model, arguments, start, step, sweeps, stored
-        self._invalid = invalid
+        self.__name__, self.arguments = parts.stem, parts.arguments
+        self._parts, self._invalid = parts, invalid
         self._kernels: dict = {}
         self._lock = threading.Lock()
         self._seen = threading.local()  # `last`: a reference to the observations of the last call, and these with one more axis
@@ -95,7 +97,7 @@ class Filter(Shelved):
 
     def options(self, *, invalid: str = "reject") -> "Filter":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return self._with(type(self)(*self._parts, invalid), invalid=invalid)
+        return self._with(type(self)(self._parts, invalid), invalid=invalid)
 
     # --- calls ---
 
@@ -153,7 +155,7 @@ class Filter(Shelved):
         call = self._packed_constant("scores", model, y)
         s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)  # (p, T, B)
         parts = [None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)) for x in self._expanded(call, s)]
-        return self._parts[1](*[x[..., 0] if call.single and x is not None else x for x in parts])
+        return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def fisher(self, model: Any, y: Any) -> Any:
         """The sum over data of the outer product of the scores, in the form of `hessian`."""
@@ -177,18 +179,26 @@ class Filter(Shelved):
             return self._kernels[key]
 
     def _made(self, call: "Packed") -> HandwrittenFilter:
-        stem, _, arguments, _, _, sweeps, stored = self._parts
+        of, arguments = self._parts, self.arguments
         sizes, modes = dict(call.sizes), call.modes
-        run = sweeps(sizes, [(mode, a.rows(sizes)) for a, mode in zip(arguments, modes, strict=True)])
+        run = of.sweeps(sizes, [(mode, a.rows(sizes)) for a, mode in zip(arguments, modes, strict=True)])
         macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
         macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
         by_data = tuple([2 if mode == 1 else mode for mode in modes])
         init, step = self.formula(sizes, by_data)
-        work = (f"work real tape[N, {stored(sizes)}, slots]",)
-        made = HandwrittenFilter(
-            stem, stem, recursion(init, step, missing="step", invalid=self._invalid), lambda p, d: macros, "as packed",
-            run.value, run.both, lambda p, d: work, 0, self._invalid,
-        )  # fmt: skip
+        work = (f"work real tape[N, {of.stored(sizes)}, slots]",)
+        definition = Definition(
+            name=of.stem,
+            stem=of.stem,
+            formula=recursion(init, step, missing="step", invalid=self._invalid),
+            fit=lambda p, d: macros,
+            wants="as packed",
+            value=run.value,
+            both=run.both,
+            work=lambda p, d: work,
+            workers=0,
+        )
+        made = HandwrittenFilter(definition, self._invalid)
         if 1 in modes:
             other = self._made(replace(call, modes=by_data))
             made.by_step = ByStep(modes, [a.rows(sizes) for a in arguments], math.prod(self._observed(sizes)), other._run)
@@ -196,7 +206,8 @@ class Filter(Shelved):
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """init and step for `recursion`: theta and the data hold rows of the arguments, as in `_packed`."""
-        _, kind, arguments, start, step, *_ = self._parts
+        of, arguments = self._parts, self.arguments
+        kind, start, step = of.kind, of.start, of.step
 
         def model(theta, datum):
             parts, row, line = [], 0, math.prod(self._observed(sizes))
@@ -219,7 +230,7 @@ class Filter(Shelved):
 
     def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "Packed":
         """`gradients`: of all that is not Const; else of what is tracked."""
-        stem, kind, arguments, *_ = self._parts
+        stem, kind, arguments = self._parts.stem, self._parts.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
             raise ArgumentError(
                 f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}"
@@ -269,7 +280,7 @@ class Filter(Shelved):
 
     def _sizes(self, values: list, y: Any) -> dict:
         """k, and d where several numbers are observed, from the first arguments."""
-        stem, _, arguments, *_ = self._parts
+        stem, arguments = self._parts.stem, self.arguments
         sizes: dict = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
@@ -300,12 +311,12 @@ class Filter(Shelved):
             return 2
         listed = ", ".join([str(n) for n in want])
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
-        raise ShapeError(f"{self._parts[0]}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
+        raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
 
     def _restored(self, call: "Packed", gradient: Any) -> Any:
         """Rows of gradients as the model's arguments, (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient)
-        return self._parts[1](*[x[..., 0] if call.single and x is not None else x for x in parts])
+        return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def _expanded(self, call: "Packed", gradient: Any) -> list:
         """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
@@ -331,7 +342,7 @@ class Filter(Shelved):
 
     def _nested(self, call: "Packed", H: Any) -> Any:
         """Matrices (B, p, p) of rows as a Model of Models."""
-        kind, made = self._parts[1], []
+        kind, made = self._parts.kind, []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
             if x is None:
                 made.append(None)

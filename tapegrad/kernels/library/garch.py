@@ -17,10 +17,10 @@ array([-0.5759, -3.3968, -3.4259, -3.3997])
 import numpy as np
 
 from ..generated.kernel import recursion
-from .handwritten import HandwrittenRecursion, twin
+from .handwritten import Definition, HandwrittenRecursion, twin
 from .on_cpu import Sweeps
 from .sample_loops import LOG_2_PI
-from .sweeps import Steps, datum, nothing, nothing_stored
+from .sweeps import Frame, Steps, datum, nothing, nothing_stored
 from .vectors import double, doubles, fma, log, narrow, splat, where, whole
 
 
@@ -59,13 +59,13 @@ def begin(room, outside, layout, sizes):
 
 
 @twin
-def again(room, outside, t, layout, sizes):
+def recall(room, outside, t, layout, sizes):
     room[6] = datum(outside, 0, t) - room[0]
 
 
 @twin
 def observe(room, outside, t, layout, sizes):
-    again(room, outside, t, layout, sizes)
+    recall(room, outside, t, layout, sizes)
     h, e = room[5], room[6]
     here = e == e
     return where(here, fma(e, e / h, log(h)), 0), where(here, splat(1, h), 0), whole(h, True)
@@ -118,10 +118,19 @@ def finish(room, outside, layout, valid, sizes):
     gradient[3] = where(valid, narrow(sums[3] + double(slope_start), rest), 0)
 
 
-STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, flush, finish)
-SWEEPS = Sweeps(STEPS, (1,), [(0, 4)], 1, 1, 20, 50)
+STEPS = Steps(begin, observe, move, save, restore, recall, nothing, observe_adjoint, nothing_stored, flush, finish)
+SWEEPS = Sweeps(STEPS, Frame(sizes=(1,), modes=[(0, 4)], lines=1, stored=1), room=20, cost=50)
 
 loglik = HandwrittenRecursion(
-    "garch", "garch", recursion(start, step, missing="step"), lambda p, d: {} if (p, d) == (4, 1) else None,
-    "theta (4, B) and y (N,) or (1, N, B)", SWEEPS.value, SWEEPS.both, lambda p, d: ("work real tape[N, slots]",), 0,
-)  # fmt: skip
+    Definition(
+        name="garch",
+        stem="garch",
+        formula=recursion(start, step, missing="step"),
+        fit=lambda p, d: {} if (p, d) == (4, 1) else None,
+        wants="theta (4, B) and y (N,) or (1, N, B)",
+        value=SWEEPS.value,
+        both=SWEEPS.both,
+        work=lambda p, d: ("work real tape[N, slots]",),
+        workers=0,
+    )
+)

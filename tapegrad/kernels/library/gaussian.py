@@ -6,7 +6,7 @@ loglik.value_and_grad(theta, x)     (B,), (2 d, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import CHUNK, HandwrittenLikelihood, aligned, twin, with_samples
+from .handwritten import CHUNK, Definition, HandwrittenLikelihood, aligned, twin, with_samples
 from .on_cpu import Shared
 from .own_functions import fma, log, power_of_two
 
@@ -160,11 +160,13 @@ def gaussian_value_and_grad(theta, data, value, gradient, B, N, first, last):
 
 
 loglik = HandwrittenLikelihood(
-    "gaussian",
-    "gaussian",
-    likelihood(formula),
-    lambda p, d: {"D": d} if p == 2 * d else None,
-    "theta (2 d, B), d means, then d scales, and data (d, N), (N,) or (d, N, B)",
-    Shared(gaussian_value, WIDTH, lambda p: 2 * p),
-    Shared(gaussian_value_and_grad, WIDTH, lambda p: 2 * p),
+    Definition(
+        name="gaussian",
+        stem="gaussian",
+        formula=likelihood(formula),
+        fit=lambda p, d: {"D": d} if p == 2 * d else None,
+        wants="theta (2 d, B), d means, then d scales, and data (d, N), (N,) or (d, N, B)",
+        value=Shared(gaussian_value, WIDTH, lambda p: 2 * p),
+        both=Shared(gaussian_value_and_grad, WIDTH, lambda p: 2 * p),
+    )
 )

@@ -12,10 +12,10 @@ as plain Python for `likelihood` or `recursion`: it documents the kernel, checks
 derivatives beyond the first."""
 
 import hashlib
-import importlib
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 
 from ..._array import xp_of
+from ..._late import load
 from ..._pickling import Remade
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
@@ -108,58 +109,60 @@ class Shelved(Remade):
 
 def placed(kernel: Any) -> tuple[str, str]:
     """Module and name of a kernel of the library."""
-    for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.")]:
+    for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.library.")]:
         for name, x in list(vars(sys.modules[module]).items()):
             if x is kernel:
                 return module, name
-    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels")
+    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels.library")
 
 
 def taken(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name)
+    return getattr(load(module), name)
 
 
 def optioned(kernel: Any, options: dict) -> Any:
     return kernel.options(**options)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What a model by hand consists of.
+
+    `name`: that of its entries in the .cu of name `stem`.  `formula`: the same model by `likelihood` or `recursion`.  `fit(p, d)`: the
+    macros, a dict, for p rows of theta and d rows of data, or None where they do not fit; `wants` says in words what would.  `value`,
+    `both`: the twins.  `work(p, d)`: declarations of the work arrays of `both`, in which its twin has `workers` slots."""
+
+    name: str
+    stem: str
+    formula: Generated
+    fit: Callable
+    wants: str
+    value: Callable
+    both: Callable
+    work: Callable = lambda p, d: ()
+    workers: int = 1
+
+
 class Handwritten(Shelved, Generated):
-    """A generated kernel whose value and gradient are launched from a .cu or its twin.
+    """A generated kernel whose value and gradient are launched from a .cu or its twin."""
 
-    `formula`: the same model by `likelihood` or `recursion`.  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data,
-    or None where they do not fit; `wants` says in words what would.  `value`, `both`: the twins.  `work(p, d)`: declarations of the
-    work arrays of `both`, in which its twin has `workers` slots."""
-
-    def __init__(
-        self,
-        name: str,
-        stem: str,
-        formula: Generated,
-        fit: Callable,
-        wants: str,
-        value: Callable,
-        both: Callable,
-        work: Callable = lambda p, d: (),
-        workers: int = 1,
-        invalid: str = "reject",
-    ):
-        f, trace, missing, *_ = formula._parts
+    def __init__(self, definition: Definition, invalid: str = "reject"):
+        f, trace, missing, *_ = definition.formula._parts
         super().__init__(f, trace, missing, invalid)
-        self.__name__ = self._family.name = self._is_missing.name = name
-        self._model = name, stem, formula, fit, wants, value, both, work, workers
+        self.definition = definition
+        self.__name__ = self._family.name = self._is_missing.name = definition.name
         self._keeps_nan = invalid == "nan"
-        text = (FOLDER / f"{stem}.cu").read_text()
+        text = (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
         self._kernels: dict = {}
 
     def options(self, *, invalid: str = "reject") -> "Handwritten":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return self._with(type(self)(*self._model, invalid), invalid=invalid)
+        return self._with(type(self)(self.definition, invalid), invalid=invalid)
 
     def source(self, p: int, d: int, each: bool = False, missing: bool = False) -> str:
         """The CUDA C for p rows of theta and d rows of data; `real` is still to be defined."""
-        fit = self._model[3]
-        macros = {"DATA_EACH": int(each), "MISSING": int(missing), **fit(p, d)}
+        macros = {"DATA_EACH": int(each), "MISSING": int(missing), **self.definition.fit(p, d)}
         return "".join(f"#define {name} {text}\n" for name, text in macros.items()) + self._text
 
     def kernels(self, p: int, d: int, each: bool = False, missing: bool = False) -> tuple:
@@ -172,31 +175,30 @@ class Handwritten(Shelved, Generated):
 
     def _made(self, p: int, d: int, each: bool, missing: bool, twins: bool = True) -> tuple:
         """Without twins the CUDA C itself runs on the host."""
-        name, _, _, _, _, value, both, work, workers = self._model
-        source = self.source(p, d, each, missing)
-        common = {"samples": "B", "workers": workers}
-        value, both = (value, both) if twins else (None, None)
+        of, source = self.definition, self.source(p, d, each, missing)
+        common = {"samples": "B", "workers": of.workers}
+        value, both = (of.value, of.both) if twins else (None, None)
         given = (f"in real theta[{p}, B]", f"const real data[{d}, N, B]" if each else f"const real data[{d}, N]", "out real value[B]")
         sizes = ("size B", "size N")
-        args = [*given, f"out real gradient[{p}, B]", *work(p, d), *sizes]
-        gradient = raw(source, f"{name}_value_and_grad", args, cpu=both, **common)
+        args = [*given, f"out real gradient[{p}, B]", *of.work(p, d), *sizes]
+        gradient = raw(source, f"{of.name}_value_and_grad", args, cpu=both, **common)
 
         def pull(g, out, theta, data):
             return g * gradient(theta, data)[1], None
 
-        return raw(source, f"{name}_value", [*given, *sizes], vjp=pull, cpu=value, **common), gradient
+        return raw(source, f"{of.name}_value", [*given, *sizes], vjp=pull, cpu=value, **common), gradient
 
     def _of_tree(self, theta: Any) -> tuple:
-        raise ArgumentError(f"{self.__name__}: theta is one array, {self._model[4]}")
+        raise ArgumentError(f"{self.__name__}: theta is one array, {self.definition.wants}")
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
         if data.ndim == 1:
             data = self._as_row(data)
-        name, _, _, fit, wants, *_ = self._model
-        if fit(theta.shape[0], data.shape[0]) is None:
+        of = self.definition
+        if of.fit(theta.shape[0], data.shape[0]) is None:
             shapes = f"theta has shape {tuple(theta.shape)} and the data {tuple(data.shape)}"
-            raise ShapeError(f"{name}: {shapes}; wanted are {wants}")
+            raise ShapeError(f"{of.name}: {shapes}; wanted are {of.wants}")
         return theta, data, single
 
     def _as_row(self, data: Any) -> Any:
@@ -230,13 +232,13 @@ class Handwritten(Shelved, Generated):
     def _launched(self, kind: str, theta: Any, data: Any, missing: bool, rooms: list | None) -> list:
         """The value, and but for kind F the gradient; in `rooms` where a twin runs that needs no work arrays of the caller's."""
         p, batch = theta.shape
-        value, both, work, workers = self._model[5:]
-        if not type(theta) is np.ndarray is type(data) or (workers and work(p, data.shape[0])):
+        of = self.definition
+        if not type(theta) is np.ndarray is type(data) or (of.workers and of.work(p, data.shape[0])):
             value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)
             return [value(theta, data)] if kind == "F" else list(both(theta, data))
         made = rooms or [np.empty((1, batch), theta.dtype), np.empty((p, batch), theta.dtype)][: 1 if kind == "F" else 2]
         if batch:
-            (value if kind == "F" else both)(theta, data, made[0][0], *made[1:], batch, data.shape[1])
+            (of.value if kind == "F" else of.both)(theta, data, made[0][0], *made[1:], batch, data.shape[1])
         return [made[0][0], *made[1:]] if rooms is None else made
 
 

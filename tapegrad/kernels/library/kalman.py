@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .filter_twins import dot, filter_steps, filter_sweeps
-from .filters import Argument, Filter
+from .filters import Argument, Filter, Parts
 from .handwritten import twin
 from .on_cpu import Sweeps
 from .sample_loops import LOG_2_PI
@@ -139,4 +139,14 @@ def sweeps(sizes: dict, modes: list) -> Sweeps:
     return filter_sweeps(STEPS, 4 * sizes["k"] + 2, sizes, modes)
 
 
-loglik = Filter("kalman", Model, ARGUMENTS, start, step, sweeps, lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2)
+loglik = Filter(
+    Parts(
+        stem="kalman",
+        kind=Model,
+        arguments=ARGUMENTS,
+        start=start,
+        step=step,
+        sweeps=sweeps,
+        stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
+    )
+)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .filter_twins import dot, dot_column, filter_steps, filter_sweeps
-from .filters import Argument, Filter
+from .filters import Argument, Filter, Parts
 from .handwritten import twin
 from .kalman import start
 from .on_cpu import Sweeps
@@ -228,4 +228,14 @@ def sweeps(sizes: dict, modes: list) -> Sweeps:
     return filter_sweeps(STEPS, 4 * sizes["k"] * d + d * (d + 1) + 4 * d, sizes, modes)
 
 
-loglik = Filter("kalman_vector", Model, ARGUMENTS, start, step, sweeps, lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2)
+loglik = Filter(
+    Parts(
+        stem="kalman_vector",
+        kind=Model,
+        arguments=ARGUMENTS,
+        start=start,
+        step=step,
+        sweeps=sweeps,
+        stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
+    )
+)

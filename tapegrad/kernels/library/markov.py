@@ -20,10 +20,10 @@ array([ 0.1454, -0.3046, -0.7406, -1.1797])
 import numpy as np
 
 from ..generated.kernel import recursion
-from .handwritten import HandwrittenRecursion, inlined, twin
+from .handwritten import Definition, HandwrittenRecursion, inlined, twin
 from .on_cpu import Sized, Sweeps
 from .sample_loops import LOG_2_PI
-from .sweeps import Steps, datum, dot, dot_column, nothing, nothing_stored
+from .sweeps import Frame, Steps, datum, dot, dot_column, nothing, nothing_stored
 from .vectors import exp, fma, log, splat, where, whole
 
 MOST = 8
@@ -164,7 +164,7 @@ def observe(room, outside, t, layout, sizes):
 
 
 @twin
-def again(room, outside, t, layout, sizes):
+def recall(room, outside, t, layout, sizes):
     filtered(room, outside, t, sizes)
 
 
@@ -232,13 +232,14 @@ def finish(room, outside, layout, valid, sizes):
             gradient[K * K + 2 * K + i] = where(valid, sigma_bar[i], 0)
 
 
-STEPS = Steps(begin, observe, move, save, restore, again, nothing, observe_adjoint, nothing_stored, nothing, finish)
+STEPS = Steps(begin, observe, move, save, restore, recall, nothing, observe_adjoint, nothing_stored, nothing, finish)
 
 
 def sweeps(rows, normal):
     """On NumPy arrays, for so many rows of theta."""
     K = states(range(rows), 3 if normal else 1)
-    return Sweeps(STEPS, (K, int(normal)), [(0, rows)], 1 if normal else K, K, 2 * K * K + 12 * K + 2, 3 * K * K + 20 * K)
+    frame = Frame(sizes=(K, int(normal)), modes=[(0, rows)], lines=1 if normal else K, stored=K)
+    return Sweeps(STEPS, frame, room=2 * K * K + 12 * K + 2, cost=3 * K * K + 20 * K)
 
 
 def kernel(normal_, densities_, wants):
@@ -254,9 +255,18 @@ def kernel(normal_, densities_, wants):
     run = Sized(lambda rows: sweeps(rows, normal_))
     init, step = formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
     return HandwrittenRecursion(
-        "markov", "markov", recursion(init, step, missing="step"), fit, wants, run.value, run.both,
-        lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",), 0,
-    )  # fmt: skip
+        Definition(
+            name="markov",
+            stem="markov",
+            formula=recursion(init, step, missing="step"),
+            fit=fit,
+            wants=wants,
+            value=run.value,
+            both=run.both,
+            work=lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",),
+            workers=0,
+        )
+    )
 
 
 loglik = kernel(True, normal, "theta (K^2 + 3 K, B) and y (N,) or (1, N, B), K 1 to 8")

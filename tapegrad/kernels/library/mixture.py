@@ -6,9 +6,9 @@ loglik.value_and_grad(theta, x)     (B,), (3 k, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import HandwrittenLikelihood, inlined, twin
+from .handwritten import Definition, HandwrittenLikelihood, inlined, twin
 from .on_cpu import Sized, Sweeps
-from .sweeps import Sums, datum, nothing
+from .sweeps import Frame, Sums, datum, nothing
 from .vectors import double, doubles, exp, fma, is_wide, log, narrow, splat, where, whole
 
 HALF_LOG_2_PI = 0.91893853320467274178
@@ -124,14 +124,24 @@ def finish(room, outside, layout, sizes):
 
 
 SUMS = Sums(begin, observe, flush, finish, nothing)
-ON_HOST = Sized(lambda p: Sweeps(SUMS, (p // 3,), [(0, p)], 1, 0, 5 * (p // 3) + 3 * (p + 2), 50 + 12 * p))
+
+
+def sweeps(p):
+    """On NumPy arrays, for so many rows of theta."""
+    frame = Frame(sizes=(p // 3,), modes=[(0, p)], lines=1, stored=0)
+    return Sweeps(SUMS, frame, room=5 * (p // 3) + 3 * (p + 2), cost=50 + 12 * p)
+
+
+ON_HOST = Sized(sweeps)
 
 loglik = HandwrittenLikelihood(
-    "mixture",
-    "mixture",
-    likelihood(formula),
-    lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
-    "theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
-    ON_HOST.value,
-    ON_HOST.both,
+    Definition(
+        name="mixture",
+        stem="mixture",
+        formula=likelihood(formula),
+        fit=lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
+        wants="theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
+        value=ON_HOST.value,
+        both=ON_HOST.both,
+    )
 )

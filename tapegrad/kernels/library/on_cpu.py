@@ -11,7 +11,7 @@ import numpy as np
 from ..launch import cpu
 from ..launch.waiting import spread
 from .straight_line_code import straight, straight_sums
-from .sweeps import Steps, Sums, looping, looping_sums
+from .sweeps import Block, Frame, Steps, Sums, looping, looping_sums
 from .vectors import lanes
 
 KEPT = 1 << 26  # bytes of scratch that a thread keeps from call to call
@@ -42,13 +42,11 @@ class Shared:
 class Sweeps:
     """The functions `value` and `both` for NumPy arrays.
 
-    `sizes`: what the steps take; `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before those of
-    arguments; `stored`: vectors that are stored for each step, or, of `Sums`, how many data are the first; `room`: vectors of the
-    room; `cost`: operations at a step."""
+    `room`: vectors of the room; `cost`: operations at a step."""
 
-    def __init__(self, steps: Steps | Sums, sizes: tuple, modes: Any, lines: int, stored: int, room: int, cost: int):
-        self.steps, self.sizes, self.modes, self.lines = steps, sizes, np.array(modes), lines
-        self.stored, self.room, self.cost = stored, room, cost
+    def __init__(self, steps: Steps | Sums, frame: Frame, room: int, cost: int):
+        self.steps, self.frame = steps, frame._replace(modes=np.array(frame.modes))
+        self.room, self.cost = room, cost
         self.sums = isinstance(steps, Sums)
         self.loops = self.loops_of(steps) if room > LONG else None
         self.local = threading.local()
@@ -61,7 +59,7 @@ class Sweeps:
 
     def by_numba(self) -> "Sweeps":
         """The same with sizes at run time, slower by a factor of 2 to 4."""
-        other = Sweeps(self.steps, self.sizes, self.modes, self.lines, self.stored, self.room, self.cost)
+        other = Sweeps(self.steps, self.frame, self.room, self.cost)
         other.loops = self.loops_of(self.steps)
         return other
 
@@ -97,9 +95,8 @@ class Sweeps:
         B, item = theta.shape[1], theta.itemsize
         arrays = [(theta, True), (data, data.ndim == 3), (value, True), (gradient, True)]
         addresses = [(0, False) if x is None else (cpu.address(x), moves) for x, moves in arrays]
-        scratch = self.scratch(
-            width * item * (N * self.stored * (gradient is not None and not self.sums) + self.room * (self.loops is not None))
-        )
+        kept = N * self.frame.stored * (gradient is not None and not self.sums) + self.room * (self.loops is not None)
+        scratch = self.scratch(width * item * kept)
         full = min(last, B // width) - first
         for start, blocks in ((first * width, full), (B - width, last - first - full)):
             if blocks:
@@ -112,15 +109,15 @@ class Sweeps:
             self.forms[key] = (self.unrolled if self.loops is None else self.looped)(*key)
         return self.forms[key]
 
-    def sizes_for(self, gradient: bool) -> tuple:
-        return (*self.sizes, int(gradient)) if self.sums else self.sizes
+    def frame_for(self, gradient: bool) -> Frame:
+        return self.frame._replace(sizes=(*self.frame.sizes, int(gradient))) if self.sums else self.frame
 
     def looped(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
-        zero, rest = dtype.type(0), (width, dtype.itemsize, self.stored, self.lines, self.modes, self.sizes_for(gradient))
-        return lambda a, b, c, d, scratch, B, N, blocks: self.loops(zero, a, b, c, d, scratch, B, N, each, blocks, *rest)
+        zero, frame, rest = dtype.type(0), self.frame_for(gradient), (each, width, dtype.itemsize)
+        return lambda *given: self.loops(zero, Block(*given, *rest), frame)
 
     def unrolled(self, dtype: np.dtype, width: int, each: bool, gradient: bool) -> Any:
-        given = self.steps, self.sizes_for(gradient), self.modes, self.lines, self.stored, width, 8 * dtype.itemsize, each
+        given = self.steps, self.frame_for(gradient), width, 8 * dtype.itemsize, each
         text = straight_sums(*given) if self.sums else straight(*given, gradient)
         return FORM(cpu.compiled(text, large=LARGE))
 

@@ -15,9 +15,9 @@ from ..._array import is_array, xp_of
 from ...errors import ArgumentError, ShapeError
 from ...ops.special import gammaln
 from ..generated.kernel import FLOATS, likelihood
-from .handwritten import HandwrittenLikelihood, inlined, twin
+from .handwritten import Definition, HandwrittenLikelihood, inlined, twin
 from .on_cpu import Sized, Sweeps
-from .sweeps import Sums, datum, nothing
+from .sweeps import Frame, Sums, datum, nothing
 from .vectors import double, doubles, exp, fma, log1p, narrow, splat, where, whole
 
 
@@ -154,26 +154,34 @@ SUMS = Sums(begin, observe, flush, finish, nothing)
 
 
 def sized(logistic):
-    return Sized(lambda k: Sweeps(SUMS, (k, logistic), [(0, k)], k + 2 - logistic, 0, 5 * k + 5, 40 + 20 * logistic + 4 * k))
+    def sweeps(k):
+        frame = Frame(sizes=(k, logistic), modes=[(0, k)], lines=k + 2 - logistic, stored=0)
+        return Sweeps(SUMS, frame, room=5 * k + 5, cost=40 + 20 * logistic + 4 * k)
+
+    return Sized(sweeps)
 
 
 ON_HOST = sized(0), sized(1)
 
 poisson = HandwrittenLikelihood(
-    "poisson",
-    "regression",
-    likelihood(poisson_formula),
-    lambda p, d: {"K": p} if d == p + 2 and p else None,
-    "theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
-    ON_HOST[0].value,
-    ON_HOST[0].both,
+    Definition(
+        name="poisson",
+        stem="regression",
+        formula=likelihood(poisson_formula),
+        fit=lambda p, d: {"K": p} if d == p + 2 and p else None,
+        wants="theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
+        value=ON_HOST[0].value,
+        both=ON_HOST[0].both,
+    )
 )
 logistic = HandwrittenLikelihood(
-    "logistic",
-    "regression",
-    likelihood(logistic_formula),
-    lambda p, d: {"K": p} if d == p + 1 and p else None,
-    "theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
-    ON_HOST[1].value,
-    ON_HOST[1].both,
+    Definition(
+        name="logistic",
+        stem="regression",
+        formula=likelihood(logistic_formula),
+        fit=lambda p, d: {"K": p} if d == p + 1 and p else None,
+        wants="theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
+        value=ON_HOST[1].value,
+        both=ON_HOST[1].both,
+    )
 )

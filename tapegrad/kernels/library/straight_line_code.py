@@ -16,7 +16,7 @@ from ..emit.block_code import Affine
 from ..emit.llvm_builder import Builder
 from . import vectors
 from .handwritten import CHUNK
-from .sweeps import Steps, Sums, nothing, outcome
+from .sweeps import Frame, Steps, Sums, nothing, outcome
 
 LAST = 1 << 62  # a step beyond the end of any loop
 HEAD = ("theta", "data", "value", "gradient", "tape")
@@ -272,14 +272,12 @@ def layout_of(modes: np.ndarray, lines: int) -> np.ndarray:
     return layout
 
 
-def straight(
-    steps: Steps, sizes: tuple, modes: np.ndarray, lines: int, stored: int, width: int, bits: int, each: bool, gradient: bool
-) -> str:
+def straight(steps: Steps, frame: Frame, width: int, bits: int, each: bool, gradient: bool) -> str:
     """The text of kernel(theta, data, value, gradient, tape, B, N, blocks)."""
     w, known = Writer(width, bits), {}
     run = {name: meaning(f, known) for name, f in vars(steps).items()}
-    decide = meaning(outcome, known)
-    layout, N = layout_of(modes, lines), Affine(0, {"%N": 1})
+    decide, sizes = meaning(outcome, known), frame.sizes
+    layout, N = layout_of(frame.modes, frame.lines), Affine(0, {"%N": 1})
     with w.range(0, Affine(0, {"%blocks": 1})) as k:
         s = k * width
         theta, data, slope = [Place(w, f"%{name}", "%B", s) for name in ("theta", "data", "gradient")]
@@ -292,7 +290,7 @@ def straight(
         seen.set(zero)
         with w.range(0, N) as t:
             if gradient:
-                run["save"](room, tape + t * stored, sizes)
+                run["save"](room, tape + t * frame.stored, sizes)
             term, count, good = run["observe"](room, outside, t, layout, sizes)
             valid.set(valid.get() & good)
             total.set(total.get() + double(term))
@@ -304,8 +302,8 @@ def straight(
         if gradient:
             with w.range(0, N) as back:
                 t = N - 1 - back
-                run["restore"](room, tape + t * stored, sizes)
-                run["again"](room, outside, t, layout, sizes)
+                run["restore"](room, tape + t * frame.stored, sizes)
+                run["recall"](room, outside, t, layout, sizes)
                 with w.range(t, N - 1, LAST):  # not for the last datum
                     run["move_adjoint"](room, outside, t, layout, sizes)
                 run["observe_adjoint"](room, outside, t, layout, sizes)
@@ -318,11 +316,12 @@ def straight(
     return whole_text(w)
 
 
-def straight_sums(sums: Sums, sizes: tuple, modes: np.ndarray, lines: int, special: int, width: int, bits: int, each: bool) -> str:
+def straight_sums(sums: Sums, frame: Frame, width: int, bits: int, each: bool) -> str:
     """The text of the same function for a sum."""
     w, known = Writer(width, bits), {}
     run = {name: meaning(f, known) for name, f in vars(sums).items()}
-    layout, N = layout_of(modes, lines), Affine(0, {"%N": 1})
+    sizes, special = frame.sizes, frame.stored
+    layout, N = layout_of(frame.modes, frame.lines), Affine(0, {"%N": 1})
     with w.range(0, Affine(0, {"%blocks": 1})) as k:
         s = k * width
         theta, data, slope = [Place(w, f"%{name}", "%B", s) for name in ("theta", "data", "gradient")]

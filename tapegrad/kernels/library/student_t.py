@@ -7,9 +7,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..generated.kernel import likelihood
-from .handwritten import HandwrittenLikelihood, twin
+from .handwritten import Definition, HandwrittenLikelihood, twin
 from .on_cpu import Sweeps
-from .sweeps import Sums, datum, nothing
+from .sweeps import Frame, Sums, datum, nothing
 from .vectors import double, doubles, log, log1p, narrow, splat, where
 
 HALF_LOG_2_PI = 0.91893853320467274178
@@ -91,14 +91,16 @@ def finish(room, outside, layout, sizes):
         gradient[2] = where(valid, narrow(0.5 * (seen * dh - logs + (df + 1) * parts / df), room[0]), 0)
 
 
-SWEEPS = Sweeps(Sums(begin, observe, flush, finish, nothing), (), [(0, 3)], 1, 0, 16, 50)
+SWEEPS = Sweeps(Sums(begin, observe, flush, finish, nothing), Frame(sizes=(), modes=[(0, 3)], lines=1, stored=0), room=16, cost=50)
 
 loglik = HandwrittenLikelihood(
-    "student_t",
-    "student_t",
-    likelihood(formula),
-    lambda p, d: {} if p == 3 and d == 1 else None,
-    "theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
-    SWEEPS.value,
-    SWEEPS.both,
+    Definition(
+        name="student_t",
+        stem="student_t",
+        formula=likelihood(formula),
+        fit=lambda p, d: {} if p == 3 and d == 1 else None,
+        wants="theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
+        value=SWEEPS.value,
+        both=SWEEPS.both,
+    )
 )

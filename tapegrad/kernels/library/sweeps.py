@@ -14,6 +14,7 @@ A step finds its arguments in
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from .vectors import double, fma, narrow, number, rows, splat, table, where
 @dataclass(frozen=True)
 class Steps:
     """`begin`: whether the parameters are valid; `observe`: the term of a datum (-2 times its part of the log-likelihood), how many
-    numbers it holds, whether it is valid; `save`, `restore`(room, stored, sizes): what the way back needs; `again`: what `observe`
+    numbers it holds, whether it is valid; `save`, `restore`(room, stored, sizes): what the way back needs; `recall`: what `observe`
     left in the room; `move`, `move_adjoint`: between one datum and the next; `store`, `finish`: write gradients of one step, and of all;
     `flush`: after each CHUNK of data on the way back.  All that is not said is (room, outside, t, layout, sizes)."""
 
@@ -34,7 +35,7 @@ class Steps:
     move: Callable
     save: Callable
     restore: Callable
-    again: Callable
+    recall: Callable
     move_adjoint: Callable
     observe_adjoint: Callable
     store: Callable
@@ -53,6 +54,33 @@ class Sums:
     flush: Callable
     finish: Callable
     first: Callable
+
+
+class Frame(NamedTuple):
+    """What the sweeps of a model are made for.  `modes` (arguments, 2): mode and rows of each argument; `lines`: rows of the data before
+    those of arguments; `stored`: vectors that are stored for each step, or, of `Sums`, how many data are the first."""
+
+    sizes: tuple
+    modes: Any
+    lines: int
+    stored: int
+
+
+class Block(NamedTuple):
+    """What one run is of: `blocks` blocks of `width` samples, of B with N data, its own ones or (`each` 0) shared ones; a number has
+    `item` bytes.  The arrays are addresses, that of a gradient which is not wanted 0."""
+
+    theta: int
+    data: int
+    value: int
+    gradient: int
+    scratch: int
+    B: int
+    N: int
+    blocks: int
+    each: bool
+    width: int
+    item: int
 
 
 @inlined
@@ -116,9 +144,8 @@ def placed(modes, N, first):
 
 
 def looping(steps: Steps) -> Callable:
-    """The sweeps with sizes at run time: run(0, theta, data, value, gradient, scratch, B, N, each, blocks, width, stored, lines, modes,
-    sizes) on blocks of `width` samples; arrays are addresses, that of a gradient which is not wanted 0."""
-    begin, observe, move, save, restore, again, move_adjoint, observe_adjoint, store, flush, finish = [
+    """The sweeps with sizes at run time: run(0, block, frame)."""
+    begin, observe, move, save, restore, recall, move_adjoint, observe_adjoint, store, flush, finish = [
         getattr(steps, f.name) for f in fields(Steps)
     ]
 
@@ -141,7 +168,7 @@ def looping(steps: Steps) -> Callable:
     def backward(tape, room, outside, layout, valid, stored, sizes):
         for t in range(outside[3] - 1, -1, -1):
             restore(room, tape + t * stored, sizes)
-            again(room, outside, t, layout, sizes)
+            recall(room, outside, t, layout, sizes)
             if t + 1 < outside[3]:
                 move_adjoint(room, outside, t, layout, sizes)
             observe_adjoint(room, outside, t, layout, sizes)
@@ -151,15 +178,17 @@ def looping(steps: Steps) -> Callable:
         finish(room, outside, layout, valid, sizes)
 
     @twin
-    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, stored, lines, modes, sizes):
-        layout = placed(modes, N, lines)
-        tape = rows(scratch, zero)
-        room = tape + (N * stored if gradient else 0)
-        for k in range(blocks):
-            s = k * width * item
-            outside = table(theta + s, B, zero), table(data + s, B, zero), data, N, zero, each, table(gradient + s, B, zero)
-            valid = forward(table(value + s, 0, zero), tape, room, outside, layout, gradient != 0, stored, sizes)
-            if gradient:
+    def run(zero, block, frame):
+        B, N, sizes, stored, wanted = block.B, block.N, frame.sizes, frame.stored, block.gradient != 0
+        layout = placed(frame.modes, N, frame.lines)
+        tape = rows(block.scratch, zero)
+        room = tape + (N * stored if wanted else 0)
+        for k in range(block.blocks):
+            s = k * block.width * block.item
+            theta, data, slope = block.theta + s, block.data + s, block.gradient + s
+            outside = table(theta, B, zero), table(data, B, zero), block.data, N, zero, block.each, table(slope, B, zero)
+            valid = forward(table(block.value + s, 0, zero), tape, room, outside, layout, wanted, stored, sizes)
+            if wanted:
                 backward(tape, room, outside, layout, valid, stored, sizes)
 
     return run
@@ -170,13 +199,15 @@ def looping_sums(sums: Sums) -> Callable:
     begin, observe, flush, finish, first = [getattr(sums, f.name) for f in fields(Sums)]
 
     @twin
-    def run(zero, theta, data, value, gradient, scratch, B, N, each, blocks, width, item, special, lines, modes, sizes):
-        layout, room = placed(modes, N, lines), rows(scratch, zero)
-        for k in range(blocks):
-            s = k * width * item
+    def run(zero, block, frame):
+        B, N, sizes, special = block.B, block.N, frame.sizes, frame.stored
+        layout, room = placed(frame.modes, N, frame.lines), rows(block.scratch, zero)
+        for k in range(block.blocks):
+            s = k * block.width * block.item
+            theta, data, slope = block.theta + s, block.data + s, block.gradient + s
             outside = (
-                table(theta + s, B, zero), table(data + s, B, zero), data, N, zero, each, table(gradient + s, B, zero),
-                table(value + s, 0, zero),
+                table(theta, B, zero), table(data, B, zero), block.data, N, zero, block.each, table(slope, B, zero),
+                table(block.value + s, 0, zero),
             )  # fmt: skip
             begin(room, outside, layout, sizes)
             for t in range(min(special, N)):

@@ -3,13 +3,13 @@
 Each kernel, and each that is its rule, is compiled and run between canaries, in several orders of its threads and with several
 numbers of threads; then its rules are compared with differences and with each other.  A failure is a KernelError with the numbers."""
 
-import importlib
 import math
 from typing import Any
 
 import numpy as np
 
 from ..._array import is_array, xp_of
+from ..._late import load
 from ..._primitive import plain
 from ..._transforms import jvp, vjp
 from ..._tree import Const
@@ -85,37 +85,37 @@ class Check:
         known = bind_dimensions(k.__name__, k.args, values, self.given)
         kernel = k.on_host(real)
         self.device_compiles(real)
-        block = k.threads_of(k.block or (128 if uses_block(k.source) else 32))
-        grid = k.blocks(known, block, None)
+        block = k.threads.of(k.threads.block or (128 if uses_block(k.code.source) else 32))
+        grid = k.threads.blocks(known, block, None)
         if self.settings["sanitize"]:  # first of all, and in a process of its own: what reaches far out would end this one
             self.sanitized(values, known, real, grid, block)
         first = self.host_run(kernel, values, known, real, grid, block)
-        again = self.host_run(kernel, values, known, real, grid, block, fill=FILLS[1])
-        self.same(first, again, "holds what was in memory before: it is not written in full, or is read before it is written")
+        refilled = self.host_run(kernel, values, known, real, grid, block, fill=FILLS[1])
+        self.same(first, refilled, "holds what was in memory before: it is not written in full, or is read before it is written")
         for order in (1, 2, 3):
             other = self.host_run(kernel, values, known, real, grid, block, order=order)
             how = "backwards" if order == 1 else "in another order"
             self.same(first, other, f"depends on the order of the threads (run {how}): a race", atomics=kernel.atomics)
-        if k.samples is not None:
+        if k.threads.samples is not None:
             self.shapes(kernel, values, known, real, block, first)
         if k.cpu is not None:
-            self.twin(values, known, real, first)
+            self.by_function(values, known, real, first)
         self.say(f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads")
 
     def device_compiles(self, real: np.dtype) -> None:
         try:
-            cuda = importlib.import_module("tapegrad.kernels.launch.cuda")
+            cuda = load("tapegrad.kernels.launch.cuda")
             if cuda.cupy is None:
                 raise ImportError("CuPy is not installed")
             version = str(cuda.nvrtc.getVersion())
         except (ImportError, RuntimeError) as error:
             self.say(f"NOT RUN: compilation for a device ({error})")
             return
-        text, options = self.k.text(real), cuda.with_options(self.k.options)
+        text, options = self.k.code.text(real), cuda.with_options(self.k.code.options)
         for arch in ARCHITECTURES:
             key = cache.key("check", text, str(arch), version, *options)
             if cache.load(key) is None:
-                cache.save(key, cuda.cubin(text, arch, options, self.k.file)[0])
+                cache.save(key, cuda.cubin(text, arch, options, self.k.code.file)[0])
 
     def host_run(self, kernel, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
         """The outputs of a run between canaries."""
@@ -124,7 +124,7 @@ class Check:
         if kernel is None:
             self.k.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
         else:
-            kernel(grid, block, parameters, self.k.shared_bytes(known, block, real), order)
+            kernel(grid, block, parameters, self.k.threads.shared_bytes(known, block, real), order)
         return self.checked(holds, values)
 
     def guarded(self, values: list, known: dict, real: np.dtype, slots: int, fill: int) -> tuple:
@@ -162,25 +162,25 @@ class Check:
                 self.fail(f"the output {a.name} {what}; element {at} is {x[at]!r} and {y[at]!r}, {int(bad.sum())} of {bad.size} differ")
 
     def shapes(self, kernel, values: list, known: dict, real: np.dtype, block: tuple, first: list) -> None:
-        pairs = [((1, 1, 1), block)] if uses_block(self.k.source) else [((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (3, 1, 1))]
+        pairs = [((1, 1, 1), block)] if uses_block(self.k.code.source) else [((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (3, 1, 1))]
         for grid, threads in pairs:
             other = self.host_run(kernel, values, known, real, grid, threads)
             self.same(
                 first,
                 other,
                 f"depends on the number of threads ({math.prod(grid)} blocks of {math.prod(threads)}); with samples= the kernel loops over "
-                f"them in steps of gridDim.x * blockDim.x, or say threads={self.k.samples.text!r}",
+                f"them in steps of gridDim.x * blockDim.x, or say threads={self.k.threads.samples.text!r}",
             )
 
-    def twin(self, values: list, known: dict, real: np.dtype, first: list) -> None:
+    def by_function(self, values: list, known: dict, real: np.dtype, first: list) -> None:
         slots = self.k.worker_count()
         other = self.host_run(None, values, known, real, (slots, 1, 1), (1, 1, 1))
         self.same(first, other, "is not the same by the source and by the function for the CPU (cpu=)", rtol=self.settings["cpu_rtol"])
 
     def sanitized(self, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple) -> None:
         _, parameters = self.guarded(values, known, real, math.prod(grid) * math.prod(block), FILLS[0])
-        k = self.k
-        found = sanitized(k.__name__, k.source, k.entry, REALS[real], k.file, grid, block, parameters, k.shared_bytes(known, block, real))
+        k, code, shared = self.k, self.k.code, self.k.threads.shared_bytes(known, block, real)
+        found = sanitized(k.__name__, code.source, code.entry, REALS[real], code.file, grid, block, parameters, shared)
         if found:
             self.fail(found)
         self.say("no fault found by the address and undefined behaviour sanitizers")

@@ -18,16 +18,16 @@ SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have unask
 
 def launch(kernel: Any, values: list, plan: Plan) -> list:
     """The new outputs of one call; the device of the arrays is current."""
-    function = loaded(kernel.text(plan.real), kernel.entry, kernel.options, kernel.file)
+    function = loaded(kernel.code.text(plan.real), kernel.code.entry, kernel.code.options, kernel.code.file)
     most, registers = limits(function)
-    block = kernel.threads_of(kernel.block or max(min(BLOCK, most // 32 * 32), 32))
+    block = kernel.threads.of(kernel.threads.block or max(min(BLOCK, most // 32 * 32), 32))
     threads = math.prod(block)
     if threads > most:
         raise KernelError(
             f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
         )
-    shared = kernel.shared_bytes(plan.known, block, plan.real)
-    grid = kernel.blocks(plan.known, block, resident(kernel, plan, function, threads, shared))
+    shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
+    grid = kernel.threads.blocks(plan.known, block, resident(kernel, plan, function, threads, shared))
     parameters, outs = plan.parameters(values, math.prod(grid) * threads)
     if any([o.size for o in outs]):
         if shared > SHARED:
@@ -48,7 +48,7 @@ def blocks_at_once(function: Any, threads: int, shared: int) -> int:
 
 def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) -> int | None:
     """Blocks of a launch over samples: with scratch for each thread, what is resident and half of the free memory has room for."""
-    if kernel.samples is None:
+    if kernel.threads.samples is None:
         return None
     known = {**plan.known, SLOTS: threads}
     work = [a for a in kernel.args if a.role == "work" and SLOTS in a.names]

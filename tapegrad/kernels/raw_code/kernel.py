@@ -7,7 +7,6 @@ the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forwar
 have rules of its own, and so on: an order of derivative exists where its kernel does."""
 
 import contextlib
-import importlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._calls import full_like
+from ..._late import load
 from ..._pickling import Remade
 from ..._primitive import Primitive, bind, is_tracked, plain
 from ..._tape import Like
@@ -28,8 +28,9 @@ from ...errors import ArgumentError, KernelError, NoRuleError, ShapeError
 from ..launch.host import HostKernel, host_kernel, uses_block
 from ..launch.waiting import THREADS
 from .check import check
-from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, dimension, parse
+from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, parse
 from .plan import REALS, Plan, Unsaved, key_of, real_of, unwritten
+from .threads import Code, Threads, code_of, threads_of
 from .transpose import pulled, pushed, transposes_in_one
 
 BLOCK = 128
@@ -40,12 +41,19 @@ LOCAL = threading.local()  # `source`: run the CUDA C even where there is a func
 class RawKernel(Remade):
     """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
 
-    def __init__(self, source: str, entry: str, args: Sequence, options: dict):
-        self._call = source, entry, tuple(args), options
-        self.__name__, self.source, self.entry = entry, source, entry
-        self.vjp, self.jvp, self.cpu, self.workers = [options[w] for w in ("vjp", "jvp", "cpu", "workers")]
-        self.samples, self.threads, self.grid, self.block = [options[w] for w in ("samples", "threads", "grid", "block")]
-        self.shared, self.options, self.file = options["shared"], options["options"], options["file"]
+    def __init__(
+        self,
+        code: Code,
+        args: Sequence,
+        threads: Threads,
+        vjp: "RawKernel | Callable | None" = None,
+        jvp: "RawKernel | Callable | None" = None,
+        cpu: Callable | None = None,
+        workers: int | Callable | None = None,
+    ):
+        self._call = code, tuple(args), threads, vjp, jvp, cpu, workers
+        self.code, self.threads, self.vjp, self.jvp, self.cpu, self.workers = code, threads, vjp, jvp, cpu, workers
+        entry = self.__name__ = code.entry
         self.args: list[Arg] = [parse(entry, a) for a in args]
         names = [a.name for a in self.args]
         for n in names:
@@ -55,12 +63,11 @@ class RawKernel(Remade):
         self.outs = [a for a in self.args if a.returned]
         if not self.outs:
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
-        compare(entry, self.args, c_parameters(entry, source, entry))
+        compare(entry, self.args, c_parameters(entry, code.source, entry))
         derivable(entry, self.args)
-        self.threads_of(self.block or BLOCK)
-        if self.grid is None:
-            self._check_samples()
-        self.cooperates = uses_block(source)
+        threads.of(threads.block or BLOCK)
+        threads.check(self.given)
+        self.cooperates = uses_block(code.source)
         self.plans: dict = {}
         self.hosts: dict = {}
         self.independent: set = set()  # calls whose samples were found independent (transpose.py)
@@ -77,15 +84,6 @@ class RawKernel(Remade):
 
     def __repr__(self) -> str:
         return f"<raw kernel {self.__name__}>"
-
-    def _check_samples(self) -> None:
-        over, word = (self.threads, "threads") if self.threads is not None else (self.samples, "samples")
-        told = set().union(*[a.names for a in self.given], {a.name for a in self.given if a.dims is None})
-        if not over.names <= told:
-            raise KernelError(
-                f"{self.__name__}: {word}={over.text!r} is to say how many threads start, and no `in` or `const` argument tells that "
-                "dimension; pass samples=, threads= or grid="
-            )
 
     # --- calls ---
 
@@ -170,7 +168,7 @@ class RawKernel(Remade):
             outs = [o if o.ndim else o[()] for o in self._run_numpy(given, plan)]
         else:
             with plan.device:
-                outs = importlib.import_module("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
+                outs = load("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _run_numpy(self, values: list, plan: Plan) -> list:
@@ -183,13 +181,14 @@ class RawKernel(Remade):
             self._refuse_unwritten(outs, plan)
             return outs
         kernel, known = self.on_host(plan.real), plan.known
-        alone = self.block is None and self.samples is not None and not self.cooperates
-        block = self.threads_of(1 if alone else self.block or BLOCK)  # neighbours in one thread: in order through the memory
+        alone = self.threads.block is None and self.threads.samples is not None and not self.cooperates
+        block = self.threads.of(1 if alone else self.threads.block or BLOCK)  # neighbours in one thread: in order through the memory
         workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
-        grid = self.blocks(known, block, None if self.samples is None else workers)
+        grid = self.threads.blocks(known, block, None if self.threads.samples is None else workers)
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
-            kernel(grid, block, parameters, self.shared_bytes(known, block, plan.real), workers=workers, met=self._met(values, known))
+            shared = self.threads.shared_bytes(known, block, plan.real)
+            kernel(grid, block, parameters, shared, workers=workers, met=self._met(values, known))
         self._refuse_unwritten(outs, plan)
         return outs
 
@@ -208,22 +207,18 @@ class RawKernel(Remade):
         """Compiled for the CPU, its parameters compared with the declarations."""
         kernel = self.hosts.get(real)
         if kernel is None:
-            kernel = host_kernel(self.__name__, self.source, self.entry, REALS[real], self.file)
+            kernel = host_kernel(self.__name__, self.code.source, self.code.entry, REALS[real], self.code.file)
             compare_compiled(self.__name__, self.args, kernel.signature, real)
             self.hosts[real] = kernel
         return kernel
 
-    def text(self, real: np.dtype) -> str:
-        """What NVRTC compiles; line numbers are those of the source."""
-        return f'typedef {REALS[real]} real;\n#line 1 "{self.file}"\n{self.source}'
-
     def _work(self, values: list, known: dict) -> int:
         """About how many numbers are met: by each sample its own and all shared ones."""
-        if self.samples is None:
+        if self.threads.samples is None:
             return sum([v.size for v in values if isinstance(v, np.ndarray)])
-        each = self.samples.value(known)
+        each = self.threads.samples.value(known)
         arrays = [(a, v) for a, v in zip(self.given, values, strict=True) if a.dims is not None]
-        return sum([v.size if self.samples.names & a.names else v.size * each for a, v in arrays])
+        return sum([v.size if self.threads.samples.names & a.names else v.size * each for a, v in arrays])
 
     def _met(self, values: list, known: dict) -> float:
         """The same, as often as a number among the arguments may say."""
@@ -234,32 +229,8 @@ class RawKernel(Remade):
         if self.workers is not None:
             return self.workers() if callable(self.workers) else self.workers
         if getattr(self.cpu, "targetoptions", {}).get("parallel"):
-            return importlib.import_module("numba").get_num_threads()
+            return load("numba").get_num_threads()
         return 1
-
-    # --- the launch ---
-
-    def threads_of(self, block: Any) -> tuple:
-        block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
-        if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
-            raise KernelError(f"{self.__name__}: block={block} is not 1 to 1024 threads in at most three dimensions")
-        return block + (1,) * (3 - len(block))
-
-    def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
-        """The grid: as declared, or as many blocks as cover the samples, of which `most` go at once."""
-        size = math.prod(block)
-        if self.grid is not None:
-            grid = [max(d.value(known), 1) for d in self.grid]
-        else:
-            wanted = max(-(-(self.threads or self.samples).value(known) // size), 1)
-            grid = [wanted if most is None else min(wanted, most)]
-        grid = tuple(grid) + (1,) * (3 - len(grid))
-        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
-            raise KernelError(f"{self.__name__}: a grid of {grid} blocks is above the limit (2147483647, 65535, 65535)")
-        return grid
-
-    def shared_bytes(self, known: dict, block: tuple, real: np.dtype) -> int:
-        return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
 
     # --- rules ---
 
@@ -467,33 +438,8 @@ def raw(
     >>> tg.grad(lambda x: cube(x).sum())(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    file = f"{entry}.cu"
-    if isinstance(source, Path):
-        source, file = source.read_text(), source.name
-    whole = None if grid is None else [_whole(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
-    given = {
-        "vjp": vjp,
-        "jvp": jvp,
-        "cpu": cpu,
-        "samples": _whole(entry, "samples", samples) if threads is None and grid is None else None,
-        "threads": _whole(entry, "threads", threads),
-        "grid": whole,
-        "block": block,
-        "shared": _whole(entry, "shared", shared),
-        "workers": workers,
-        "options": tuple(options),
-        "file": file,
-    }
-    kernel = RawKernel(source, entry, args, given)
+    how = threads_of(entry, samples, threads, grid, block, shared)
+    kernel = RawKernel(code_of(source, entry, options), args, how, vjp, jvp, cpu, workers)
     if test is not None:
         kernel.check(*test)
     return kernel
-
-
-def _whole(entry: str, word: str, x: Any) -> Any:
-    if x is None:
-        return None
-    try:
-        return dimension(str(x))
-    except ValueError:
-        raise KernelError(f"{entry}: {word}={x!r}; wanted is a dimension, or whole-number arithmetic with dimensions") from None

@@ -19,9 +19,9 @@ MOST = 256  # launches for elements
 
 def sample_axis(k: Any, a: Any) -> int | None:
     """The axis of the samples in the array `a`, if it has one."""
-    if k.samples is None:
+    if k.threads.samples is None:
         return None
-    axes = [n for n, d in enumerate(a.dims or ()) if d.text == k.samples.text]
+    axes = [n for n, d in enumerate(a.dims or ()) if d.text == k.threads.samples.text]
     return axes[0] if len(axes) == 1 else None
 
 
@@ -78,8 +78,9 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
         scale = xp.where(finite, xp.abs(xp.where(finite, wanted, 0)), 0).max()
         if bool(gap.max() > 256 * np.finfo(dtype).eps * scale):
             raise KernelError(
-                f"{k.__name__}: samples={k.samples.text!r} says that each sample has its own thread and its own derivatives, but a seed "
-                "for one sample reached the derivatives of another. Say threads= in place of samples=, and pass a rule for both modes"
+                f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread and its own derivatives, but "
+                "a seed for one sample reached the derivatives of another. "
+                "Say threads= in place of samples=, and pass a rule for both modes"
             )
     k.independent.add(key)
 
@@ -125,7 +126,7 @@ def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
             bars = k.cotangents(gs, plain_all(out), plain_all(args), known)
             return [(bars[n], bar_axis(k, n)) for n in taken]
 
-        check_independent(k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.samples.value(dims), real)
+        check_independent(k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real)
     tangents = []
     for m, a in enumerate(k.outs):
         if not a.active:
@@ -150,7 +151,7 @@ def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> l
     gs = g if isinstance(g, (list, tuple)) else [g]
     live = [m for m, c in enumerate(gs) if c is not None]
     axes = [sample_axis(k, a) for a in k.outs]
-    own = k.samples is not None and all([axes[m] is not None for m in live])
+    own = k.threads.samples is not None and all([axes[m] is not None for m in live])
     terms: list = []
 
     def tangents(n, seed):

@@ -1,4 +1,4 @@
-"""The user's function with other surroundings: `np` makes symbolic arrays, `math` and SciPy meet their symbolic twins.
+"""The user's function with other surroundings: `np` makes symbolic arrays, `math` and SciPy meet their symbolic counterparts.
 
 The function's code runs unchanged; only its globals and closure are other ones.  Functions of the user that it calls are rebuilt
 when they are first looked up.  Captured numbers and arrays are constants of the kernel."""

@@ -1,0 +1,74 @@
+"""The one registry of arrows that no import statement shows.  tests/test_layers.py reads it, and finds every arrow that is not here.
+
+`GIVEN`: a function that lower floors call as `late.name`, and a higher one gives.  `LOADED`: a module that is imported when it is first
+needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""
+
+import importlib
+from types import ModuleType, SimpleNamespace
+
+late = SimpleNamespace()
+
+# name -> (who gives it, who calls it)
+GIVEN = {
+    "fit": ("ops.shaping", ("_variable", "_tape", "ops._define")),
+    "conj": ("ops.shaping", ("_tape", "ops._define")),
+    "widened": ("ops.shaping", ("ops._define",)),
+    "stacked": ("ops.shaping", ("_foreign", "ops._define")),
+    "class_of": ("ops._attach", ("_variable",)),
+    "write_value": ("ops._attach", ("ops._protocols",)),
+    "index": ("ops._attach", ("ops._protocols",)),
+}
+
+PUBLIC = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
+MODELS = (  # tapegrad.kernels.<name> on first use; their twins need Numba
+    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
+)  # fmt: skip
+
+# module -> who loads it
+LOADED: dict[str, tuple] = {
+    **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
+    # a face of a library, when a function is met that uses the library, or when it is asked for by name
+    "tapegrad.numpy": ("__init__", "_stand_ins"),
+    "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
+    "tapegrad.scipy": ("__init__", "_stand_ins"),
+    "tapegrad.stats": ("__init__", "scipy"),
+    # a model of the library, when it is asked for, or for one of its kernels that was pickled
+    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
+    # with the first CuPy array: without CuPy these cannot be imported
+    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
+    "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
+    "cupyx.scipy.fft": ("_faces",),
+    "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
+    "cupyx.scipy.special": ("_faces", "ops.elementwise_more"),
+    # slow to import
+    "numba": ("kernels.raw_code.kernel",),
+    "scipy.stats": ("stats",),
+}
+
+# table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
+FILLED = {
+    "_primitive.READ": ("ops.indexing",),
+    "_primitive.ASSIGN": ("ops.indexing",),
+    "_primitive.ADD_AT": ("ops.indexing",),
+    "_tape.SAFE": ("ops.elementwise",),
+    "_dual.FORWARD": ("ops._define",),
+    "ops._define.NUMPY": ("ops.",),
+    "_faces.FACES": ("_random", "stats"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory"),
+    "_variable.Variable": ("ops._attach",),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
+    "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
+    "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
+    "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
+    "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
+}
+
+STATE = ("_primitive.OPEN",)  # what is open in a thread: no arrow
+FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
+
+
+def load(name: str) -> ModuleType:
+    """A module of `LOADED`."""
+    if name not in LOADED:
+        raise AssertionError(f"{name} is loaded late, and _late.py does not declare it; please report this")
+    return importlib.import_module(name)

@@ -1,0 +1,419 @@
+"""Functions with memory seen as functions of values: `inplace`, `stateful` and `checkpoint`.
+
+Each is a small callable object, which a shadow (see `_shadow`) enters to replace what it captured."""
+
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from ._array import is_array, is_differentiable, xp_of
+from ._calls import full_like, name_of, number, value_out
+from ._pickling import Remade
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of, view
+from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
+from ._transforms import jvp, vjp
+from ._tree import leaves, structure, tree_map
+from ._variable import Variable, View, bottom, frozen, variable
+from .errors import ArgumentError, GuardError, ShapeError
+from .ops._define import dtype, shape
+from .ops.shaping import copy
+
+P = ParamSpec("P")
+Y = TypeVar("Y")
+
+
+class inplace(Remade, Generic[Y]):
+    """f fills its first argument: `inplace(f, like)(x, ...)` gives a fresh array (or tree of arrays) like `like`, filled by
+    `f(out, x, ...)`; it starts as zeros.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def square(out, x):
+    ...     out[:] = x * x
+    >>> tg.jacobian(tg.inplace(square, np.zeros(2)))(np.array([1.0, 3.0]))
+    array([[2., 0.],
+           [0., 6.]])
+    """
+
+    def __init__(self, f: Callable, like: Y):
+        self.f, self.like = f, like
+        self.__name__ = f"inplace({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return inplace, (self.f, self.like)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Y:
+        out = tree_map(fresh, self.like)
+        self.f(out, *args, **kwargs)
+        return out
+
+
+def fresh(a: Any) -> Any:
+    """Zeros like a, as a Variable where a transform is open."""
+    if not (is_array(a) or isinstance(a, Variable)):
+        return a
+    zeros = full_like(a, 0)
+    if not is_array(zeros):
+        zeros = layout_of(a).dtype.type(0)
+    return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
+
+
+class stateful(Remade, Generic[Y]):
+    """Captured arrays as inputs and outputs: `g = stateful(f, a, b)`; `g((a0, b0), x)` gives `(f(x), (a1, b1))`, where f has
+    found a0, b0 in its captured arrays a, b and left a1, b1 there.  The arrays themselves stay as they are.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> total = np.zeros(1)
+    >>> def add(x):
+    ...     total[0] += x
+    ...     return total[0] ** 2
+    >>> g = tg.stateful(add, total)
+    >>> tg.grad(lambda s, x: g((s,), x)[0])(np.array([2.0]), 1.0), total
+    (array([6.]), array([0.]))
+    """
+
+    def __init__(self, f: Callable[..., Y], *arrays: Any):
+        self.f, self.arrays = f, arrays
+        self.__name__ = f"stateful({name_of(f)})"
+        for a in arrays:
+            if not (is_array(a) or isinstance(a, Variable)):
+                raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {structure(a)}")
+
+    def _made(self) -> tuple:
+        return stateful, (self.f, *self.arrays)
+
+    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
+        if not all(isinstance(a, Variable) for a in self.arrays):
+            shadow = Shadow(self, list(args))
+            with shadow as (g, inner):
+                y, after = g(state, *inner, **kwargs)
+            y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
+            shadow.finish()
+            return y, after
+        if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
+            raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {structure(state)}")
+        before = [frozen(a) for a in self.arrays]
+        try:
+            for a, s in zip(self.arrays, state, strict=True):
+                if shape(s) != shape(a) or dtype(s) != dtype(a):
+                    raise ShapeError(
+                        f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape {shape(a)}, {dtype(a)}"
+                    )
+                a._become(copy(s) if isinstance(s, Variable) else variable(s.copy()))
+            y = self.f(*args, **kwargs)
+            return y, tuple([frozen(a) for a in self.arrays])
+        finally:
+            for a, b in zip(self.arrays, before, strict=True):
+                a._become(b)
+                a._saved = True
+
+
+class Rebind(Shadow):
+    """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
+
+    __slots__ = ("handles", "values", "state", "generators")
+
+    def __init__(self, f: Any, args: list, values: list | None = None):
+        super().__init__(f, args)
+        self.handles: list = []  # (captured Variable, its stand-in)
+        self.values = values
+        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: list = []  # of random numbers
+
+    def __call__(self, x: Any) -> Any:
+        if not isinstance(x, Variable):
+            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
+            if new is x and (type(x) in (list, dict) or is_array(x)):
+                self.state.append((x, held(x)))
+            elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
+                self.generators.append(x)
+            return new
+        found = self.seen.get(id(x))
+        if found is not None:
+            return found
+        if type(x) is View:
+            y = view(self(x._base), x._path[0])
+            y._path = x._path
+        else:
+            y = self.stand_in(x)
+            self.handles.append((x, y))
+        self.seen[id(x)] = y
+        self.hold.append(x)
+        return y
+
+    def stand_in(self, x: Variable) -> Variable:
+        n = len(self.handles)
+        value = live(x) if self.values is None else self.values[n]
+        y = frozen(value) if isinstance(value, Variable) else variable(value)
+        y._saved, y._version = True, 0
+        return y
+
+    def made_outside(self) -> set:
+        return set()  # all is made anew, globals included
+
+    def globals_of(self, space: dict) -> dict:
+        found = self.seen.get(id(space))
+        if found is None:
+            found = self.seen[id(space)] = Globals(space, self)
+            self.spaces.append(found)
+            self.hold.append(space)
+        return found
+
+    def function(self, f: Any) -> Any:
+        g = super().function(f)
+        if g is not f and type(g.__globals__) is Globals:
+            names = names_in(f.__code__)
+            if "random" in names:
+                self.generators += [np.random.mtrand._rand, random._inst]
+            for name in names:  # at once: the captured arrays are to be known before the call
+                try:
+                    g.__globals__[name]
+                except KeyError:
+                    pass
+        return g
+
+    def check(self, call: str) -> None:
+        """Values that left by other ways than arrays and the return value would lose their derivative."""
+        for _, new, _, first in self.cells:
+            try:
+                now = new.cell_contents
+            except ValueError:
+                continue
+            if now is not first and first is not EMPTY:
+                refuse(call, now)
+        for x, new, first in self.lists:
+            if first is not None and self.differs(new, first):
+                refuse(call, x)
+        for space, name, _, first in self.names:
+            if dict.get(space, name, first) is not first:
+                refuse(call, space[name])
+        for _, new, before in self.objects:
+            for name, first in before.items():
+                now = getattr(new, name, first)
+                if now is not first:
+                    refuse(call, now)
+
+
+def refuse(call: str, now: Any) -> None:
+    if any(is_tracked(v) for v in leaves(now)):
+        raise ArgumentError(
+            f"{call}: the function binds a name or attribute outside of itself to a new value; a checkpoint can follow what is "
+            "returned and what is written into arrays: write name[...] = value, or return it"
+        )
+
+
+# --- is what is recomputed what was computed? ---
+
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+def held(x: Any) -> Any:
+    """What a container of numbers, or an integer array, holds."""
+    if is_array(x):
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+    return list(x.items()) if type(x) is dict else list(x)
+
+
+def moved(x: Any, before: Any) -> bool:
+    """(Not asked of a device, where it would wait.)"""
+    now = held(x)
+    if is_array(x):
+        return xp_of(x) is np and not np.array_equal(now, before)
+    return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+
+
+def state_of(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+def mark(v: Any) -> tuple:
+    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
+    run to the next, with the place of the data in memory; on a device the sums stay there."""
+    a = bottom(v)
+    xp = xp_of(a)
+    a = xp.asarray(a)
+    flat = a.ravel().view(a.real.dtype)
+    finite = xp.isfinite(flat)
+    flat = xp.where(finite, flat, 0).astype(np.float64)
+    return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
+
+
+def alike(first: tuple, now: tuple) -> Any:
+    """Are two marks of one output?  On a device the answer stays there."""
+    (shape_, kind, a), (shape_now, _, b) = first, now
+    if shape_ != shape_now:
+        return False
+    tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)  # well above rounding, far below a changed number
+    same = (abs(a - b)[:2] <= tolerance * a[1]).all() & (a[2] == b[2])
+    return bool(same) if xp_of(a) is np else same
+
+
+class checkpoint(Remade, Generic[P, Y]):
+    """f, recomputed in the backward sweep instead of keeping its records.
+
+    Arrays that f captured and writes are followed as usual; random generators that it captured draw the same numbers again.  What
+    f reads must be as it was: GuardError where a captured number or integer array has changed, or the recomputation gives other
+    values (on a device, where comparing would wait, the derivative is nan).  Nest it to differentiate a loop of T steps in memory
+    O(sqrt T).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def steps(x):
+    ...     for _ in range(100):
+    ...         x = np.sin(x)
+    ...     return x
+    >>> bool(tg.grad(tg.checkpoint(steps))(1.0) == tg.grad(steps)(1.0))
+    True
+    """
+
+    def __init__(self, f: Callable[P, Y]):
+        self.f = f
+        self.__name__ = f"checkpoint({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return checkpoint, (self.f,)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
+        if not getattr(OPEN, "depth", 0):
+            return self.f(*args, **kwargs)
+        first = Rebind(self.f, [*args, kwargs])
+        with first as (g, (*own_args, own_kwargs)):
+            handles = [x for x, _ in first.handles]
+        first.arrays = []
+        step = Step(first, g, own_args, own_kwargs, self.__name__)
+        outs = bind(step.primitive(), [live(x) for x in handles], {})
+        for k, x in enumerate(handles):
+            out = outs[step.count + k]
+            if step.written[k] and isinstance(out, Variable):
+                if out._trace is not None and out._trace is not x._trace:
+                    out._trace.risen.append(x)
+                x._become(out)
+                x._saved = True
+        members = iter(outs[: step.count])
+        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
+
+
+OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
+
+
+class Step:
+    """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
+    returns and to what it leaves in them.  f and its arguments are as `first` rebuilt them, with stand-ins for these Variables,
+    so that a pullback may run it after the transform has ended."""
+
+    def __init__(self, first: Rebind, f: Callable, args: list, kwargs: dict, name: str):
+        self.first, self.f, self.args, self.kwargs, self.name = first, f, args, kwargs, name
+        self.count, self.tree, self.written = 0, None, ()
+        self.marks: list | None = None  # of the outputs of the first run
+        self.before: list = []  # of captured state and generators
+        self.draws: list = []
+        self.poison: Any = None  # on a device: nan where a recomputation has given other values
+
+    def __del__(self):
+        self.first.finish()  # it knows the function that knows it: ends the cycle
+
+    def __call__(self, *inputs: Any) -> tuple:
+        shadow = Rebind(self.f, [*self.args, self.kwargs], list(inputs))
+        with shadow as (g, (*args, kwargs)):
+            again = self.marks is not None
+            later = [(r, state_of(r)) for r in shadow.generators]
+            if again:
+                self.check_state()
+                for r, state in self.draws:
+                    set_state(r, state)
+            else:
+                self.draws = later
+            try:
+                y = g(*args, **kwargs)
+            finally:
+                if again:
+                    for r, state in later:
+                        set_state(r, state)
+            ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
+            self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
+            self.count = len(ys)
+            self.written = [getattr(h, "_version", 0) > 0 for _, h in shadow.handles]
+            shadow.check(self.name)
+            outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
+            written = [h for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
+            marks = [mark(values_of(v)) for v in ys + written]
+            if again:
+                self.check_values(marks)
+            else:  # what f itself has altered is compared by its effect on the values alone
+                self.marks, self.before = marks, [(x, b) for x, b in shadow.state if not moved(x, b)]
+        shadow.arrays = []  # nothing is written back: what was written is an output
+        shadow.finish()
+        return tuple(outs)
+
+    def check_state(self) -> None:
+        for x, before in self.before:
+            if moved(x, before):
+                raise GuardError(
+                    f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
+                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
+                    "its own copy"
+                )
+
+    def check_values(self, marks: list) -> None:
+        same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
+        if any([s is False for s in same]):
+            raise GuardError(
+                f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
+                "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
+            )
+        for s in same:
+            if s is not True:
+                nan = xp_of(s).where(s, 0.0, np.nan)
+                self.poison = nan if self.poison is None else self.poison + nan
+
+    def spoiled(self, terms: tuple) -> tuple:
+        """Derivatives, nan where they belong to other values."""
+        if self.poison is None:
+            return terms
+        return tuple([c if c is None else c + self.poison.astype(dtype(c)) for c in terms])
+
+    def primitive(self) -> Primitive:
+        prim = Primitive(self.name, self)
+        prim.holomorphic, prim.joint = False, True
+        prim.keep_spec = lambda active: (tuple(range(len(active))), False)
+
+        def reverse_rule(g, out, need, *inputs):
+            y, pullback = vjp(self, *inputs)
+            seeds = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
+            terms = pullback(seeds)
+            return self.spoiled(terms if len(inputs) > 1 else (terms,))
+
+        def forward_rule(t, out, *inputs):
+            tangents = tuple([full_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
+            return self.spoiled(jvp(self, inputs, tangents)[1])
+
+        prim.vjp, prim.jvp = (reverse_rule,), forward_rule
+        return prim
+
+
+def out_of(v: Any) -> Any:
+    """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
+    if not isinstance(v, Variable):
+        return v.copy() if is_array(v) else number(v)
+    v = live(v)
+    if v._trace is not None:
+        return frozen(v)
+    b = bottom(v)
+    return b.copy() if is_array(b) else b
+
+
+MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)
+MAKERS[stateful] = lambda shadow, x: stateful(shadow(x.f), *[shadow(a) for a in x.arrays])
+MAKERS[checkpoint] = lambda shadow, x: checkpoint(shadow(x.f))

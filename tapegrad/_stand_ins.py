@@ -1,0 +1,59 @@
+"""The stand-ins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ._late import load
+
+STAND_INS = {
+    "numpy": "tapegrad.numpy",
+    "cupy": "tapegrad.cupy",
+    "scipy": "tapegrad.scipy",
+    "cupyx.scipy": "tapegrad.scipy",
+}
+
+
+ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
+FOUND: dict = {}  # module name -> its twin
+
+
+def find(name: str) -> Any:
+    """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
+    for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy"):
+        if name == theirs or name.startswith(theirs + "."):
+            ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
+            for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
+                if part.startswith("_") or ours is None:
+                    return None
+                ours = getattr(ours, part, None)
+            return ours
+    return None
+
+
+def module(m: ModuleType) -> Any:
+    found = FOUND.get(m.__name__)
+    if found is None and m.__name__.partition(".")[0] in ROOTS:
+        found = find(m.__name__)
+        if found is not None:
+            FOUND[m.__name__] = found
+    return found
+
+
+def function(f: Any) -> Any:
+    """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    module_name = getattr(f, "__module__", None) or "numpy"
+    root = module_name.partition(".")[0]
+    if root not in ROOTS:
+        return None
+    name = getattr(f, "__name__", None)
+    if name is None and type(f).__module__.startswith("scipy.stats"):  # a distribution
+        name = getattr(f, "name", None)
+    if name is None:
+        return None
+    public = ".".join([p for p in module_name.split(".") if not p.startswith("_")])
+    for place in dict.fromkeys((public, root, root + ".linalg", root + ".fft", root + ".special")):
+        theirs, ours = sys.modules.get(place), find(place)
+        if ours is not None and theirs is not None and getattr(theirs, name, None) is f:
+            return getattr(ours, name, None)
+    return None

@@ -1,0 +1,81 @@
+"""The walk through a lowered program, which both emitters share: sections and the loops between them, instructions, blocks, types.
+
+An emitter is a `Walk` and a builder.  It adds how an instruction is written (`instruction`), a loop (`loop`), a routine and its call
+(`routine_text`, `call_routine`) and a constant block (`constant_text`), and what memory looks like."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from ..graph.blocks import BLOCK_OPS
+from .block_code import Access, Affine, BlockCode, Buffer
+from .lower import Body
+
+SAME = nullcontext()
+
+
+class Walk(BlockCode):
+    typed_by: tuple  # the attributes of a builder that its type decides
+
+    def typed(self, wide: bool) -> AbstractContextManager:
+        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        bits = 64 if wide else self.own
+        return SAME if bits == self.bits else self.of(self.builder(bits), self.typed_by)
+
+    @contextmanager
+    def of(self, other: Any, names: tuple) -> Iterator[None]:
+        """Inside, these attributes are those of another builder."""
+        before = {name: getattr(self, name) for name in names}
+        self.__dict__.update({name: getattr(other, name) for name in names})
+        yield
+        self.__dict__.update(before)
+
+    def load(self, buffer: Buffer, at: Affine) -> str:
+        with self.typed(buffer.wide):
+            return super().load(buffer, at)
+
+    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+        with self.typed(buffer.wide):
+            super().put(buffer, at, value)
+
+    def value(self, i: int, env: dict) -> str:
+        op = self.g.op[i]
+        if op == "const":
+            return self.c(self.g.args[i][0])
+        if op == "bool":
+            return self.truth(self.g.args[i][0])
+        return env[i]
+
+    def region(self, sections: list, inner: list[Body], env: dict) -> None:
+        """Straight code with loops in between."""
+        for k, code in enumerate(sections):
+            self.straight(code, env)
+            if k < len(inner):
+                self.loop(inner[k].number, env)
+
+    def straight(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            if self.g.shape[i] or op in BLOCK_OPS:
+                self.block(i, op, args, env)
+            else:
+                self.straight_scalar([(i, op, args)], env)
+
+    def straight_scalar(self, code: list, env: dict) -> None:
+        for i, op, args in code:
+            with self.typed(i in self.low.wide):
+                env[i] = self.instruction(op, args, [self.value(j, env) for j in args])
+
+    def constants(self, j: int) -> Buffer:
+        """A constant block as a global array."""
+        wide = j in self.low.wide
+        if j not in self.globals:
+            with self.typed(wide):
+                self.globals[j] = self.constant_text(self.g.numbers(j).ravel(), len(self.globals))
+        return Buffer(self.globals[j][0], constant=True, wide=wide)
+
+    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+        """Call the function that `code` writes; the first access is the result."""
+        key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
+        if key not in self.routines:
+            self.routines[key] = self.routine_text(op, len(self.routines), code, accesses, sizes)
+        self.call_routine(self.routines[key][0], accesses)
