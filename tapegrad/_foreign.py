@@ -92,8 +92,6 @@ def operand(x: Any) -> Any:
         raise refused(x, "its .to_numpy()")
     if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
         return argument(x)
-    if getattr(kind, "symbolic", False):  # a value that a rule reads while it runs on symbols (kernels/trace)
-        return x
     if getattr(kind, "__array_ufunc__", x) is not x or getattr(kind, "__array_priority__", 0) > 0:
         return NotImplemented
     for number in (int, float, complex):

@@ -57,10 +57,10 @@ FILLED = {
     "_questions.METAS": ("_shadow.classes",),
     "_shadow.core.MAKERS": ("_transforms", "_memory"),
     "_variable.Variable": ("ops._attach",),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
-    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 

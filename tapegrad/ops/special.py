@@ -845,7 +845,7 @@ rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 
 def wrightomega_slope(w):
     """w / (1 + w), of which the derivatives do not cancel at large w."""
-    return beyond(plain(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+    return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
 rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)

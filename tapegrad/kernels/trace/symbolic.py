@@ -42,7 +42,6 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
     __array_priority__ = 2000
-    symbolic = True  # to ops/, which takes it for an operand
     product = None  # (A, B) where this is A @ B, for symmetry
 
     def __init__(self, g: Graph, ids: Any):
@@ -247,29 +246,38 @@ def named(f: Any) -> str:
 class Symbols(Trace):
     """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
 
-    __slots__ = ("inside", "gated")
+    __slots__ = ()
+    hides = True  # rules choose by `select`
 
     def __init__(self, inside: tuple = ()) -> None:
         super().__init__()
         self.inside = inside  # the operations whose bodies run
         self.gated = False  # was a product gated?
 
-    def watch(self, x: Any) -> Any:
-        return variable(x, self) if isinstance(x, Sym) else x
+    def values(self, x: Any) -> Any:
+        raise NotKnown("its rule asks for values, which are known only when the kernel runs")
+
+    def run(self, f: Callable, x: Any, params: dict) -> Any:
+        """f of symbols, as a symbol."""
+        try:
+            out = f(*[variable(v, self) if isinstance(v, Sym) else v for v in x], **params)
+        finally:
+            self.close()
+        return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
 
     def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
         f, x = prim.scalar, [bottom(a) for a in args]
         g = graph_of(*x)
         self.gated = self.gated or isinstance(f, Gated)
         if isinstance(f, Written):
-            return self.watch(f.form(*[lift(g, v) for v in x], **params))
+            return variable(f.form(*[lift(g, v) for v in x], **params), self)
         own = f or next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
         if own is not f:
-            return self.watch(own(*x, **params))
+            return variable(own(*x, **params), self)
         if f is None and prim in self.inside:
             raise Untranslated(prim.name)
         name, n = instruction(prim, params, self.inside)
-        return self.watch(elementwise(g, name, *x[:n]))
+        return variable(elementwise(g, name, *x[:n]), self)
 
 
 def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
@@ -283,12 +291,10 @@ def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
         return form.form(*[lift(g, v) for v in x])
     if not callable(form) and (prim is not None or ours is None or not isinstance(f, np.ufunc)):
         raise Untranslated(named(f))
-    trace = Symbols()
     try:
-        out = ours(*[trace.watch(v) for v in x], **(settings or {}))
+        return Symbols().run(ours, x, settings or {})
     except Untranslated:
         raise Untranslated(named(f)) from None
-    return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
 
 
 class Operation:
@@ -314,8 +320,12 @@ class Operation:
         f = self.prim.scalar
         if isinstance(f, (str, tuple)):
             return None
-        run, watch = (f, lambda x: x) if f is not None else (self.prim.run, Symbols(self.inside).watch)
-        return Recipe(lambda g, *x: node_of(g, bottom(run(*[watch(Sym(g, i)) for i in x], **self.params))), self.n)
+
+        def make(g: Graph, *x: int) -> int:
+            given = [Sym(g, i) for i in x]
+            return node_of(g, f(*given, **self.params) if f is not None else Symbols(self.inside).run(self.prim.run, given, self.params))
+
+        return Recipe(make, self.n)
 
     def partial(self, k: int) -> Recipe:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
@@ -343,11 +353,11 @@ class Operation:
         trace, rest = Symbols(), [None] * (self.inputs - self.n)
         rule = self.prim.vjp[k] if self.prim.vjp is not None else NO_RULE
         try:
-            out = rule(*[trace.watch(Sym(g, i)) for i in x], *rest, **self.params)
+            out = trace.run(rule, [*[Sym(g, i) for i in x], *rest], self.params)
         except KernelError as error:
             raise KernelError(f"{self.prim.name} has a derivative that has no translation into a kernel: {error}") from error
         self._gated[k] = trace.gated
-        return node_of(g, bottom(out))
+        return node_of(g, out)
 
 
 def NO_RULE(*x: Any, **params: Any) -> None:
