@@ -16,6 +16,7 @@ import tapegrad as tg
 from tapegrad._dual import Dual
 from tapegrad._primitive import HOOKS, Trace, bind
 from tapegrad._tape import PART, Fold, primitive_of
+from tapegrad._variable import View
 from tapegrad.ops._define import PRIMITIVES
 
 FAST = "tapegrad._fast" in sys.modules
@@ -129,6 +130,11 @@ def test_slots_are_told_apart_by_the_trace():
         x[0] = 5.0  # x moves
         assert (x._slot == "assign") if isinstance(trace, Counting) else (x._slot is not kept and kept[0] == W[0])
         trace.close()
+
+
+def test_the_table_of_states_has_a_row_for_each_field():
+    rows = {line.split()[0] for line in sys.modules["tapegrad._variable"].__doc__.splitlines() if line.startswith("  _")}
+    assert rows == {*tg.Variable.__slots__, *View.__slots__}
 
 
 @pytest.mark.parametrize("order", [lambda f, x: tg.grad(f)(x), lambda f, x: tg.grad(lambda x: tg.grad(f)(x)[0])(x)])
