@@ -53,7 +53,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
 
 
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one tape open at most."""
+    """The short way, for what a loop writes: a number, row or slice, or all, of an owned float64 buffer, with one tape open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
@@ -66,6 +66,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         to = value[at].shape
     elif kind is tuple and views.is_element(at, value.ndim):
         to = ()
+    elif at is Ellipsis:
+        to = value.shape
     else:
         return False
     slot = like = None
