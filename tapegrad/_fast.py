@@ -573,7 +573,7 @@ def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
 
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one transform open at most."""
+    """The short way, for what a loop writes: a number, row, slice or all of an owned float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
@@ -586,6 +586,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         to = value[at].shape
     elif kind is tuple and is_element(at, value.ndim):
         to = ()
+    elif at is Ellipsis:
+        to = value.shape
     else:
         return False
     slot = like = None

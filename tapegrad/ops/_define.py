@@ -78,6 +78,8 @@ def shape(x: Any) -> tuple:
 
 
 def dtype(x: Any) -> np.dtype:
+    if type(x) is np.ndarray:
+        return x.dtype
     if type(x) is not Like:
         x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))

@@ -240,6 +240,9 @@ def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
         G[i] = add_region(buffer, g, (("diagonal", (0, 0, 1)),), Ellipsis)
 
 
+ALL = slice(None)
+
+
 def _record_write(pull):
     def record(tape, prim, inputs, slots, params):
         x, y = inputs
@@ -247,7 +250,10 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (params["path"], fixed(params["at"]))))
+        path, at = params["path"], fixed(params["at"])
+        if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
+            path, at = (), path[0][1]  # all of a part: the part
+        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()
         return z

@@ -12,7 +12,7 @@ from .._array import F8, is_array, is_scalar, xp_of
 from .._foreign import argument
 from .._late import late
 from .._primitive import layout_of
-from .._variable import Variable
+from .._variable import Variable, View
 from ..errors import ArgumentError, ShapeError
 from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
@@ -144,6 +144,8 @@ def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
 
 def fit(g: Any, to: tuple, dt: Any) -> Any:
     """Bring g to a shape that broadcasts to its own, by sums, and to the dtype `dt`: the adjoint of broadcasting and promotion."""
+    if to == () and type(g) is np.ndarray and g.dtype is dt and g.shape:
+        return add_up(g, None)  # a number met an array
     s = shape(g)
     if s != to:
         lead = len(s) - len(to)
@@ -242,8 +244,14 @@ rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=s
 rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
 
 
+HANDLES = frozenset((Variable, View))
+
+
 def arrays_of(xs: Any) -> list:
     """The members of a sequence as Variables or arrays of one library."""
+    xs = list(xs)
+    if HANDLES.issuperset(map(type, xs)):
+        return xs
     xs = [stacked(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
@@ -321,8 +329,11 @@ def stack(arrays, axis=0, dtype=None):
 
 def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
-    if not has_variable(x):
-        return np.asarray(x)
+    return joined(x) if has_variable(x) else np.asarray(x)
+
+
+def joined(x: Any) -> Any:
+    """A nested list in which there are Variables."""
     numbers: list = []
     to = sizes_of(x, numbers)
     if to is not None:

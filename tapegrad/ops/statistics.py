@@ -78,7 +78,8 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         rs = [_quantile(name, a, flat[k], axis, method, keepdims, factor, nan) for k in range(shape(flat)[0])]
         r = s.stack(rs)
         return r if ndim(q) == 1 else reshape(r, to=(*shape(q), *shape(rs[0])))
-    to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
+    to = dtype(a) if dtype(a).kind in "fc" else np.dtype(np.float64)
+    to = np.result_type(to, dtype(q)) if hasattr(q, "dtype") else to
     q = q / factor
     if not 0 <= values_of(q) <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
