@@ -271,9 +271,6 @@ def truth_of(x: Any) -> bool:
     return x._trace.truth(x) if isinstance(x, Variable) else bool(x)
 
 
-plain = values_of  # its former name
-
-
 def settled(x: View) -> Variable:
     """A view read and frozen, for use as a value."""
     if x._seen != x._base._version:

@@ -16,7 +16,7 @@ from ._faces import array_class as _array_class
 from ._faces import face as _face
 from ._faces import faces_of as _faces_of
 from ._faces import fill as _fill
-from ._primitive import plain as _plain
+from ._primitive import layout_of as _layout_of
 from ._variable import Variable as _Variable
 from .ops import creation as _creation
 
@@ -27,7 +27,7 @@ ndarray = _array_class(_cupy.ndarray)
 
 def get_array_module(*args):
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
-    return _sys.modules[__name__] if any(_xp_of(_plain(x)) is not _numpy for x in args) else _faces_of_numpy
+    return _sys.modules[__name__] if any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
 
 
 def _moving(f, key, move):

@@ -363,7 +363,7 @@ def sign_bit(x: Any) -> Any:
     return copysign(dtype(x).type(1), primal_of(x))
 
 
-@primitive()
+@primitive(batch="elementwise")
 def exponent(x):
     return xp_of(x).frexp(x)[1]
 

@@ -156,7 +156,7 @@ def to_scale(x: Any, axis: Any) -> Any:
     return scale_of(primal_of(x), axis=axis)
 
 
-@primitive()
+@primitive(batch="axis")
 def scale_of(x, *, axis):
     xp = xp_of(x)
     size = xp.maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
@@ -499,7 +499,7 @@ def _from_top(x: Any, axis: Any) -> tuple:
     return x - top, top
 
 
-@primitive()
+@primitive(batch="axis")
 def top_of(x, *, axis):
     """The largest real part, or 0 where that is infinite."""
     xp = xp_of(x)

@@ -40,7 +40,7 @@ from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
 # --- Hermitian matrices ---
 
 
-@primitive(multi=2)
+@primitive(multi=2, batch="matrix")
 def spectrum(x, *, UPLO):
     """The eigenvalues and eigenvectors of primal values."""
     return tuple(xp_of(x).linalg.eigh(x, UPLO))
@@ -147,7 +147,7 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 # --- singular values ---
 
 
-@primitive(multi=3)
+@primitive(multi=3, batch="matrix")
 def singular(x):
     """The singular value decomposition of primal values."""
     return tuple(xp_of(x).linalg.svd(x, full_matrices=False))

@@ -7,7 +7,7 @@ import numpy as np
 from cases import all_cases
 
 import tapegrad as tg
-from tapegrad._primitive import plain
+from tapegrad._primitive import values_of
 from tapegrad.ops import _protocols
 from tapegrad.ops._define import NUMPY
 
@@ -15,7 +15,7 @@ from tapegrad.ops._define import NUMPY
 def plain_of(x):
     if isinstance(x, (list, tuple)):
         return type(x)([plain_of(v) for v in x]) if type(x) in (list, tuple) else x
-    x = plain(x)
+    x = values_of(x)
     return x.copy() if isinstance(x, np.ndarray) else x
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._array import is_array, xp_of
 from ..._late import load
-from ..._primitive import is_tracked, plain
+from ..._primitive import is_tracked, values_of
 from ..._tree import Const, is_node
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
@@ -29,11 +29,11 @@ def as_float(x: Any, what: str) -> Any:
     if type(x) is np.ndarray and x.dtype in FLOATS:
         return x
     if isinstance(x, Const):
-        x = plain(x.value)
+        x = values_of(x.value)
     if isinstance(x, Variable):
         if is_tracked(x):
             return x
-        x = plain(x)
+        x = values_of(x)
     if not is_array(x):
         x = np.asarray(x)
     if isinstance(x, np.ma.MaskedArray):

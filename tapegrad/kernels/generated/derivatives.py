@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import xp_of
-from ..._primitive import Primitive, bind, plain
+from ..._primitive import Primitive, bind, layout_of
 from ...errors import ArgumentError
 from ..emit.lower import SUMS, Lowered, lowered
 from ..graph.adjoint import forward, reverse
@@ -149,7 +149,7 @@ class Family:
             r = self.apply("R", n, (theta, data, *vs, *ys), run)
             return r if W is None else r * W.reshape(1, -1)
         if W is None:
-            W = xp_of(plain(theta)).ones(theta.shape[1], plain(theta).dtype)
+            W = xp_of(layout_of(theta)).ones(theta.shape[1], layout_of(theta).dtype)
         return self.apply("D", n, (theta, data, *vs, *ys, W), run)
 
     def pull_value(self, at, run, g, out, need, arrays):
@@ -202,7 +202,7 @@ class Family:
         theta, data = arrays
         value = []
         if t[0] is not None:
-            narrow = self.wide(plain(theta).dtype)  # out[1] is rounded, and a sum of its products would not have the value's dtype
+            narrow = self.wide(layout_of(theta).dtype)  # out[1] is rounded, and a sum of its products would not have the value's dtype
             value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
         gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, live, plain
+from ..._primitive import OPEN, layout_of, live, values_of
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -204,10 +204,10 @@ class Generated(Remade):
     def fisher(self, theta: Any, data: Any) -> Any:
         """Sum over data of the outer product of the scores, (B, p, p)."""
         s = self.scores(theta, data)
-        dtype = plain(s).dtype
+        dtype = layout_of(s).dtype
         if self._family.wide(dtype):
             s = s.astype(SUMS)
-        f = np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(plain(s)).einsum("nib,njb->bij", s, s)
+        f = np.einsum("ni,nj->ij", s, s) if s.ndim == 2 else xp_of(layout_of(s)).einsum("nib,njb->bij", s, s)
         return f.astype(dtype) if self._family.wide(dtype) else f
 
     def lowered(
@@ -243,7 +243,7 @@ class Generated(Remade):
         kernel = self._trees.get(key)
         if kernel is None:
             kernel = self._trees[key] = type(self)(*self._parts, restore)
-        dtype = np.result_type(*[plain(a).dtype for a in arrays])
+        dtype = np.result_type(*[layout_of(a).dtype for a in arrays])
         return kernel, rows_of(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
@@ -278,9 +278,9 @@ class Generated(Remade):
 
     def _unit_directions(self, theta: Any, data: Any) -> tuple:
         """Each sample p times, with a unit direction for each parameter: theta (p, p B), directions (p, p B), data."""
-        xp, (p, batch) = xp_of(plain(theta)), theta.shape
+        xp, (p, batch) = xp_of(layout_of(theta)), theta.shape
         many = shaping.broadcast_to(theta[:, None, :], (p, p, batch)).reshape((p, p * batch))
-        units = xp.broadcast_to(xp.eye(p, dtype=plain(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
+        units = xp.broadcast_to(xp.eye(p, dtype=layout_of(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
         if data.ndim == 3:
             d, n = data.shape[:2]
             data = shaping.broadcast_to(data[:, :, None, :], (d, n, p, batch)).reshape((d, n, p * batch))
@@ -406,7 +406,7 @@ class Recursion(Generated):
         s = self._families["each"].F(self._runs["each"], many, repeated, (units,))[0]
         s = s.reshape((s.shape[0], p, batch))
         if self._rejects:
-            terms = plain(self._families["each"].F(self._runs["each"], plain(theta), plain(data))[0])
+            terms = values_of(self._families["each"].F(self._runs["each"], values_of(theta), values_of(data))[0])
             s = where(xp_of(terms).isfinite(terms)[:, None, :], s, 0.0)
         return s[:, :, 0] if single else s
 

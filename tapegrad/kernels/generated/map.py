@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..._pickling import Remade, named_like
-from ..._primitive import plain
+from ..._primitive import layout_of, values_of
 from ..._tree import Const
 from ..._variable import Variable
 from ..trace.tracing import trace_map
@@ -35,14 +35,14 @@ class Map(Remade):
             self._families, self._captured = {}, []
         for c in self._captured:
             c.refuse_written(self.__name__)
-        values = [plain(a.value) if isinstance(a, Const) else a for a in args]
+        values = [values_of(a.value) if isinstance(a, Const) else a for a in args]
         fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
         arrays = [as_float(v, f"{self.__name__}: argument {n}") for n, v in enumerate(values)]
         batch = batch_of(self.__name__, arrays)
         shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
         family, build = self._family(shapes, tuple(fixed))
-        dtype = np.result_type(*[plain(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
-        xp = library(*[plain(a) for a in arrays])
+        dtype = np.result_type(*[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
+        xp = library(*[layout_of(a) for a in arrays])
         arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
         theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
         rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)

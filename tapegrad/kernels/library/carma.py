@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import xp_of
-from ..._primitive import plain
+from ..._primitive import layout_of, values_of
 from ..._transforms import hvp
 from ...errors import ArgumentError, ShapeError
 from ..generated.arguments import as_float
@@ -132,7 +132,7 @@ class Process(Shelved):
         value, gradient = self.kernel.value_and_grad(rows, self._curves(data))
         gradient = pull(gradient)
         if self._invalid == "nan":
-            gradient = np.where(np.isnan(plain(value)), np.nan, gradient)
+            gradient = np.where(np.isnan(values_of(value)), np.nan, gradient)
         return (value[0], gradient[:, 0]) if theta.ndim == 1 else (value, gradient)
 
     def grad(self, theta: Any, data: Any) -> Any:
@@ -150,9 +150,9 @@ class Process(Shelved):
     def hessian(self, theta: Any, data: Any) -> Any:
         """(B, rows, rows)."""
         theta = self._checked(theta)
-        xp = xp_of(plain(theta))
-        units = xp.eye(len(theta), dtype=plain(theta).dtype)
-        columns = [self.hvp(theta, unit if theta.ndim == 1 else unit[:, None] + 0 * plain(theta), data) for unit in units]
+        xp = xp_of(layout_of(theta))
+        units = xp.eye(len(theta), dtype=layout_of(theta).dtype)
+        columns = [self.hvp(theta, unit if theta.ndim == 1 else unit[:, None] + 0 * values_of(theta), data) for unit in units]
         return xp.stack(columns) if theta.ndim == 1 else xp.stack(columns).transpose((2, 0, 1))
 
     def terms(self, theta: Any) -> Any:
@@ -181,7 +181,7 @@ class Process(Shelved):
     def _mapped(self, theta: Any) -> tuple:
         """The rows for the kernel, nan where theta is not valid, and their pullback; theta as (rows, B)."""
         theta = theta.reshape((-1, 1)) if theta.ndim == 1 else theta
-        at = plain(theta)
+        at = values_of(theta)
         xp, (size, batch) = xp_of(at), at.shape
         family, _ = self._map._family(((size,),), (False,))
         run, rest = self._map._launch(family), xp.zeros((0, batch), at.dtype)

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import xp_of
-from ..._primitive import plain
+from ..._primitive import layout_of, values_of
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
 from ...ops import shaping
@@ -64,7 +64,7 @@ def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
            [0.01, 0.01, 0.01]])
     """
     given = [as_float(x, f"light_curve: {name}") for name, x in (("t", t), ("y", y), ("variance", variance))]
-    xp, shapes = library(*[plain(x) for x in given]), [tuple(x.shape) for x in given]
+    xp, shapes = library(*[layout_of(x) for x in given]), [tuple(x.shape) for x in given]
     samples = {s[1] for s in shapes if len(s) == 2}
     fits = [len(s) in (1, 2) and s[0] == shapes[1][0] for s in shapes if len(shapes[1]) and s != ()]
     if len(fits) < 2 or shapes[0] == () or not all(fits) or len(samples - {1}) > 1:
@@ -72,13 +72,13 @@ def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
     given = [x if isinstance(x, Variable) or xp_of(x) is xp else xp.asarray(x) for x in given]
     t, y, variance = [x.reshape((-1, 1)) if samples and x.ndim == 1 else x for x in given]
     gap = t[1:] - t[:-1]
-    _check_times(xp, plain(t), plain(gap))
-    if bool((plain(variance) < 0).any()):
+    _check_times(xp, values_of(t), values_of(gap))
+    if bool((values_of(variance) < 0).any()):
         raise ArgumentError("light_curve: a variance is negative; give the squares of the errors")
     gap = shaping.concatenate(0 * t[:1], gap)
     shape = shapes[1][:1] + ((max(samples),) if samples else ())
     rows = [shaping.broadcast_to(x, shape).reshape((1, *shape)) for x in (gap, y, variance)]
-    return shaping.concatenate(*rows).astype(plain(y).dtype)
+    return shaping.concatenate(*rows).astype(layout_of(y).dtype)
 
 
 def _check_times(xp: Any, t: Any, gap: Any) -> None:
@@ -171,7 +171,7 @@ class Process(HandwrittenRecursion):
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
-        rows = plain(data)
+        rows = values_of(data)
         xp = xp_of(rows)
         if xp is np or self._looked[0]() is not rows or self._looked[1] != rows.data.ptr:
             if not bool((rows[0] >= 0).all()) or bool((rows[2] < 0).any()):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import is_array, xp_of
-from ..._primitive import is_tracked, plain
+from ..._primitive import is_tracked, layout_of, values_of
 from ..._tree import Const
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -129,7 +129,7 @@ class Filter(Shelved):
     def hvp(self, model: Any, v: Any, y: Any) -> Any:
         """The Hessian of each sample times v, which is like the model, with None for zeros."""
         call = self._packed(model, y, True)
-        given = [plain(as_float(_value(x), self.__name__)) for x in model]
+        given = [values_of(as_float(_value(x), self.__name__)) for x in model]
         zeros = [xp_of(x).zeros_like(x) for x in given]
         vs = [Const(o) if isinstance(x, Const) else o if d is None else d for x, d, o in zip(model, v, zeros, strict=True)]
         other = self._packed(type(model)(*vs), y, True, call.batch)
@@ -249,11 +249,11 @@ class Filter(Shelved):
             raise ShapeError(f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples")
         single = not samples
         batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
-        xp = library(*[plain(v) for v in values], plain(y))
+        xp = library(*[layout_of(v) for v in values], layout_of(y))
         values = [v if isinstance(v, Variable) or xp_of(v) is xp else xp.asarray(v) for v in values]
         wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
         modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
-        dtype = np.result_type(*[plain(v).dtype for v in values])
+        dtype = np.result_type(*[layout_of(v).dtype for v in values])
         theta, lines = [], [self._observations(y, base)]
         for a, v, kind, mode in zip(arguments, values, kinds, modes, strict=True):
             rows = _rows(a, v, kind, sizes, steps)
@@ -264,7 +264,7 @@ class Filter(Shelved):
             else:
                 theta.append(rows if rows.shape[1] == batch else shaping.broadcast_to(rows, (rows.shape[0], batch)))
         theta = shaping.concatenate(*theta)
-        theta = theta if plain(theta).dtype == dtype else theta.astype(dtype)
+        theta = theta if layout_of(theta).dtype == dtype else theta.astype(dtype)
         return Packed(theta, _lines(lines, batch), modes, sizes, single, const, steps, batch)
 
     def _observations(self, y: Any, base: int) -> Any:
@@ -335,7 +335,7 @@ class Filter(Shelved):
             x = x.reshape((*lead, n, *rest))
             if a.symmetric:
                 full, share = _symmetric(shape[0])
-                weights = xp_of(plain(x)).asarray(share.reshape((-1, *[1] * len(rest))), plain(x).dtype)
+                weights = xp_of(layout_of(x)).asarray(share.reshape((-1, *[1] * len(rest))), layout_of(x).dtype)
                 x = (x[:, full] if mode else x[full]) * weights
             parts.append(x.reshape((*lead, *shape, *rest)))
         return parts

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._array import is_array, xp_of
 from ..._late import load
-from ..._primitive import plain
+from ..._primitive import values_of
 from ..._transforms import jvp, vjp
 from ..._tree import Const
 from ...errors import KernelError, NoRuleError
@@ -321,7 +321,7 @@ def replaced(values: list, where: list, by: tuple) -> list:
 
 
 def outputs(out: Any) -> list:
-    return [np.asarray(plain(o)) for o in (out if isinstance(out, tuple) else (out,))]
+    return [np.asarray(values_of(o)) for o in (out if isinstance(out, tuple) else (out,))]
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -346,7 +346,7 @@ def differences(f: Any, x: Any, v: Any, h: float) -> tuple:
 def check(k: Any, args: tuple, settings: dict) -> list:
     values = []
     for v in args:
-        v = plain(v.value) if isinstance(v, Const) else plain(v)
+        v = values_of(v.value) if isinstance(v, Const) else values_of(v)
         values.append(v.get() if is_array(v) and xp_of(v) is not np else v)
     report: list = []
     Check(k, values, {}, settings, report).run()

@@ -19,7 +19,7 @@ from ..._array import xp_of
 from ..._calls import full_like
 from ..._late import load
 from ..._pickling import Remade
-from ..._primitive import Primitive, bind, is_tracked, plain
+from ..._primitive import Primitive, bind, is_tracked, layout_of, values_of
 from ..._tape import Like
 from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ..._tree import Const
@@ -108,14 +108,14 @@ class RawKernel(Remade):
 
     def _entered(self, a: Arg, v: Any) -> Any:
         if isinstance(v, Const):
-            v = plain(v.value)
+            v = values_of(v.value)
         if isinstance(v, Variable) and not a.active:
             if is_tracked(v):
                 raise ArgumentError(
                     f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
                     f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.Const({a.name})'
                 )
-            v = plain(v)
+            v = values_of(v)
         return v
 
     def check(
@@ -278,15 +278,15 @@ class RawKernel(Remade):
 
     def dimensions(self, args: tuple, known: dict) -> dict:
         """Those of a recorded call."""
-        return bind_dimensions(self.__name__, self.args, [plain(v) for v in args], known)
+        return bind_dimensions(self.__name__, self.args, [values_of(v) for v in args], known)
 
     def real_of(self, args: tuple) -> np.dtype:
-        return real_of(self, tuple([plain(v) for v in args]))
+        return real_of(self, tuple([values_of(v) for v in args]))
 
     def library_of(self, *groups: Any) -> Any:
         for v in [v for group in groups for v in group]:
-            if xp_of(plain(v)) is not np:
-                return xp_of(plain(v))
+            if xp_of(layout_of(v)) is not np:
+                return xp_of(layout_of(v))
         return np
 
     def _need(self, rule: Any, which: str) -> None:
@@ -319,10 +319,9 @@ class RawKernel(Remade):
             bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
             terms = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
             for a, c, v in zip(self.given, terms, args, strict=True):
-                if c is not None and plain(c).shape != np.shape(plain(v)):
-                    raise ShapeError(
-                        f"{self.vjp.__name__}: {a.name}_bar came with shape {plain(c).shape}, {a.name} has shape {np.shape(plain(v))}"
-                    )
+                came, own = np.shape(layout_of(c)), np.shape(layout_of(v))
+                if c is not None and came != own:
+                    raise ShapeError(f"{self.vjp.__name__}: {a.name}_bar came with shape {came}, {a.name} has shape {own}")
             return tuple(terms)
         seen = [Unsaved(self.__name__, a, v) if isinstance(v, Like) else v for a, v in zip(self.given, args, strict=True)]
         terms = self.vjp(g, out, *seen)
@@ -368,7 +367,7 @@ class RawKernel(Remade):
 
     def reduced(self, a: Arg, c: Any) -> Any:
         """Partial sums along further axes at the end, added in their order."""
-        extra = plain(c).ndim - len(a.dims or ())
+        extra = layout_of(c).ndim - len(a.dims or ())
         return c.sum(axis=tuple(range(-extra, 0))) if extra else c
 
     def _push(self, t: list, out: Any, *args: Any, known: dict) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import plain
+from ..._primitive import values_of
 from ...errors import KernelError, NoRuleError
 from ...ops import shaping
 from ..generated.derivatives import added
@@ -68,7 +68,7 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
     exponents = np.random.default_rng(0).permutation(batch) % 8
     w = xp.asarray(np.ldexp(1.0, exponents), dtype)
     for (one, axis), (many, _) in zip(launch(xp.ones(batch, dtype)), launch(w), strict=True):
-        one, many = plain(one), plain(many)
+        one, many = values_of(one), values_of(many)
         wanted = xp.moveaxis(one, axis, -1) * w
         got = xp.moveaxis(many, axis, -1)
         if one.size == 0:
@@ -185,4 +185,4 @@ def spread(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
 
 
 def plain_all(values: Any) -> Any:
-    return tuple([plain(v) for v in values]) if isinstance(values, (tuple, list)) else plain(values)
+    return tuple([values_of(v) for v in values]) if isinstance(values, (tuple, list)) else values_of(values)

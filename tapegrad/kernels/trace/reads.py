@@ -28,7 +28,7 @@ import numpy as np
 import scipy.special
 
 from ..._array import is_array
-from ..._primitive import plain
+from ..._primitive import values_of
 from ..._shadow import is_foreign
 from ..._tree import Const
 from ..._variable import Variable
@@ -468,7 +468,7 @@ class Walk:
         self.follow([x.value])
 
     def variable(self, x: Variable) -> None:
-        self.probe(lambda: np.asarray(plain(x)).tobytes())
+        self.probe(lambda: np.asarray(values_of(x)).tobytes())
 
     def cache(self, x: Any) -> None:
         """Results that a cache keeps may be read, and changed, without calling the function."""
