@@ -4,7 +4,7 @@
     measure(jobs) -> {"NumPy": 1.2e-3, "tapegrad": ..., ...}            # seconds, after comparing the answers
 
 All jobs of a row run in turn, round by round, so that a slow moment of the machine hits every system; a figure is the median of
-the rounds, and a ratio is the quotient of two such medians of one run.  A short job is called once untimed and then up to five
+the rounds, and a ratio is the median of the quotients of the rounds.  A short job is called once untimed and then up to five
 times in each round, for the caches that it finds are those of the system before it.
 What is measured is processor time of the process, so that other work on the machine does not count.  Import this file before
 numpy: it sets thread counts."""
@@ -46,7 +46,22 @@ NOT_INSTALLED = Absent("not installed")
 CANNOT = Absent("raises")  # the system refuses this program
 
 
-METHOD = "one pinned core, one thread, float64; processor time, medians of interleaved rounds; answers agree to 1e-10 before any timing"
+METHOD = (
+    "one pinned core, one thread, float64; processor time, medians of interleaved rounds, ratios from pairs of one round;"
+    " answers agree to 1e-10 before any timing"
+)
+
+
+class Seconds(float):
+    """A median, with the rounds that it was taken from."""
+
+    rounds: list
+
+    @classmethod
+    def of(cls, rounds):
+        self = cls(statistics.median(rounds))
+        self.rounds = rounds
+        return self
 
 
 def start(doc, method=METHOD):
@@ -54,6 +69,7 @@ def start(doc, method=METHOD):
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME-DATE.md")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: to see that it runs")
+    parser.add_argument("--only", help="the part to run, by the name of its function")
     parser.add_argument("--core", type=int, help="the core to run on (the last one allowed)")
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -119,6 +135,7 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True):
             np.testing.assert_allclose(theirs, ours[: len(theirs)], rtol=rtol, atol=rtol * scale, err_msg=f"tapegrad and {name}")
     n = int(min(max(seconds / max(spent, 1e-9), rounds[0]), rounds[1]))
     times = {name: [] for name in live}
+    gc.freeze()  # a collection looks at what the rounds made, not at all that the peers have loaded
     for _ in range(n):
         for name, job in live.items():
             gc.collect()
@@ -128,20 +145,26 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True):
             for _ in range(calls[name]):
                 job()
             times[name].append((time.process_time() - begin) / calls[name])
-    return {name: statistics.median(times[name]) if name in live else job for name, job in jobs.items()}
+    return {name: Seconds.of(times[name]) if name in live else job for name, job in jobs.items()}
 
 
 class Report:
     """Prints as it goes, and keeps what it printed for `--save`."""
 
     def __init__(self, name, title, args, method=METHOD):
-        self.name, self.quick, self.save, self.lines = name, args.quick, args.save, []
+        self.name, self.quick, self.save, self.only, self.lines = name, args.quick, args.save, args.only, []
         self.missed = []
         self.say(f"# {name}: {title}\n\n{facts(method)}")
 
     def say(self, text=""):
         print(text, flush=True)
         self.lines.append(text)
+
+    def run(self, *parts):
+        for part in parts:
+            if self.only in (None, part.__name__):
+                part(self)
+        self.close()
 
     def table(self, title, columns, note=""):
         self.say(f"\n## {title}\n" + (f"\n{note}\n" if note else ""))
@@ -180,8 +203,11 @@ def cell(x):
 
 
 def ratio(a, b):
-    """a / b, or the Absent that stands for one of them."""
-    return next((x for x in (a, b) if isinstance(x, Absent)), None) or a / b
+    """a / b, or the Absent that stands for one of them.  Two jobs of one row are compared round by round."""
+    absent = next((x for x in (a, b) if isinstance(x, Absent)), None)
+    if absent is None and isinstance(a, Seconds) and isinstance(b, Seconds) and len(a.rounds) == len(b.rounds):
+        return statistics.median([x / y for x, y in zip(a.rounds, b.rounds, strict=True)])
+    return absent or a / b
 
 
 def times(x, factor):

@@ -37,24 +37,22 @@ def jax_gaussian(jax, theta, x):
 
     g = jax.jit(jax.vmap(jax.value_and_grad(loglik), in_axes=(1, None), out_axes=(0, 1)))
     many, data = jnp.asarray(theta), jnp.asarray(x)
-    return lambda: [np.asarray(a) for a in g(many, data)]
+    return lambda: jax.block_until_ready(g(many, data))
 
 
 def torch_gaussians(torch, theta, x):
     """Eager and compiled."""
     if torch is None:
         return bench.NOT_INSTALLED, bench.NOT_INSTALLED
-    t, data = torch.tensor(theta), torch.tensor(x)
+    leaf, data = torch.tensor(theta, requires_grad=True), torch.tensor(x)
 
     def value(th):
         d1, d2 = (data[0] - th[0][:, None]) / th[2][:, None], (data[1] - th[1][:, None]) / th[3][:, None]
         return (-0.5 * (d1 * d1 + d2 * d2)).sum(1) - data.shape[1] * (torch.log(th[2]) + torch.log(th[3]) + LOG2PI)
 
     def run(f):
-        leaf = t.clone().requires_grad_()
         v = f(leaf)
-        (g,) = torch.autograd.grad(v.sum(), leaf)
-        return [v.detach().numpy(), g.numpy()]
+        return [v.detach(), torch.autograd.grad(v.sum(), leaf)[0]]
 
     compiled = torch.compile(value)
     try:
@@ -93,7 +91,7 @@ def jax_celerite(jax, theta, t, y, variance):
 
     g = jax.jit(jax.vmap(jax.value_and_grad(loglik), in_axes=1, out_axes=(0, 1)))
     many = jnp.asarray(theta)
-    return lambda: [np.asarray(x) for x in g(many)]
+    return lambda: jax.block_until_ready(g(many))
 
 
 if wp is not None:
@@ -121,6 +119,7 @@ def warp_job(kernel, theta, data):
     t = wp.array(theta, dtype=wp.float64, requires_grad=True, device="cpu")
     data = wp.array(data, dtype=wp.float64, device="cpu")
     value = wp.zeros(theta.shape[1], dtype=wp.float64, requires_grad=True, device="cpu")
+    both = [value.numpy(), t.grad.numpy()]  # the memory that each run fills
 
     def run():
         with wp.Tape() as tape:
@@ -128,7 +127,7 @@ def warp_job(kernel, theta, data):
         value.grad.fill_(1.0)
         t.grad.zero_()
         tape.backward()
-        return [value.numpy().copy(), t.grad.numpy().copy()]
+        return both
 
     return run
 
@@ -162,7 +161,19 @@ def drjit_run(loglik, rows):
     dr.traverse(dr.ADMode.Backward)
     grads = [dr.grad(leaf) for leaf in leaves]
     dr.eval(v, *grads)
-    return [np.array(dr.detach(v)), np.stack([np.array(g) for g in grads])]
+    dr.sync_thread()
+    return [Rows(dr.detach(v)), Rows(*grads)]
+
+
+class Rows:
+    """Dr.Jit's vectors, as one array when NumPy asks."""
+
+    def __init__(self, *vectors):
+        self.vectors = vectors
+
+    def __array__(self, dtype=None, copy=None):
+        rows = [np.array(v) for v in self.vectors]
+        return rows[0] if len(rows) == 1 else np.stack(rows)
 
 
 # --- the local level model for many pairs of log variances: theta (2, B), y (T,) ---
@@ -240,11 +251,11 @@ def torch_four_states(torch, theta, y, H):
             m = m + K @ v
         return total
 
+    leaf = torch.tensor(theta, requires_grad=True)
+
     def run():
-        leaf = torch.tensor(theta, requires_grad=True)
         v = loglik(leaf)
-        (g,) = torch.autograd.grad(v.sum(), leaf)
-        return [v.detach().numpy(), g.numpy()]
+        return [v.detach(), torch.autograd.grad(v.sum(), leaf)[0]]
 
     return run
 

@@ -70,6 +70,39 @@ def four_states_jax(jax, y, B):
     return loglik
 
 
+def stacked_rows(torch):
+    """np.array of nested lists of numbers, for PyTorch."""
+    return lambda rows: torch.stack([torch.stack(row) for row in rows])
+
+
+def four_states_elements(np, y, B):
+    """The same, the 2 x 2 part element by element: 18 element reads and 3 stacks a step."""
+    I = np.eye(4)
+    array = np.array if hasattr(np, "array") else stacked_rows(np)
+
+    def loglik(theta):
+        A = theta[:16].reshape((4, 4))
+        Q = np.diag(np.exp(theta[16:20]))
+        R = np.diag(np.exp(theta[20:]))
+        m, P, total = np.zeros(4), I, 0.0
+        for obs in y:
+            m = A @ m
+            P = A @ P @ A.T + Q
+            r = obs - B @ m
+            PB = P @ B.T
+            S = B @ PB + R
+            det = S[0, 0] * S[1, 1] - S[0, 1] * S[1, 0]
+            W = array([[S[1, 1], -S[0, 1]], [-S[1, 0], S[0, 0]]]) / det
+            square = r[0] * W[0, 0] * r[0] + r[0] * (W[0, 1] + W[1, 0]) * r[1] + r[1] * W[1, 1] * r[1]
+            total = total - 0.5 * (square + np.log(det))
+            K = PB @ W
+            m = m + K @ r
+            P = P - K @ PB.T
+        return total
+
+    return loglik
+
+
 def local_level(np, y):
     """Two log-variances; exact diffuse start, so the first observation only sets the level."""
 
@@ -123,10 +156,9 @@ def jobs_of(model, model_jax, theta, *data):
     torch, autograd, jax, compiling = bench.torch(), bench.autograd(), bench.jax(), bench.NOT_INSTALLED
     jobs |= dict.fromkeys(("PyTorch", "autograd", "JAX jit"), bench.NOT_INSTALLED)
     if torch is not None:
-        in_torch = model(torch, *[torch.tensor(d) for d in data])
+        in_torch, leaf = model(torch, *[torch.tensor(d) for d in data]), torch.tensor(theta, requires_grad=True)
 
         def with_torch():
-            leaf = torch.tensor(theta, requires_grad=True)
             value = in_torch(leaf)
             return value, torch.autograd.grad(value, leaf)[0]
 
@@ -153,6 +185,7 @@ def main():
     flow = np.loadtxt(NILE, delimiter=",", skiprows=3, usecols=1)
     models = {
         f"4 states, 2 observations, T = {len(y)}, 22 parameters": (four_states, four_states_jax, theta, y, B),
+        "the same in element form": (four_states_elements, four_states_jax, theta, y, B),
         f"local level, Nile, n = {len(flow)}, 2 parameters": (local_level, local_level_jax, np.log([1e4, 1e3]), flow),
     }
     shares = []
@@ -162,10 +195,11 @@ def main():
         report.row(title, *[bench.times(s, 1e3) for s in t.values()], bench.times(compiling, 1e3))
         shares.append((title, bench.ratio(t["tapegrad"], t["NumPy value"]), bench.ratio(t["tapegrad"], t["PyTorch"])))
     report.say()
-    for title, of_numpy, of_torch in shares[:1]:
-        report.goal(f"{title}: tapegrad / NumPy's value", of_numpy, 5)
-        report.goal(f"{title}: tapegrad / PyTorch", of_torch, 0.25)
-    for title, of_numpy, of_torch in shares[1:]:
+    for (title, of_numpy, of_torch), bound in zip(shares, (5, 8), strict=False):
+        report.goal(f"G1d, {title}: tapegrad / NumPy's value", of_numpy, bound)
+        if bound == 5:
+            report.goal(f"{title}: tapegrad / PyTorch", of_torch, 0.25)
+    for title, of_numpy, of_torch in shares[2:]:
         report.say(f"- {title}: tapegrad / NumPy's value {bench.cell(of_numpy)}, tapegrad / PyTorch {bench.cell(of_torch)} (no goal set)")
     report.close()
 

@@ -1,6 +1,7 @@
 """tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
 from ._byhand import Tape as Tape
@@ -31,11 +32,23 @@ if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str):
-    """Subpackages load on first use (PEP 562)."""
-    if name in _PUBLIC:
-        return _load(f"tapegrad.{name}")
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+if TYPE_CHECKING:  # what loads on first use, for type checkers
+    from . import cupy as cupy
+    from . import kernels as kernels
+    from . import numpy as numpy
+    from . import optimize as optimize
+    from . import scipy as scipy
+    from . import statespace as statespace
+    from . import stats as stats
+    from . import testing as testing
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Subpackages load on first use (PEP 562)."""
+        if name in _PUBLIC:
+            return _load(f"tapegrad.{name}")
+        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -52,6 +52,27 @@ def shares_memory(a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(a, b))
 
 
+def address(x: Any) -> int:
+    """Where the first element of an array lies."""
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+
+
+BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared
+BLOCK = 1 << 16  # elements that are compared at once, in the cache
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Do two arrays of one shape and dtype hold the same bits?  (nan is equal to itself, and 0 is not -0.)"""
+    if a.dtype.kind == "c":
+        return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
+    kind = BITS.get(a.dtype.itemsize)
+    if kind is None or not a.shape:
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    a, b = a.view(kind), b.view(kind)
+    step = max(1, BLOCK * len(a) // max(a.size, 1))
+    return all((a[k : k + step] == b[k : k + step]).all() for k in range(0, len(a), step))
+
+
 def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> Any:
     """Zeros whose axes lie in memory in the order that `strides` tells, so that a reshaped view of an array with these
     strides is a view of the zeros too."""

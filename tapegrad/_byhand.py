@@ -3,7 +3,7 @@
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
 
+P = ParamSpec("P")
+Y = TypeVar("Y")
+
 # --- the tape by hand ---
 
 
@@ -44,7 +47,7 @@ class Tape:
     array([2., 4.])
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._trace = reverse.Tape()
         self._leaves: dict = {}
 
@@ -104,7 +107,7 @@ def live_on(y: Variable, trace: Trace) -> bool:
 # --- rules of the user's own ---
 
 
-def rule(f: Callable, vjp: Callable | None = None, jvp: Callable | None = None) -> Callable:
+def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
     """f with the user's own derivative.  f gets plain arrays.
 
     `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
@@ -210,7 +213,7 @@ def value(x: Any) -> Any:
     return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 
 
-def ravel(tree: Any) -> tuple:
+def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
     """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
 
     >>> import numpy as np, tapegrad as tg

@@ -4,6 +4,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (rev
 
 import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from ._float_errors import Watched
 from ._foreign import OBJECTS, numbers_of
 from ._primitive import OPEN, Trace, handle, layout_of, live, values_of
 from ._shadow import THREADS, Shadow, mine, protect
-from ._tree import Const, children, is_node, leaves, structure, tree_map
+from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
 from .ops import shaping
@@ -27,6 +28,8 @@ from .ops.degenerate import free_of_gauge
 
 
 def name_of(f: Any) -> str:
+    if type(f) is types.FunctionType:
+        return f.__name__
     while isinstance(f, (functools.partial, Const)):
         f = f.func if isinstance(f, functools.partial) else f.value
     return getattr(f, "__name__", type(f).__name__)
@@ -45,6 +48,8 @@ def number(x: Any) -> Any:
 
 def entered(x: Any) -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
+    if type(x) is np.ndarray:
+        return x.copy(order="K")
     if isinstance(x, Variable):
         x = live(x)
         b = bottom(x)
@@ -56,26 +61,28 @@ def entered(x: Any) -> Any:
 
 
 class Inputs:
-    """The arguments of one call: which leaves are active, and how to build the tuple that f gets."""
+    """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is the number of a leaf
+    among those of the arguments that `argnums` names."""
 
     def __init__(self, call: str, argnums: int | tuple, args: tuple):
-        single = isinstance(argnums, int)
-        wanted = (argnums,) if single else tuple(argnums)
-        for n in wanted:
-            if not isinstance(n, int) or isinstance(n, bool) or not -len(args) <= n < len(args):
-                raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {len(args)} positional arguments")
-        self.call, self.single, self.args = call, single, args
-        self.nums = [n % len(args) for n in wanted]
-        self.watched: dict = {}  # (position, leaf number) -> value of the active leaf
-        self.given: tuple = ()  # (the caller's array, the handle that stands for it)
+        self.call, self.args = call, args
+        if type(argnums) is int and 0 <= argnums < len(args):
+            self.single, self.nums = True, (argnums,)
+        else:
+            self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
+        self.flat = [leaves(a) for a in args]
+        self.watched: dict = {}  # key -> value of the active leaf
+        self.given: list = []  # (the caller's array, the handle that stands for it)
+        self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = getattr(OPEN, "aliased", {})
         for n in self.nums:
-            self._check(n)
+            if not is_active(args[n]):
+                self._check(n)
 
     def _check(self, n: int) -> None:
         a = self.args[n]
-        if is_node(a) or is_differentiable(a) or isinstance(a, Variable) and dtype(a).kind in "fc":
+        if is_node(a):
             return
         if isinstance(a, Const):
             raise ArgumentError(f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative")
@@ -86,53 +93,77 @@ class Inputs:
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         out = list(self.args)
-        shared = overlapping([leaf for a in self.args for leaf in leaves(a)])
+        shared = overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
         aliased = {}
+        key = 0
         for n in self.nums:
-            counter = iter(range(sys.maxsize))
-
-            def leaf(x, n=n, counter=counter):
-                key = (n, next(counter))
-                if isinstance(x, Const):
-                    return x.value
-                if is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc"):
+            members: list = []
+            for x in self.flat[n]:
+                if is_active(x):
                     value = self.watched[key] = entered(x)
                     v = watch(key, value)
                     if is_array(x):
-                        self.given += ((x, v),)
-                    if id(x) in shared:
-                        aliased[id(v)] = v
-                    return v
-                return x
-
-            out[n] = tree_map(leaf, self.args[n])
+                        self.given.append((x, v))
+                        if shared and id(x) in shared:
+                            aliased[id(v)] = v
+                    x = v
+                elif isinstance(x, Const):
+                    x = x.value
+                members.append(x)
+                key += 1
+            a = self.args[n]
+            if not is_node(a):
+                out[n] = members[0]
+                continue
+            out[n] = filled(a, iter(members))
+            if PLAINLY.issuperset(map(type, members)) and is_builtin(a):
+                self.fresh.append(out[n])
         if shared:
             for n, a in enumerate(out):
                 if id(a) in shared and n not in self.nums:
                     out[n] = v = variable(a)
                     v._saved, aliased[id(v)] = True, v
-                    self.given += ((a, v),)
+                    self.given.append((a, v))
             OPEN.aliased = {**self.outer, **aliased}
-        return [a.value if isinstance(a, Const) else a for a in out]
+        return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, of: Callable) -> Any:
-        """Per argument asked for, its tree with `of(key, value)` at each active leaf and None elsewhere."""
-        trees = []
+    def results(self, found: dict) -> Any:
+        """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        trees, key = [], 0
         for n in self.nums:
-            counter = iter(range(sys.maxsize))
-
-            def leaf(x, n=n, counter=counter):
-                key = (n, next(counter))
-                return of(key, self.watched[key]) if key in self.watched else None
-
-            trees.append(tree_map(leaf, self.args[n]))
+            a = self.args[n]
+            end = key + len(self.flat[n])
+            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
+            key = end
         return trees[0] if self.single else tuple(trees)
+
+
+PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
+
+
+def positions(call: str, argnums: Any, count: int) -> tuple:
+    """The arguments that `argnums` names, in a call with so many."""
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in wanted:
+        if not isinstance(n, int) or isinstance(n, bool) or not -count <= n < count:
+            raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments")
+    return tuple([n % count for n in wanted])
+
+
+def is_active(x: Any) -> bool:
+    """Is this leaf of an argument one that has a derivative?"""
+    kind = type(x)
+    if kind is np.ndarray:
+        return x.dtype.kind in "fc"
+    return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
 def overlapping(arrays: list) -> set:
     """The ids of those plain arrays that share memory with another one of the list."""
     roots: dict = {}
     for a in arrays if len(arrays) > 1 else ():
+        if type(a) is np.float64 or type(a) is float:
+            continue
         if is_array(a) and a.dtype.kind in "fc":
             root = a
             while is_array(root.base):
@@ -142,8 +173,13 @@ def overlapping(arrays: list) -> set:
     return {id(a) for g in groups for i, a in enumerate(g) if any(shares_memory(a, b) for b in g[:i] + g[i + 1 :])}
 
 
+SMALL = 4096  # bytes; to copy so little costs less than to ask whether that is needed
+
+
 def full_like(x: Any, c: float) -> Any:
     """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
+    if type(x) is np.float64:
+        return np.float64(c)
     x = layout_of(x)
     if not is_array(x):
         return dtype(x).type(c)
@@ -154,6 +190,14 @@ def full_like(x: Any, c: float) -> Any:
 
 def derivative_out(g: Any, like: Any) -> Any:
     """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform."""
+    if not getattr(OPEN, "depth", 0):  # the usual ones, told at once
+        if type(like) is np.ndarray:
+            if g is None:
+                return np.zeros(like.shape, like.dtype)
+            if type(g) is np.ndarray and g.dtype is like.dtype and g.nbytes <= SMALL:
+                return g.copy()
+        elif type(like) is type(g) is np.float64:
+            return g
     if g is None:
         g = full_like(like, 0)
     if isinstance(g, Variable):
@@ -177,7 +221,7 @@ def _plain_out(g: Any, like: Any) -> Any:
         return xp_of(like).asarray(g, dtype=like.dtype)
     if g.dtype != like.dtype:
         return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
-    if g.base is None and g.nbytes > 4096 and sys.getrefcount(g) <= 5:
+    if g.base is None and g.nbytes > SMALL and sys.getrefcount(g) <= 5:
         return g  # nobody else holds it: no copy
     return owned(g)
 
@@ -207,6 +251,8 @@ def plain_tree(y: Any) -> Any:
 
 def lowered(y: Any, trace: Trace) -> tuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
+    if type(y) is Variable and y._trace is trace:
+        return y._value, y._slot
     if isinstance(y, Variable):
         y = live(y)
         if y._trace is trace:
@@ -229,7 +275,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
     trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
     `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
-    shadow = Shadow(f, args, given=inputs.given)
+    shadow = Shadow(f, args, inputs.given, inputs.fresh)
     with shadow as (g, args):
         try:
             with Swallowed(), Watched(isinstance(f, Const)):
@@ -268,7 +314,7 @@ class Recorded:
         self.inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
         self.slots: dict = {}
-        self.aux = None
+        self.aux: Any = None
 
         def watch(key, value):
             x = tape.watch(value)
@@ -284,7 +330,8 @@ class Recorded:
             self.low = [lowered(v, tape) for v in leaves(y)]
 
         entered = self.inputs.enter(watch)
-        tape.trusted = frozenset(map(id, self.inputs.constants))
+        if self.inputs.constants:
+            tape.trusted = frozenset(map(id, self.inputs.constants))
         try:
             self.shadow = run_once(f, tape, self.inputs, entered, kwargs, read, lift)
         except BaseException:
@@ -303,18 +350,25 @@ class Recorded:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def pull(self, cotangents: list, last: bool = False) -> Callable:
-        """Given one cotangent (or None) for each output leaf: a function from key to the cotangent of that input."""
+    def gradient(self, cotangents: list, last: bool = False) -> dict:
+        """Per key, what is handed out for one cotangent (or None) of each output leaf."""
+        found = self.pull(cotangents, last)
+        return {key: derivative_out(found.get(key), x) for key, x in self.inputs.watched.items()}
+
+    def pull(self, cotangents: list, last: bool = False) -> dict:
+        """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
         seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
         if not seeds:
-            return lambda key: None
+            return {}
         if not THREADS:  # nobody has captured anything
             G = reverse.pull(self.tape, seeds, last)
         else:
-            with mine():
-                protect(self.tape.records)
+            with mine() as own:
+                if own.stashed or len(THREADS) > 1:
+                    protect(self.tape.records)
                 G = reverse.pull(self.tape, seeds, last)
-        return lambda key: G[self.slots[key]] if self.slots[key] < len(G) else None
+        top = len(G)
+        return {key: G[s] for key, s in self.slots.items() if s < top}
 
 
 def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
@@ -337,7 +391,9 @@ def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
 
 
 def check_scalar(call: str, f: Callable, y: Any) -> None:
-    if is_node(y) or y is None or isinstance(y, str) or shape(y) != () or dtype(y).kind not in "fiub":
+    if type(y) is Variable and type(y._value) is np.float64:
+        return
+    if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
 
 
@@ -386,18 +442,18 @@ def leaves_like(call: str, what: str, w: Any, tree: Any) -> list:
 # --- forward mode ---
 
 
-def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None) -> tuple:
-    """(output tree, pairs (value, tangent or None) of its leaves)."""
+def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None, rest: tuple = ()) -> tuple:
+    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without tangents."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
     dual = Dual()
-    inputs = Inputs(call, tuple(range(len(primals))), tuple(primals))
-    flat = {n: leaves_like(call, "tangent", t, p) for n, (p, t) in enumerate(zip(primals, tangents, strict=True))}
+    inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
+    flat = [leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)]
 
     def watch(key, value):
-        t = flat[key[0]][key[1]]
+        t = flat[key]
         return dual.watch(value, cast(call, "tangent", t, value)) if t is not None else value
 
     found = []

@@ -141,7 +141,8 @@ FUNCTION_KINDS = {
 
 
 class ArrayClass(type):
-    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` and `ndarray.sum` are the library's."""
+    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` is the library's, and so is
+    `ndarray.sum`, but of a Variable it is the Variable's."""
 
     def __instancecheck__(cls, x):
         return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
@@ -153,7 +154,16 @@ class ArrayClass(type):
         return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))
 
     def __getattr__(cls, name):
-        return getattr(cls.real, name)
+        found = getattr(cls.real, name)
+        if not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def method(*args, **kwargs):
+            x = args[0] if args else None
+            return getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
+
+        return method
 
     def __eq__(cls, other):
         return other is cls or other is cls.real

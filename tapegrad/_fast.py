@@ -26,7 +26,7 @@ from ._variable import Variable, View, bottom, frozen, new, variable
 from .ops import _families as _families
 from .ops import products, views, writing
 from .ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
-from .ops.indexing import laid_out, pull_diagonal, pull_turned, read
+from .ops.indexing import laid_out, pull_diagonal, pull_turned, read, zeros_of
 from .ops.products import T, column, matmul, row
 from .ops.views import DIAGONAL, is_element, shown, transpose, unchanging
 
@@ -472,7 +472,8 @@ def turned(x):
     if getattr(v, "ndim", 0) != 2:
         return transpose(x)
     y = view(x, TRANSPOSED)
-    y._value = x
+    if type(x) is not View or x._seen != -1 or x._value is None:  # not one that is itself to be read so
+        y._value = x
     return y
 
 
@@ -554,13 +555,29 @@ def diagonal_of(x):
 NUMBER = ((), F8)  # shape and dtype of a number
 
 
+def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
+    """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
+    tangent = zeros_of(x) if x._trace is None else x._slot
+    if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
+        return False
+    if isinstance(t, Variable):  # of another level
+        return False
+    x._value[at] = v
+    tangent[at] = 0.0 if t is None else t
+    if x._trace is None:
+        x._trace, x._slot = trace, tangent
+        trace.risen.append(x)
+    x._version += 1
+    return True
+
+
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row or slice of an owned float64 buffer, with one tape open at most."""
+    """The short way, for what a loop writes: a number, row, slice or all of an owned float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape):
+    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape or type(trace) is Dual):
         return False
     kind = type(at)
     if kind is int:
@@ -569,6 +586,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         to = value[at].shape
     elif kind is tuple and is_element(at, value.ndim):
         to = ()
+    elif at is Ellipsis:
+        to = value.shape
     else:
         return False
     slot = like = None
@@ -577,13 +596,15 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
             return False
         if other is not None:
-            if other is not trace and (trace is not None or type(other) is not Tape):
+            if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
                 return False
             trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
     elif type(y) in NUMBERS or type(y) is np.float64:
         v = y
     else:
         return False
+    if type(trace) is Dual:
+        return written_forward(x, v, slot, at, trace)
     value[at] = v
     if trace is not None:
         records = trace.records

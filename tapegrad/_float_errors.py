@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._dual import FORWARD
+from ._flags import Setting, leave, now
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -76,50 +77,66 @@ def current() -> Any:
 
 
 STATE = threading.local()  # `changed`: `seterr` or `seterrcall` was called since the outermost transform of this thread began
-HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its settings
+HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its setting
+KNOWN: dict = {}  # id of a setting in force -> that, and what `around` gave for it; the last few
+
+
+MISSED = (None, None)
+
+
+def around() -> tuple:
+    """The handler for a function that runs under the setting in force, and the setting with it; within another transform nothing."""
+    modes = np.geterr()
+    key = tuple(modes.values())
+    found = HANDLERS.get(key)
+    if found is None:
+        user = np.geterrcall()
+        if type(user) is Handler:
+            return None, None
+        handler = Handler(modes, user)
+        found = handler, Setting(**handler.settings(), call=handler)
+        if "call" not in key and "log" not in key:  # without a callback
+            HANDLERS[key] = found
+    return found
 
 
 class Watched:
     """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call; where its code is not
     followed, and calls NumPy's own, that is looked for (`thorough`)."""
 
-    __slots__ = ("before", "context", "thorough")
+    __slots__ = ("before", "entered", "thorough")
 
     def __init__(self, thorough: bool = False):
         self.thorough = thorough
 
     def __enter__(self) -> None:
-        self.before = None
-        modes = np.geterr()
-        key = tuple(modes.values())
-        found = HANDLERS.get(key)
-        if found is None:
-            user = np.geterrcall()
-            if type(user) is Handler:
-                return  # within another transform
-            handler = Handler(modes, user)
-            found = handler, handler.settings()
-            if "call" not in key and "log" not in key:  # without a callback
-                HANDLERS[key] = found
-        self.before, settings = found
-        self.context = np.errstate(**settings, call=self.before)
-        self.context.__enter__()
-        STATE.changed = False
+        setting = now()
+        known, found = KNOWN.get(id(setting), MISSED)
+        if known is not setting or setting is None:
+            found = around()
+            if setting is not None and (found[0] is None or found[0].user is None):
+                if len(KNOWN) > 15:
+                    KNOWN.clear()
+                KNOWN[id(setting)] = setting, found
+        self.before, inside = found
+        if inside is not None:
+            self.entered = inside.enter()
+            STATE.changed = False
 
     def __exit__(self, *error: Any) -> None:
         if self.before is None:
             return
         if not (self.thorough or STATE.changed):
-            self.context.__exit__(*error)
+            leave(self.entered)
             return
-        now, raw = current(), np.geterr()
-        self.context.__exit__(*error)
-        if now is not None:
-            known = now.settings()
-            modes = {name: now.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
-            if modes != self.before.modes or now.user is not self.before.user:
+        last, raw = current(), np.geterr()
+        leave(self.entered)
+        if last is not None:
+            known = last.settings()
+            modes = {name: last.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
+            if modes != self.before.modes or last.user is not self.before.user:
                 np.seterr(**modes)
-                np.seterrcall(now.user)
+                np.seterrcall(last.user)
 
 
 # --- NumPy's own functions, for code that runs under a transform ---

@@ -23,6 +23,11 @@ class vectorize(np.vectorize):
         whole = np.broadcast_shapes(*[shape(a) for a in arrays])
         each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
         found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(whole)]
+        if found and self.otypes is not None and all([np.dtype(t) == object for t in self.otypes]) and type(found[0]) is not tuple:
+            cells = np.empty(len(found), object)
+            for n, v in enumerate(found):
+                cells[n] = v
+            return cells.reshape(whole)
         if not has_variable(found):
             if not found:
                 return super().__call__(*args)

@@ -54,14 +54,13 @@ FILLED = {
     "_dual.FORWARD": ("_fast",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
+    "_questions.METAS": ("_shadow.classes",),
     "_shadow.core.MAKERS": ("_transforms", "_memory"),
     "_variable.Variable": ("ops._attach",),
-    "kernels.graph.nodes.PARTIALS": ("kernels.trace.special",),
-    "kernels.graph.nodes.FOLD1": ("kernels.trace.special",),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
-    "kernels.trace.symbolic.UNARY": ("kernels.trace.special",),
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 

@@ -5,7 +5,7 @@ Each is a small callable object, which a shadow (see `_shadow`) enters to replac
 import random
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,11 @@ from .errors import ArgumentError, GuardError, ShapeError
 from .ops._define import dtype, shape
 from .ops.shaping import copy
 
+P = ParamSpec("P")
+Y = TypeVar("Y")
 
-class inplace(Remade):
+
+class inplace(Remade, Generic[Y]):
     """f fills its first argument: `inplace(f, like)(x, ...)` gives a fresh array (or tree of arrays) like `like`, filled by
     `f(out, x, ...)`; it starts as zeros.
 
@@ -34,14 +37,14 @@ class inplace(Remade):
            [0., 6.]])
     """
 
-    def __init__(self, f: Callable, like: Any):
+    def __init__(self, f: Callable, like: Y):
         self.f, self.like = f, like
         self.__name__ = f"inplace({name_of(f)})"
 
     def _made(self) -> tuple:
         return inplace, (self.f, self.like)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Y:
         out = tree_map(fresh, self.like)
         self.f(out, *args, **kwargs)
         return out
@@ -57,7 +60,7 @@ def fresh(a: Any) -> Any:
     return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
 
 
-class stateful(Remade):
+class stateful(Remade, Generic[Y]):
     """Captured arrays as inputs and outputs: `g = stateful(f, a, b)`; `g((a0, b0), x)` gives `(f(x), (a1, b1))`, where f has
     found a0, b0 in its captured arrays a, b and left a1, b1 there.  The arrays themselves stay as they are.
 
@@ -71,7 +74,7 @@ class stateful(Remade):
     (array([6.]), array([0.]))
     """
 
-    def __init__(self, f: Callable, *arrays: Any):
+    def __init__(self, f: Callable[..., Y], *arrays: Any):
         self.f, self.arrays = f, arrays
         self.__name__ = f"stateful({name_of(f)})"
         for a in arrays:
@@ -81,7 +84,7 @@ class stateful(Remade):
     def _made(self) -> tuple:
         return stateful, (self.f, *self.arrays)
 
-    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
             with shadow as (g, inner):
@@ -154,6 +157,7 @@ class Rebind(Shadow):
         found = self.seen.get(id(space))
         if found is None:
             found = self.seen[id(space)] = Globals(space, self)
+            self.spaces.append(found)
             self.hold.append(space)
         return found
 
@@ -257,7 +261,7 @@ def alike(first: tuple, now: tuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
-class checkpoint(Remade):
+class checkpoint(Remade, Generic[P, Y]):
     """f, recomputed in the backward sweep instead of keeping its records.
 
     Arrays that f captured and writes are followed as usual; random generators that it captured draw the same numbers again.  What
@@ -274,14 +278,14 @@ class checkpoint(Remade):
     True
     """
 
-    def __init__(self, f: Callable):
+    def __init__(self, f: Callable[P, Y]):
         self.f = f
         self.__name__ = f"checkpoint({name_of(f)})"
 
     def _made(self) -> tuple:
         return checkpoint, (self.f,)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
         if not getattr(OPEN, "depth", 0):
             return self.f(*args, **kwargs)
         first = Rebind(self.f, [*args, kwargs])

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,9 @@ class Remade:
 
 def named_like(x: Any, f: Any) -> None:
     """x may have taken the place of f in its module."""
+    if type(f) is types.FunctionType and type(f.__module__) is str:
+        x.__module__, x.__qualname__ = f.__module__, f.__qualname__
+        return
     for name in ("__module__", "__qualname__"):
         value = getattr(f, name, None)
         if isinstance(value, str):

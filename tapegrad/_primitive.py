@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array
+from ._array import address, is_array
 from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError
@@ -20,7 +20,8 @@ class Primitive:
     """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
-    with an input, so both ends are marked as saved, and whichever is written first moves away.
+    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar`: what it is in a kernel
+    (`ops/_define.primitive`).
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
     a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params):
@@ -49,12 +50,13 @@ class Primitive:
         "same",
         "linear",
         "batch",
+        "scalar",
     )
 
     def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
-        self.vjp = self.jvp = self.pull = self.keep_spec = None
+        self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
         self.joint = self.same = self.linear = False
         self.batch = None
         self._keeps = {}
@@ -71,7 +73,8 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values.
+# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values;
+# `invalid`: what NumPy notes while a tape is swept (_tape).
 OPEN = threading.local()
 
 
@@ -293,7 +296,8 @@ def view(x: Variable, step: tuple) -> View:
     y = new_view(View)
     if type(x) is View:
         y._base = x._base
-        y._path = x._path + (step,)
+        path = x._path + (step,)
+        y._path = path if len(path) < LONG else shortened(x._base, path)
     else:
         y._base = x
         y._path = (step,)
@@ -304,6 +308,23 @@ def view(x: Variable, step: tuple) -> View:
     y._seen = -1
     y._value = y._trace = y._slot = None
     return y
+
+
+LONG = 5  # steps
+PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
+
+
+def shortened(base: Variable, path: tuple) -> tuple:
+    """A long path as one step, where it leads to part of the memory of a contiguous array: so a view of a view of a view costs as
+    much as a view."""
+    b = bottom(base)
+    if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
+        return path
+    r = READ.run(b, path=path, at=None, copy=False)
+    offset = address(r) - address(b)
+    if not r.size or r.dtype != b.dtype or not 0 <= offset < b.nbytes:  # nothing, or a reshaped copy
+        return path
+    return (("window", (r.shape, offset, r.strides)),)
 
 
 @hook

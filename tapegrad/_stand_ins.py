@@ -14,6 +14,10 @@ STAND_INS = {
 }
 
 
+ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
+FOUND: dict = {}  # module name -> its twin
+
+
 def find(name: str) -> Any:
     """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy"):
@@ -28,19 +32,24 @@ def find(name: str) -> Any:
 
 
 def module(m: ModuleType) -> Any:
-    return find(m.__name__)
+    found = FOUND.get(m.__name__)
+    if found is None and m.__name__.partition(".")[0] in ROOTS:
+        found = find(m.__name__)
+        if found is not None:
+            FOUND[m.__name__] = found
+    return found
 
 
 def function(f: Any) -> Any:
     """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    module_name = getattr(f, "__module__", None) or "numpy"
+    root = module_name.partition(".")[0]
+    if root not in ROOTS:
+        return None
     name = getattr(f, "__name__", None)
     if name is None and type(f).__module__.startswith("scipy.stats"):  # a distribution
         name = getattr(f, "name", None)
     if name is None:
-        return None
-    module_name = getattr(f, "__module__", None) or "numpy"
-    root = module_name.partition(".")[0]
-    if root not in ("numpy", "cupy", "scipy", "cupyx"):
         return None
     public = ".".join([p for p in module_name.split(".") if not p.startswith("_")])
     for place in dict.fromkeys((public, root, root + ".linalg", root + ".fft", root + ".special")):

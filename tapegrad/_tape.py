@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, xp_of, zeros_laid_out
+from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
+from ._flags import Setting, leave
 from ._late import late
 from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
 from ._variable import Variable, View, bottom, copied, frozen, variable
@@ -115,7 +116,7 @@ def keep(trace: "Tape", a: Any) -> Any:
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)
-    if old is None or not np.array_equal(old, a, equal_nan=True):
+    if old is None or not same_bits(old, a):
         old = trace.copies[key] = a.copy()
         trace.saved_bytes += a.nbytes
     return old
@@ -163,6 +164,7 @@ class Collector:
 
 
 COLLECTOR = Collector()
+NOBODY: frozenset = frozenset()
 LONG = 8192
 
 
@@ -173,8 +175,8 @@ class Tape(Trace):
 
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
-        super().__init__()
-        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, frozenset(), 0, False
+        self.level, self.risen = next(Trace.levels), []
+        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, NOBODY, 0, False
         self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
@@ -281,6 +283,9 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
+SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
+
+
 class Unknown:
     """Stands for the notes of invalid operations where nobody can tell."""
 
@@ -297,20 +302,24 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
+    outer = getattr(OPEN, "invalid", None)
     invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
+    OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()
+    entered = SWEEPING.enter()
     try:
-        with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: invalid.append(True)):
-            return _sweep(trace.records, seeds, last, invalid)
+        return _sweep(trace.records, seeds, last, invalid)
     finally:
+        leave(entered)
+        OPEN.invalid = outer
         if long:
             COLLECTOR.resume()
 
 
 def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
-    top = max(s for s, _ in seeds)
+    top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g

@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,12 @@ from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
+# For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
+X = TypeVar("X")
+Y = TypeVar("Y")
+A = TypeVar("A")
+P = ParamSpec("P")
+
 
 class Transform(Remade):
     """What grad and its like return: `body(f, settings, args, kwargs)` with f and the settings that they were given."""
@@ -39,8 +45,9 @@ class Transform(Remade):
     def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
-        self.__name__ = f"{prefix}({name_of(f)})"
-        self.__doc__ = f"{prefix} of {name_of(f)}, by tapegrad."
+        name = name_of(f)
+        self.__name__ = f"{prefix}({name})"
+        self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.body(self.of, self.settings, args, kwargs)
@@ -73,6 +80,25 @@ def _again(f: Callable) -> Callable:
     return Const if isinstance(f, Const) else lambda g: g
 
 
+def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
+    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
+    again = _again(f)
+    marked = [type(a) is Const for a in args]
+    return lambda g: lambda x, *given: transform(again(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+
+
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], Y], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[Y, X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], tuple[Y, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[P, tuple[Any, Any]]: ...
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
@@ -89,16 +115,30 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
 
 
 def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+    value, aux, gradient = _pulled(f, settings, args, kwargs, True)
+    return ((value, aux) if settings[1] else value), gradient
+
+
+def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
     call = f"grad({name_of(f)})"
     with Recorded(call, f, argnums, args, kwargs, has_aux) as r:
         check_scalar(call, f, r.tree)
-        value = r.value()
-        of = r.pull([full_like(r.low[0][0], 1)], last=True)
-        gradient = r.inputs.results(lambda key, x: derivative_out(of(key), x))
-    return ((value, plain_tree(r.aux)) if has_aux else value), gradient
+        value = r.value() if valued else None
+        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
+    return value, plain_tree(r.aux) if has_aux else None, gradient
 
 
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], Any], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], tuple[Any, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
+@overload
+def grad(f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[P, Any]: ...
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Gradient of a real scalar function; see `value_and_grad`.
 
@@ -110,11 +150,11 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
 
 
 def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    value, gradient = _value_and_grad(f, settings, args, kwargs)
-    return (gradient, value[1]) if settings[1] else gradient
+    _, aux, gradient = _pulled(f, settings, args, kwargs, False)
+    return (gradient, aux) if settings[1] else gradient
 
 
-def vjp(f: Callable, *primals: Any) -> tuple:
+def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
 
     w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
@@ -137,13 +177,12 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     def pullback(w):
         ws = leaves_like("pullback", "cotangent", w, r.tree)
         gs = [None if s is None or c is None else cast("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
-        of = r.pull(gs)
-        return r.inputs.results(lambda key, x: derivative_out(of(key), x))
+        return r.inputs.results(r.gradient(gs))
 
     return value, pullback
 
 
-def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
+def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
     """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
 
     Tangents have the exact shapes of their primals; None stands for zero.
@@ -158,20 +197,19 @@ def jvp(f: Callable, primals: tuple, tangents: tuple) -> tuple:
 # --- second order ---
 
 
-def value_grad_hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
+def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple[Y, X, X]:
     """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
-    again = _again(f)
-    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), lambda g: lambda x: value_and_grad(again(g))(x, *args))
+    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
 
 
-def hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
+def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
     """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
 
     >>> import numpy as np, tapegrad as tg
@@ -181,7 +219,7 @@ def hvp(f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
     return value_grad_hvp(f, x, v, args)[2]
 
 
-def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -190,18 +228,17 @@ def hmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
            [ 0., 12.]])
     """
     call = f"hmp({name_of(f)})"
-    again = _again(f)
     results = []
-    with Recorded(call, f, 0, (x,), {}, lift=lambda g: lambda x: grad(again(g))(x, *args)) as r:
+    with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
             raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
         for n in range(sizes.pop()):
             seeds = [None if v is None else cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
-            of = r.pull(seeds)
-            results.append({key: derivative_out(of(key), x) for key, x in r.inputs.watched.items()})
-    return r.inputs.results(lambda key, x: shaping.stack([m[key] for m in results]) if results else empty_rows(x))
+            results.append(r.gradient(seeds))
+    each = r.inputs.watched.items()
+    return r.inputs.results({key: shaping.stack([m[key] for m in results]) if results else empty_rows(x) for key, x in each})
 
 
 def empty_rows(x: Any) -> Any:
@@ -216,7 +253,14 @@ def basis(x: Any) -> list:
     return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
 
 
-def jacobian(f: Callable, argnums: int | tuple = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
+def jacobian(
+    f: Callable[P, Any],
+    argnums: int | tuple = 0,
+    mode: Literal["auto", "forward", "reverse"] = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[P, Any]:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
@@ -244,7 +288,7 @@ def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> A
 
     def block(y):
         k = next(numbers)
-        return None if y is None else r.inputs.results(lambda key, x: blocks[k, key])
+        return None if y is None else r.inputs.results({key: blocks[k, key] for key in r.inputs.watched})
 
     return tree_map(block, r.tree)
 
@@ -269,21 +313,20 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
     for k, (y, _) in enumerate(r.low):
         if y is None:
             continue
-        found: dict = {key: [] for key in r.inputs.watched}
+        rows: dict = {key: [] for key in r.inputs.watched}
         mixed = dtype(y).kind == "c" and not holomorphic
         for e in basis(number(y)):
             seeds = [e if j == k else None for j in range(len(r.low))]
-            of = r.pull(seeds)
-            turned = r.pull([None if s is None else s * 1j for s in seeds]) if mixed else None
-            for key, x in r.inputs.watched.items():
-                row = derivative_out(of(key), x)
+            found = r.gradient(seeds)
+            turned = r.gradient([None if s is None else s * 1j for s in seeds]) if mixed else {}
+            for key, row in found.items():
                 if mixed:
-                    row = row + 1j * derivative_out(turned(key), x)
+                    row = row + 1j * turned[key]
                 elif holomorphic:
                     row = shaping.conj(row)
-                found[key].append(row)
+                rows[key].append(row)
         for key, x in r.inputs.watched.items():
-            blocks[k, key] = _assembled(found[key], shape(y), shape(x), x)
+            blocks[k, key] = _assembled(rows[key], shape(y), shape(x), x)
     return blocks
 
 
@@ -305,8 +348,8 @@ def _columns(r: Recorded) -> dict:
     back, which gives J v without running f again."""
     tape = reverse.Tape()
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
-    of = r.pull(ws)
-    outputs = {key: lowered(of(key), tape) if of(key) is not None else (None, None) for key in r.inputs.watched}
+    pulled = r.pull(ws)
+    outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}
     tape.close()
     blocks = {}
     for key, x in r.inputs.watched.items():
@@ -336,7 +379,7 @@ def _columns(r: Recorded) -> dict:
     return blocks
 
 
-def hessian(f: Callable, argnums: int | tuple = 0, *, shadow: bool = True) -> Callable:
+def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = True) -> Callable[P, Any]:
     """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg

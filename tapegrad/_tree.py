@@ -1,7 +1,7 @@
 """Trees of arrays: tuples, lists, dicts, named tuples and dataclasses, nested; the `Const` mark."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,30 @@ def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
 
 
 def leaves(x: Any) -> list:
-    if is_node(x):
-        return [leaf for c in children(x) for leaf in leaves(c)]
-    return [x]
+    if not is_node(x):
+        return [x]
+    found: list = []
+    for c in children(x):
+        if type(c) in LEAVES:
+            found.append(c)
+        else:
+            found += leaves(c)
+    return found
+
+
+def filled(x: Any, members: Iterator) -> Any:
+    """The tree of x with other leaves, in the order of `leaves`; None for what x holds beyond them."""
+    if not is_node(x):
+        return next(members, None)
+    return rebuilt(x, [next(members, None) if type(c) in LEAVES else filled(c, members) for c in children(x)])
+
+
+def is_builtin(x: Any) -> bool:
+    """Are all nodes of this tree tuples, lists and dicts, and not of other classes?"""
+    kind = type(x)
+    if kind is dict or kind is list or kind is tuple:
+        return all([type(c) in LEAVES or is_builtin(c) for c in (x.values() if kind is dict else x)])
+    return not is_node(x)
 
 
 def structure(x: Any) -> str:

@@ -43,7 +43,7 @@ Every field, and every state that it can be in:
 A value, what a level wraps or a record keeps, is a Variable that is never written (`frozen`); a handle is what the user has.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,8 +51,24 @@ from ._array import is_array, xp_of
 from ._late import late
 from .errors import ArgumentError
 
+if TYPE_CHECKING:  # ops/_attach.py gives the methods; for type checkers all that NumPy's arrays have
+    from numpy.lib.mixins import NDArrayOperatorsMixin
 
-class Variable:
+    class Attached(NDArrayOperatorsMixin):
+        def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Any: ...
+        def __bool__(self) -> bool: ...
+        def __int__(self) -> int: ...
+
+else:
+    Attached = object
+
+
+class Variable(Attached):
     """An array of NumPy or CuPy that may be watched by a transform, and written in place.
 
     Inside a transform the arguments of your function are Variables; they behave as arrays.  `Variable(array)` makes one by

@@ -1,6 +1,8 @@
 """The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says what happened,
 where, and what to write instead."""
 
+import dis
+import re
 import sys
 import threading
 from typing import Any
@@ -103,6 +105,37 @@ def callers_line() -> str | None:
     return "an unknown place"
 
 
+def refusal(error: BaseException, dropped: list) -> TapegradError | None:
+    """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
+    scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
+    kind, text = type(error), str(error)
+    if dropped and (kind is SystemError or kind.__name__ == "error"):
+        kind, text, place = dropped[-1]
+        return kind(f"{place}: {text}")
+    if kind is not TypeError or not REFUSED.search(text):
+        return None
+    step = error.__traceback__
+    place, raised = "", False
+    while step is not None:
+        code = step.tb_frame.f_code
+        if (step.tb_frame.f_globals.get("__name__") or "").partition(".")[0] not in LIBRARIES:
+            place = f"{code.co_filename}:{step.tb_lineno}: "
+        raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"  # by Python code: what it means is its own affair
+        step = step.tb_next
+    if raised:
+        return None
+    return DroppedDerivativeError(
+        f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it with numpy's functions, "
+        "operators and indexing (x[i], x[...] = y), or give it tapegrad.value(x), which has no derivative"
+    )
+
+
+REFUSED = re.compile(
+    "'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View) to|Iterator operand is flagged as writeable|"
+    "(float|array) .*required, not (Variable|View)"
+)
+
+
 class Swallowed:
     """A context around the user's function: on leaving it in good order, the first error that was swallowed is raised again.
 
@@ -116,11 +149,13 @@ class Swallowed:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         dropped, OPEN.dropped = OPEN.dropped, self.outer
-        if not dropped:
-            return
         if error is not None:
             if self.outer is not None:
                 self.outer.extend(dropped)
+            if not isinstance(error, TapegradError) and (ours := refusal(error, dropped)) is not None:
+                raise ours from error
+            return
+        if not dropped:
             return
         kind, text, place = dropped[0]
         raise kind(

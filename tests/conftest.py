@@ -1,9 +1,11 @@
 """The fixture `xp`: a test that takes it runs on NumPy, on the real CuPy package over host memory, and (-m gpu) on a device."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from plugin_skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401
-from sealed import Sealed
+from sealed import Sealed, sealed
 
 from tapegrad._tape import Tape
 
@@ -27,6 +29,12 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--sealed"):
         Tape.Records = Sealed
+
+
+@pytest.fixture(autouse=True)
+def unsealed(request):
+    with sealed(list) if request.node.get_closest_marker("unsealed") else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(params=["numpy", "hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)])

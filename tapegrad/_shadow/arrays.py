@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import address, is_array, xp_of
 from .._primitive import OPEN, view
-from .._variable import Variable, variable
+from .._variable import Variable, new
 from ..errors import AliasError
 from . import routes, threads
+from .threads import THREADS, WRITERS
 
 # What `as_strided` puts between a view and its array.
 Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
@@ -49,10 +50,12 @@ class Arrays:
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
-        kind = x.dtype.kind
+        kind, owner = x.dtype.kind, x.base
         if kind not in "fc":
-            return self.objects_of(x) if kind == "O" else x if x.base is None else self.leave(x)
-        root, owner = x, x.base
+            return self.objects_of(x) if kind == "O" else x if owner is None else self.leave(x)
+        if owner is None and type(x) is np.ndarray and not self.strangers:
+            return self.captured(x)
+        root = x
         while owner is not None:
             if is_array(owner):
                 root = owner
@@ -63,9 +66,6 @@ class Arrays:
             else:
                 break
             owner = root.base
-        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing.
-        if root is not x and sys.getrefcount(root) > 3:
-            return self.window(x, root)
         if root is not x and x.base is not root:
             known = self.within(x)
             if known is not None:
@@ -74,6 +74,10 @@ class Arrays:
             whole = getattr(known, "_base", known)
             self.meet(root, whole, self.arrays)
             return known
+        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing, and where it
+        # has no gaps the copy that is made of it answers each question of layout as it does.
+        if root is not x and (sys.getrefcount(root) > 3 or not x.flags.forc):
+            return self.window(x, root)
         if owner is not None:
             return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
         if not isinstance(x, np.ndarray):
@@ -96,16 +100,19 @@ class Arrays:
         return known
 
     def captured(self, x: Any) -> Variable:
-        v = variable(x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray))
+        v = new(Variable)
+        v._value = x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray)
+        v._trace = v._slot = None
         v._saved = True
         v._version = 0
         if self.borrowed:
-            self.given = (*self.given, (x, v))
+            self.given.append((x, v))
             return v
-        if not self.arrays:
+        arrays = self.arrays
+        if not arrays:
             threads.enter(self)
-        self.arrays.append((x, v))
-        if len(threads.THREADS) > 1 or threads.WRITERS:
+        arrays.append((x, v))
+        if len(THREADS) > 1 or WRITERS:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
@@ -183,10 +190,6 @@ class Arrays:
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
-
-
-def address(x: Any) -> int:
-    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
 
 
 def bounds(x: Any) -> tuple:

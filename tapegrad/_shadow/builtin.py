@@ -12,6 +12,7 @@ from typing import Any
 
 from .._primitive import OPEN
 from .._questions import type_
+from .classes import metaclass
 from .kinds import original
 
 
@@ -24,16 +25,19 @@ class Builtins(dict):
         return vars(builtins)[name]
 
 
+NO_NAMES: Any = frozenset()
+
+
 class Globals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
 
-    __slots__ = ("real", "shadow", "dropped", "__weakref__")
+    __slots__ = ("real", "shadow", "first", "dropped", "__weakref__")
 
     def __init__(self, real, shadow):
-        super().__init__()
-        self.real, self.shadow, self.dropped = real, shadow, set()
+        """`first`: what was found for each name when it was first asked for; `dropped`: names that were deleted."""
+        self.real, self.shadow, self.first, self.dropped = real, shadow, {"__builtins__": BUILTINS}, NO_NAMES
         dict.__setitem__(self, "__builtins__", BUILTINS)
 
     def __missing__(self, name):
@@ -42,7 +46,7 @@ class Globals(dict):
             return value
         if name in self.dropped:
             raise KeyError(name)
-        new = self.shadow(value)
+        new = self.first[name] = self.shadow(value)
         dict.__setitem__(self, name, new)
         self.shadow.names.append((self, name, value, new))
         return new
@@ -95,7 +99,7 @@ class Globals(dict):
     def __delitem__(self, name):
         self[name]
         dict.__delitem__(self, name)
-        self.dropped.add(name)
+        self.dropped |= {name}
 
     def pop(self, name, *default):
         if name not in self and default:
@@ -199,6 +203,8 @@ def import_module(name, package=None):
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is Globals:
         body.__globals__.touch(body.__code__)
+    if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
+        options["metaclass"] = meta
     return builtins.__build_class__(body, name, *bases, **options)
 
 

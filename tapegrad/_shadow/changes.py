@@ -4,26 +4,24 @@ Afterwards it is handed back (restore.py); and where a way that was left alone l
 holder held before (routes.py).  The same is so of a holder into which something else was put meanwhile, past its shadow."""
 
 import itertools
+import operator
 import types
 from collections.abc import Iterable
 from typing import Any
 
 from .._array import is_array
 from .._variable import Variable
-from .builtin import BUILTINS, Globals
 from .classes import SPECIAL
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, state_of
 
-
-def alike(a: Iterable, b: Iterable) -> bool:
-    """The same objects, in the same order?"""
-    return all([x is y for x, y in itertools.zip_longest(a, b, fillvalue=EMPTY)])
+IS = operator.is_
 
 
 def items(new: Any, first: list) -> bool:
     """Does a container hold other things than at first?"""
-    return not alike(base_of(new).read(new), first)
+    now = base_of(new).read(new)
+    return len(now) != len(first) or not all(map(IS, now, first))
 
 
 def attributes(now: dict, before: dict) -> dict:
@@ -39,13 +37,15 @@ def members(new: type, before: dict) -> dict:
 
 def names(shadow: Any) -> list:
     """(Globals, name, value) of those that were bound; `EMPTY` for a value that was deleted."""
-    first = {(id(space), name): v for space, name, _, v in shadow.names}
     found = []
-    for space in shadow.seen.values():
-        if type(space) is Globals:
-            found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
-            now = dict.items(space)
-            found += [(space, n, v) for n, v in now if v is not BUILTINS and v is not first.get((id(space), n), EMPTY)]
+    for space in shadow.spaces:
+        first, values = space.first, dict.values(space)
+        if len(values) == len(first) == 1:
+            continue
+        if len(values) == len(first) and all(map(IS, values, first.values())) and all(map(IS, dict.keys(space), first)):
+            continue
+        found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
+        found += [(space, n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
     return found
 
 
@@ -81,8 +81,8 @@ def altered(shadow: Any) -> dict:
         if f.__dict__ or g.__dict__:
             found.append(f)
     for c, new, _, before in shadow.members:
-        own = [c.__dict__.get(n, EMPTY) for n in before]
-        if members(new, before) or any([id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v in own]):
+        own = [(c.__dict__.get(n, EMPTY), v) for n, v in before.items()]
+        if members(new, before) or any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own]):
             found.append(c)
     for space, name, value, _ in shadow.names:
         if space.real.get(name, EMPTY) is not value:

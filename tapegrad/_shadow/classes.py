@@ -5,17 +5,21 @@ The shadow of a class C(B) has the bases (C, shadow of B): each class stands beh
 asks for what comes after C must start from C itself: see `super_` in builtin.py.
 
 A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of sight: making it has no
-effect that the user could see.  Its bases never change afterwards.  A class is a cycle, so one made for each call would be left
+effect that the user could see.  It has every member of its class, and `Seen`, which its metaclass is derived from, answers for
+`__mro__` and `__bases__`, so code that goes through classes and their namespaces meets each of them once, as its shadow.  Its bases
+never change afterwards.  A class is a cycle, so one made for each call would be left
 to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
 
 import abc
+import functools
 import threading
 import types
 from typing import Any
 
 from .. import _stand_ins
 from .._primitive import OPEN
-from .kinds import REAL, SLOTS, is_user_class, put_state, slots_of, state_of
+from .._questions import METAS
+from .kinds import REAL, SLOTS, base_of, bases_of, is_user_class, mro_of, original, put_state, slots_of, state_of
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT = 16  # of them
@@ -24,7 +28,52 @@ SPECIAL = frozenset((
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
-))  # fmt: skip
+)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
+QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
+
+
+class Seen(type):
+    """The metaclass of shadows, and of what the function derives from them: a class's place among others is that in a plain call."""
+
+    def seen(c) -> list:
+        """The order of resolution without the classes that stand behind their own shadows."""
+        order = mro_of(c)
+        behind = {k.__dict__.get(REAL) for k in order}
+        return [k for k in order if k not in behind and QUIET not in k.__dict__]
+
+    def stands(c, kinds: tuple) -> tuple:
+        found = {original(k): k for k in Seen.seen(c)}
+        return tuple([found.get(original(k), k) for k in kinds])
+
+    def mro(c):
+        return type.mro(c) if mro_of(c) is None else Seen.seen(c)  # Python asks for it while a class is made
+
+    __mro__ = property(lambda c: tuple(Seen.seen(c)))
+    __base__ = property(lambda c: Seen.stands(c, (base_of(original(c)),))[0])
+    __bases__ = property(lambda c: Seen.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases))
+
+
+METAS[Seen] = type
+
+
+@functools.cache
+def seeing(meta: type) -> type:
+    """A metaclass of Python or of a package, as that of shadows."""
+    if meta is type:
+        return Seen
+    above = [seeing(b) for b in meta.__bases__ if issubclass(b, type)]
+    new = type(meta.__name__, (*above, meta), {"__module__": meta.__module__, "__slots__": ()})
+    METAS[new] = meta
+    return new
+
+
+def metaclass(bases: tuple, wanted: Any) -> Any:
+    """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict because of the shadows."""
+    metas = [type(b) for b in bases if isinstance(b, type)] + ([wanted] if isinstance(wanted, type) else [])
+    if METAS.keys().isdisjoint(metas) or any([all([issubclass(m, k) for k in metas]) for m in metas]):
+        return wanted
+    theirs = [METAS.get(m, m) for m in metas]
+    return next((seeing(m) for m in theirs if all([issubclass(m, k) for k in theirs])), wanted)
 
 
 class Classes:
@@ -38,8 +87,10 @@ class Classes:
         if issubclass(c, BaseException) or c in self.classes:
             return c
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
-        bases = (c, *[s for b in c.__bases__ if b is not real and (s := self(b)) is not b])
+        bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
         meta = self(type(c))
+        if not issubclass(meta, Seen):
+            meta = seeing(meta)
         new = self.pooled(c, meta, bases)
         if new is None:
             try:
@@ -53,10 +104,8 @@ class Classes:
         for name, value in list(c.__dict__.items()):
             if name in SPECIAL:
                 continue
-            shadow = self.member(value)
-            if shadow is not value:
-                type.__setattr__(new, name, shadow)
-                before[name] = shadow
+            before[name] = shadow = self.member(value)
+            type.__setattr__(new, name, shadow)
         self.members.append((c, new, bases, before))
         for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
             type.__setattr__(new, name, self(value))
@@ -77,6 +126,8 @@ class Classes:
 
     def member(self, m: Any) -> Any:
         kind = type(m)
+        if kind is types.FunctionType:
+            return self(m)
         if kind is staticmethod or kind is classmethod:
             f = self(m.__func__)
             return m if f is m.__func__ else kind(f)
@@ -111,8 +162,8 @@ class Classes:
         self.attributes_of(x, new)
         return new
 
-    def attributes_of(self, x: Any, new: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x, type(new)).items()}
+    def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
+        before = {name: self(value) for name, value in state_of(x, type(new)).items()} | other
         put_state(new, before)
         self.objects.append((x, new, before))
 
@@ -126,17 +177,26 @@ def made(c: type, meta: type, bases: tuple) -> type:
         type.__setattr__(c, POOL, [])
         if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
             type.__setattr__(c, "__subclasses__", classmethod(subclasses))
-    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots_of(c)}
+    slots = slots_of(c)
+    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
+    space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
     quiet = None
-    if any("__init_subclass__" in b.__dict__ for b in c.__mro__[:-1]):  # found first, and harmless
+    if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless
         slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
-        quiet = type("quiet", (), {"__slots__": slots, "__init_subclass__": lambda kind, **options: None})
+        quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
         bases = (quiet, *bases)
+    if issubclass(c, type) and not issubclass(c, Seen):
+        bases = (*bases, Seen)
     new = type.__new__(meta, c.__name__, bases, space)
+    if "__slots__" in c.__dict__:
+        type.__setattr__(new, "__slots__", c.__dict__["__slots__"])  # for whoever reads it: the places are made
+    else:
+        type.__delattr__(new, "__slots__")
     if quiet is not None:
         del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):
         abc._abc_init(new)
+        type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)
     return new
 
 

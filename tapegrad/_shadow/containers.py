@@ -52,6 +52,7 @@ def put_all(kind: type, add: Callable) -> Callable:
 
 
 def put_objects(x: Any, flat: list) -> None:
+    x = x if x.ndim else x.reshape(1)
     for at, v in zip(np.ndindex(x.shape), flat, strict=True):
         x[at] = v
 
@@ -93,6 +94,18 @@ def base_of(x: Any) -> Base:
     return plain_base(type(x)) if not is_user_class(type(x)) else next(b for b in BASES if isinstance(x, b.kind))
 
 
+class Reference:
+    """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute of a class.)"""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any):
+        self.target = target
+
+    def __call__(self):
+        return self.target
+
+
 class Containers:
     """The part of a `Shadow` that replaces containers."""
 
@@ -111,8 +124,9 @@ class Containers:
         new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.extend([self(v) for v in x])
-        self.lists.append((x, new, list(new)))
+        first = [self(v) for v in x]
+        new += first
+        self.lists.append((x, new, first))
         return new
 
     def dict_(self, x: dict) -> Any:
@@ -158,7 +172,7 @@ class Containers:
 
     def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""
-        if not x.ndim or x.base is not None:
+        if x.base is not None:
             return self.leave(x)
         new = np.empty(x.shape, object, order="F" if x.flags.fnc else "C")
         self.seen[id(x)] = new
@@ -203,7 +217,7 @@ class Containers:
         if target is None:
             return x
         new = self(target)
-        return x if new is target else lambda: new
+        return x if new is target else Reference(new)
 
     @staticmethod
     def differs(new: Any, first: Any) -> bool:

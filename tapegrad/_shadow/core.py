@@ -16,29 +16,33 @@ import collections
 import functools
 import types
 import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from .. import _random
-from .._array import is_array
+from .._array import address, is_array
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View, copied
 from ..errors import RouteError
 from . import threads
+from .ambient import Ambients
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
 from .cached import Cached
 from .classes import Classes
 from .containers import Containers
 from .functions import Functions
+from .iterators import ITERATORS, VIEWS, Iterators
 from .kinds import ATOMS, HELD, is_user_class, state_of
 from .restore import restore, users_own
 from .routes import finding, first_write, leave
 
 
-class Shadow(Arrays, Functions, Containers, Classes):
+class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
     __slots__ = (
@@ -50,7 +54,6 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "arrays",
         "names",
         "cells",
-        "attributes",
         "lists",
         "objects",
         "classes",
@@ -62,10 +65,14 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "left",
         "reached",
         "near",
+        "walked",
+        "ambients",
         "theirs",
         "outer",
         "sums",
         "given",
+        "fresh",
+        "spaces",
         "wrote",
         "mine",
         "turned",
@@ -74,11 +81,11 @@ class Shadow(Arrays, Functions, Containers, Classes):
         "__weakref__",
     )
 
-    def __init__(self, f: Any, args: list, on: bool = True, given: tuple = ()):
-        """`given`: pairs (array, handle) of the arguments that are Variables already."""
-        if isinstance(f, Const):
-            f, on = f.value, False
-        self.f, self.args, self.on, self.given = f, args, on, given
+    def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
+        """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
+        trees of Variables, made for this call."""
+        self.on = type(f) is not Const
+        self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
 
     def __enter__(self):
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
@@ -87,9 +94,9 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.seen: dict = {}  # id of what was replaced -> what it became
         self.hold: list = []  # keeps those objects alive, so that no id is given twice
         self.arrays: list = []  # (array, Variable)
+        self.spaces: list = []  # Globals
         self.names: list = []  # (Globals, name, value, shadow)
         self.cells: list = []  # (cell, new cell, value, shadow)
-        self.attributes: list = []  # (object, new namespace, name, value, shadow)
         self.lists: list = []  # (container, new container, its contents as they were made)
         self.objects: list = []  # (object, new object, its attributes as they were made)
         self.classes: dict = {}  # shadow class -> class
@@ -100,6 +107,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
+        self.walked: list = []  # (container, iterator that walks along it)
+        self.ambients: list = []  # those made of context variables
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
@@ -116,19 +125,21 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-        return {id(new) for s in getattr(OPEN, "shadows", ()) for new in s.seen.values()}
+        shadows = getattr(OPEN, "shadows", ())
+        return {id(new) for s in shadows for new in s.seen.values()} if shadows else NOTHING
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
-        if all([type(a) is Variable or type(a) in ATOMS for a in self.args]):
+        own = self.fresh
+        if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
         apart = self.memories, self.strangers
         self.memories, self.strangers = {}, []
         before = len(self.given)
         self.borrowed = True
-        args = [self(a) for a in self.args]
+        args = [a if any([a is t for t in own]) else self(a) for a in self.args]
         self.borrowed = False
         for a, _ in self.given[before:]:
             self.seen.pop(id(a), None)
@@ -155,7 +166,11 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def __exit__(self, *error):
         OPEN.depth -= 1
-        OPEN.shadows = tuple([s for s in getattr(OPEN, "shadows", ()) if s is not self])
+        shadows = getattr(OPEN, "shadows", ())
+        if shadows and shadows[-1] is self:
+            OPEN.shadows = shadows[:-1]
+        elif shadows:
+            OPEN.shadows = tuple([s for s in shadows if s is not self])
         if error and error[0] is not None:
             self.finish(error[1])
 
@@ -167,10 +182,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         self.on = False
         found = None
         try:
-            found = finding(self) if self.left or self.sums or self.reached or self.members else None
-            if found is not None:
-                self.arrays = []
-            restore(self)
+            found = finding(self) if self.left or self.sums or self.reached or self.walked else None
+            restore(self, undo=found is not None)
         except RouteError as late:
             found = late
         finally:
@@ -183,6 +196,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def settle(self, y: Any) -> Any:
         """The output of f, whose containers are of the user's classes again; Variables stay."""
+        if type(y) is Variable:
+            return y
         todo, met = [y], set()
         while todo and self.on:
             v = todo.pop()
@@ -207,9 +222,15 @@ class Shadow(Arrays, Functions, Containers, Classes):
 
     def own_copies(self, records: list) -> None:
         captured = {memory_of(array) for array, _ in self.arrays}
+        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
-            return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v
+            if not (is_array(v) and memory_of(v) in captured):
+                return v
+            key = address(v), v.shape, v.strides, v.dtype
+            if key not in copies:
+                copies[key] = v.copy(order="K")
+            return copies[key]
 
         for k, r in enumerate(records):
             if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
@@ -226,7 +247,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
         found = self.seen.get(id(x))
         if found is not None:
             return found
-        if id(x) in self.outer:
+        if self.outer and id(x) in self.outer:
             return x
         make = MAKERS.get(kind)
         if make is None:
@@ -249,7 +270,7 @@ class Shadow(Arrays, Functions, Containers, Classes):
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
         if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
-            return None
+            return Shadow.proxied
         if isinstance(x, np.generic):
             return Shadow.itself
         if isinstance(x, np.ndarray):
@@ -261,12 +282,16 @@ class Shadow(Arrays, Functions, Containers, Classes):
         if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
-            return Shadow.library
+            return Shadow.ufunc
         for base, make in BY_BASE:
             if isinstance(x, base):
                 return make
         if is_user_class(kind) or kind in HELD:
-            return Shadow.instance
+            return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
+        if isinstance(x, BaseException):
+            return Shadow.exception
+        if kind.__module__ == "concurrent.futures._base" and kind.__name__ == "Future":
+            return Shadow.future
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
             return Shadow.library
         return None
@@ -279,7 +304,8 @@ class Shadow(Arrays, Functions, Containers, Classes):
         return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
 
 
-ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc))  # where these stay, their members are known
+NOTHING: Any = frozenset()
+ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 
 BY_BASE = (
@@ -299,7 +325,7 @@ MAKERS = {
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,
     Module: Shadow.scope,
-    np.ufunc: Shadow.library,
+    np.ufunc: Shadow.ufunc,
     functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
     Cached: Shadow.cached,
@@ -315,4 +341,10 @@ MAKERS = {
     np.random.Generator: lambda shadow, x: _random.ours_of(x),
     np.random.RandomState: lambda shadow, x: _random.ours_of(x),
     type: Shadow.klass,
+    np.vectorize: Shadow.vectorized,
+    ContextVar: Shadow.ambient,
+    map: Shadow.mapped,
+    filter: Shadow.mapped,
+    **dict.fromkeys(ITERATORS, Shadow.iterator),
+    **dict.fromkeys(VIEWS, Shadow.view_of),
 }

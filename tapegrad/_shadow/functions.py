@@ -1,8 +1,11 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that they name."""
 
 import functools
+import gc
 import types
 from typing import Any
+
+import numpy as np
 
 from .. import _random, _stand_ins
 from .._loans import lend
@@ -23,17 +26,19 @@ class Functions:
     def function(self, f: Any) -> Any:
         space = f.__globals__
         closure = f.__closure__
-        face = _stand_ins.function(f)
-        if face is not None:
-            return face
-        if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
-            if not closure or space["__name__"].partition(".")[0] in NUMERIC:
-                return FUNCTIONS.get(f) or self.library(f)
-            if f.__code__ is GENERIC:
-                return self.generic(f)
-            mine = space  # contextmanager and others that wrap a function of the user's
-        else:
-            mine = self.globals_of(space)
+        mine = self.seen.get(id(space))
+        if mine is None or f.__module__ != space.get("__name__"):  # not one of a module of the user's that was met before
+            face = _stand_ins.function(f)
+            if face is not None:
+                return face
+            if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
+                if not closure or space["__name__"].partition(".")[0] in NUMERIC:
+                    return FUNCTIONS.get(f) or self.library(f)
+                if f.__code__ is GENERIC:
+                    return self.generic(f)
+                mine = space  # contextmanager and others that wrap a function of the user's
+            else:
+                mine = self.globals_of(space)
         if mine is space and not closure:
             return f
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
@@ -71,6 +76,7 @@ class Functions:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = Globals(space, self)
+            self.spaces.append(mine)
             self.hold.append(space)
         return mine
 
@@ -131,6 +137,22 @@ class Functions:
             return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
 
         return call
+
+    def ufunc(self, u: np.ufunc) -> Any:
+        """One made by `numpy.frompyfunc` calls the shadow of its function."""
+        face = _stand_ins.function(u)
+        if face is not None or "O" not in u.types[0]:
+            return face or u
+        f = next((part for part in gc.get_referents(u) if callable(part)), None)
+        g = self(f)
+        return u if g is f else np.frompyfunc(g, u.nin, u.nout, identity=u.identity)
+
+    def vectorized(self, x: np.vectorize) -> Any:
+        """What `numpy.vectorize` made: its twin, with the shadow of its function."""
+        new = object.__new__(_stand_ins.function(np.vectorize))
+        self.seen[id(x)] = new
+        self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
+        return new
 
     def const(self, c: Any) -> Any:
         return self.leave(c.value)

@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import contextlib
 import functools
 import sys
 import threading
@@ -19,7 +20,7 @@ FOREIGN = NUMERIC | sys.stdlib_module_names | {
 # Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
 HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
-    functools.partialmethod, functools.cached_property, functools.singledispatchmethod,
+    functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__"))
 EMPTY = object()  # what an empty cell holds
@@ -31,11 +32,22 @@ NOTHING: Any = MappingProxyType({})
 
 def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
-    return isinstance(module, str) and module not in OWN and module.partition(".")[0] in FOREIGN
+    return isinstance(module, str) and foreign_name(module)
+
+
+@functools.lru_cache(4096)
+def foreign_name(module: str) -> bool:
+    return module not in OWN and module.partition(".")[0] in FOREIGN
 
 
 def is_user_class(c: type) -> bool:
     return bool(c.__flags__ & HEAP) and not is_foreign(c.__module__)
+
+
+# Of a class, past what its metaclass says (`Seen` in classes.py).
+mro_of = type.__dict__["__mro__"].__get__
+bases_of = type.__dict__["__bases__"].__get__
+base_of = type.__dict__["__base__"].__get__
 
 
 def original(c: type) -> type:
@@ -54,7 +66,7 @@ def slots_of(kind: type) -> Any:
     if known is not None:
         return known
     found: dict = {}
-    for c in kind.__mro__:
+    for c in mro_of(kind):
         slots = c.__dict__.get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
             if s.startswith("__") and not s.endswith("__"):

@@ -13,7 +13,6 @@ from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
 from . import changes, threads
-from .builtin import Globals
 from .classes import rest
 from .containers import base_of
 from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, empty, is_user_class, put_state, state_of
@@ -24,10 +23,13 @@ def write_back(shadow: Any) -> Any:
     """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not is_written(shadow, v):
+        if not v._version or not is_written(shadow, v):
             continue
-        v = live(v)
-        now = bottom(v)
+        if v._trace is None and type(v._value) is np.ndarray:
+            now = v._value
+        else:
+            v = live(v)
+            now = bottom(v)
         if v._trace is not None:
             lost = array
         elif now is not array:
@@ -35,17 +37,43 @@ def write_back(shadow: Any) -> Any:
     return lost
 
 
-def restore(shadow: Any) -> None:
-    """Raises RouteError, and has written no array, where that would break another thread's sweep."""
+def restore(shadow: Any, undo: bool = False) -> None:
+    """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break another thread's sweep."""
     lost = late = None
-    try:
-        lost = threads.alone(shadow, write_back)
-    except RouteError as error:
-        late = error
-    astray, stored = strays(shadow)
-    back = Back(shadow, stored)
-    spaces = [s for s in shadow.seen.values() if type(s) is Globals]
-    for space, name, v in changes.names(shadow):
+    if shadow.arrays and not undo:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late, undo = error, True
+    astray, stored = strays(shadow) if shadow.near else ((), {})
+    names = [] if undo else changes.names(shadow)
+    held = shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or shadow.ambients
+    if held or names or astray or attributed(shadow):
+        hand_back(shadow, names, astray, Back(shadow, stored, undo))
+    for space in shadow.spaces:
+        space.shadow = None
+        space.first.clear()
+        dict.clear(space)
+    forget(shadow)
+    if late is not None:
+        raise late
+    if lost is not None:
+        raise DroppedDerivativeError(
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+        )
+
+
+def attributed(shadow: Any) -> bool:
+    """Has f given attributes to a function that had none?"""
+    for _, g in shadow.bare:
+        if g.__dict__:
+            return True
+    return False
+
+
+def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
+    for space, name, v in names:
         if v is EMPTY:
             space.real.pop(name, None)
         else:
@@ -54,15 +82,17 @@ def restore(shadow: Any) -> None:
         restore_cell(cell, new, value, first, back)
     for x, new, first in shadow.lists:
         restore_container(x, new, first, back)
-    for c, new, _, before in shadow.members:
+    for c, new, _, before in () if back.undo else shadow.members:
         for name, v in changes.members(new, before).items():
             setattr(c, name, back(v))
     for x, new, before in shadow.objects:
         restore_object(x, new, before, back)
     for x in astray:
         clean(x, back)
+    for ambient in shadow.ambients:
+        ambient.restore(back)
     for f, g in shadow.bare:
-        if g.__dict__:
+        if g.__dict__ and not back.undo:
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
     for g in shadow.generics:  # `register` refers to itself
         for cell in g.register.__closure__:
@@ -70,21 +100,14 @@ def restore(shadow: Any) -> None:
                 cell.cell_contents = None
     for c, new, bases, _ in shadow.members:
         rest(c, new, bases, new not in back.kept)
-    for space in spaces:
-        space.shadow = None
-        dict.clear(space)
-    shadow.seen = shadow.arrays = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = (
-        shadow.theirs
-    ) = None
-    shadow.reached = shadow.sums = shadow.given = shadow.wrote = shadow.turned = shadow.stashes = ()
-    if late is not None:
-        raise late
-    if lost is not None:
-        raise DroppedDerivativeError(
-            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
-            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
-        )
+
+
+def forget(shadow: Any) -> None:
+    """No cycle of references through the shadow is left."""
+    shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
+    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
+    shadow.walked = shadow.theirs = shadow.ambients = None
+    shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
 
 
 def clean(x, back):
@@ -108,7 +131,7 @@ def clean(x, back):
 def restore_cell(cell, new, value, first, back):
     """Hand a rebound nonlocal back, and leave the new cell with the plain value: a cycle through it ends here."""
     now = changes.cell(new, first)
-    if now is not EMPTY:
+    if now is not EMPTY and not back.undo:
         value = back(now)
         cell.cell_contents = value
     if value is not EMPTY:
@@ -127,9 +150,15 @@ def restore_container(x, new, first, back):
         if not ATOMS.issuperset(map(type, now)):
             base.put(x, [back(v) for v in now])
         return
-    if changes.items(new, first):
+    if not back.undo and changes.items(new, first):
         base.put(x, [back(v) for v in there.read(new)])
-    there.put(new, base.read(x))
+    if kind is dict is type(new):
+        new.clear()
+        new.update(x)
+    elif kind is list is type(new):
+        new[:] = x
+    else:
+        there.put(new, base.read(x))
 
 
 def restore_object(x, new, before, back):
@@ -137,7 +166,7 @@ def restore_object(x, new, before, back):
     kind = type(new)
     now = state_of(new)
     if now or before:
-        other = changes.attributes(now, before)
+        other = {} if back.undo else changes.attributes(now, before)
         bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
         if bound:
             put_state(x, bound, kind)
@@ -164,15 +193,20 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
-    def __init__(self, shadow, stored):
-        self.shadow, self.stored = shadow, stored
-        self.original = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
+    __slots__ = ("kept", "memo", "original", "shadow", "stored", "undo")
+
+    def __init__(self, shadow, stored, undo):
+        self.shadow, self.stored, self.undo = shadow, stored, undo
+        self.original: Any = None  # id of a shadow -> what it stands for
         self.memo: dict = {}
         self.kept: set = set()  # shadow classes that have instances outside
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
+        if self.original is None:
+            seen = self.shadow.seen
+            self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
         if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
             return old

@@ -40,7 +40,7 @@ from .._variable import Variable, View
 from ..errors import AliasError, RouteError
 from .builtin import Globals, names_in
 from .changes import altered
-from .kinds import ATOMS, is_foreign
+from .kinds import ATOMS, bases_of, is_foreign
 
 GLANCE = 64
 HANDLES = (Variable, View)
@@ -52,7 +52,6 @@ LEAVES = ATOMS | {
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(f"tapegrad.{m}" for m in ("_calls", "_tape", "_dual", "_primitive", "_shadow.core"))  # their objects know f
-BASES = frozenset(("__base__", "__bases__", "__mro__", "mro"))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
@@ -67,7 +66,7 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
     if issubclass(kind, type):
-        return [] if is_foreign(x.__module__) else [*vars(x).values(), *x.__bases__, kind]
+        return [] if is_foreign(x.__module__) else [*vars(x).values(), *bases_of(x), kind]
     if issubclass(kind, types.ModuleType):
         return [] if is_foreign(x.__name__) else list(vars(x).values())
     if kind.__module__ in ENGINE:
@@ -190,7 +189,7 @@ def bounds(x: Any) -> tuple | None:
 
 def overlap(x: Any, y: Any) -> bool:
     """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
-    if type(x) is type(y) is np.ndarray and not np.may_share_memory(x, y):
+    if type(x) is type(y) is np.ndarray and ((x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)):
         return False
     a, b = bounds(x), bounds(y)
     if a is None or b is None or a[0] >= b[1] or b[0] >= a[1]:
@@ -206,10 +205,12 @@ def overlap(x: Any, y: Any) -> bool:
 # --- what is noted on the way ---
 
 
-def checksum(a: Any) -> int | None:
-    """None on a device, where looking would wait."""
+def checksum(a: Any) -> int | bytes | None:
+    """None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
     if xp_of(a) is not np:
         return None
+    if a.nbytes <= 512:
+        return a.tobytes()
     return zlib.crc32(a if a.flags.c_contiguous else np.ascontiguousarray(a))
 
 
@@ -269,7 +270,9 @@ def first_write(shadow: Any, x: Variable) -> None:
             return
     if getattr(x, "_version", None) != 0:
         return  # made inside
-    a = next((a for a, v in shadow.arrays if v is x), None)
+    a = x._value  # mostly the array itself
+    if shadow.seen.get(id(a)) is not x:
+        a = next((a for a, v in shadow.arrays if v is x), None)
     if a is not None:
         for given, _ in shadow.given:
             if overlap(given, a):
@@ -301,11 +304,12 @@ def strays(shadow: Any) -> tuple:
 
 def is_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
-    return getattr(v, "_version", 0) > (id(v) in shadow.turned)
+    return v._version > (id(v) in shadow.turned) if shadow.turned else v._version > 0
 
 
 def written(shadow: Any) -> list:
-    return [a for a, v in shadow.arrays if is_written(shadow, v)]
+    turned = shadow.turned
+    return [a for a, v in shadow.arrays if v._version and (not turned or is_written(shadow, v))]
 
 
 def explained(shadow: Any, a: Any) -> bool:
@@ -324,18 +328,19 @@ def explained(shadow: Any, a: Any) -> bool:
 
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    classes = bare_classes(shadow)
-    left = shadow.left + classes
-    arrays = [a for a in written(shadow) if classes or not explained(shadow, a)] if left or shadow.reached else []
-    holders = altered(shadow) if shadow.near else {}
+    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
+    holders = altered(shadow) if shadow.near or shadow.walked else {}
     if holders:
+        for x, iterator in shadow.walked:
+            if leads(x, holders):
+                return two_ways(shadow, x, [iterator, x])
         for near, parents in shadow.near:
             for x in near:
                 if leads(x, holders):
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or holders:
         parents: dict = {}
-        for x, way in itertools.chain(((x, None) for x in walk(left, parents)), shadow.reached):
+        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):
                 return two_ways(shadow, x, chain(x, parents))
             if arrays and bounds(x) is not None:
@@ -350,19 +355,6 @@ def finding(shadow: Any) -> RouteError | None:
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
-
-
-def bare_classes(shadow: Any) -> list:
-    """The user's classes that were replaced, and the data in them, where some code asks for the bases of a class: these are the
-    user's own."""
-    if not shadow.members or not any([asks_bases(g.__code__) for g in shadow.seen.values() if type(g) is types.FunctionType]):
-        return []
-    values = [v for c, *_ in shadow.members for v in vars(c).values()]
-    return [v for v in values if type(v) not in LEAVES and not hasattr(type(v), "__get__") and not isinstance(v, type)]
-
-
-def asks_bases(code: types.CodeType) -> bool:
-    return not BASES.isdisjoint(code.co_names) or any([type(c) is types.CodeType and asks_bases(c) for c in code.co_consts])
 
 
 def leads(x: Any, holders: dict) -> bool:
@@ -386,7 +378,7 @@ def reads(f: Any, holders: dict) -> bool:
     return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
 
 
-KEPT = "No captured array was written back."
+KEPT = "Nothing was written back."
 
 
 def reachable(shadow: Any, a: Any, way: list) -> RouteError:

@@ -18,7 +18,7 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._primitive import OPEN
 from ..errors import RouteError
-from .routes import KEPT, bounds, checksum, is_written, overlap
+from .routes import KEPT, bounds, checksum, overlap, written
 
 LOCK = threading.Condition()
 GRACE = 0.001  # seconds for an operation under way in another thread
@@ -37,6 +37,7 @@ class Mine:
 
     def __enter__(self):
         self.sweeps += 1
+        return self
 
     def __exit__(self, *error):
         self.sweeps -= 1
@@ -132,7 +133,7 @@ def snapshot(shadow: Any, a: Any, v: Any) -> None:
 
 def alone(shadow: Any, write: Callable) -> Any:
     """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
-    arrays = [a for a, v in shadow.arrays if is_written(shadow, v)]
+    arrays = written(shadow)
     if not arrays:
         return None
     with LOCK:

@@ -78,6 +78,8 @@ def shape(x: Any) -> tuple:
 
 
 def dtype(x: Any) -> np.dtype:
+    if type(x) is np.ndarray:
+        return x.dtype
     if type(x) is not Like:
         x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
@@ -102,6 +104,18 @@ def implements(*functions: Callable) -> Callable:
         return f
 
     return declare
+
+
+class Written:
+    """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
+    stand there."""
+
+    def __init__(self, form: Callable):
+        self.form = form
+
+
+class Gated(Written):
+    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it."""
 
 
 class Signature:
@@ -155,6 +169,7 @@ def primitive(
     holomorphic: bool = True,
     aliases: bool = False,
     batch: Any = None,
+    scalar: Any = None,
     prim: Any = None,
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
@@ -162,11 +177,16 @@ def primitive(
     same, or an expression of v and w.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
     `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
-    NumPy's ufuncs, and of what has the forward rule `same`, is known."""
+    NumPy's ufuncs, and of what has the forward rule `same`, is known.
+
+    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
+    inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
+    which gives the value, while the rules give the derivatives; or `Written(function)`, of which the derivatives are those of what is
+    written there."""
 
     def declare(run):
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
-        p.run, p.shapes, p.aliases = run, shapes, aliases
+        p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
         p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)

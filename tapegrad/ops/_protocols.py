@@ -210,7 +210,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         params.pop(name, None)
     if params:
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
-    inputs = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+    inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
     entry = NUMPY.get(ufunc)
     of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
     if of_elements:
@@ -221,13 +221,13 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     elif entry is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
     y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
-    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
+    if out is None or (type(out) is tuple and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
         return y
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
-    return store(out[0] if isinstance(out, tuple) else out, y, where)
+    return store(out, y, where)
 
 
 def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
@@ -275,9 +275,9 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
 
 def store(out: Any, y: Any, where: Any = True) -> Any:
     """Write the result y into `out`, as out= asks."""
-    if isinstance(out, tuple) and isinstance(y, tuple):
-        return tuple([store(o, v, where) for o, v in zip(out, y, strict=True)])
-    if isinstance(out, tuple):
+    if type(out) is tuple:
+        if issubclass(type(y), tuple):
+            return tuple([store(o, v, where) for o, v in zip(out, y, strict=True)])
         out = out[0]
     if not isinstance(out, Variable):
         if is_tracked(y):

@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
 from ._define import shape as dim
-from .shaping import array_of, astype, copy, has_variable, stacked
+from .shaping import array_of, astype, copy, has_variable, joined, stacked
 
 # What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
 CREATORS = {
@@ -165,7 +165,7 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
     if isinstance(a, (list, tuple)) and has_variable(a):
         if wanted is False:
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
-        y, fresh = stacked(a), True
+        y, fresh = joined(a), True
     elif isinstance(a, Variable):
         y, fresh = (a, False) if is_array(layout_of(a)) else (array_of(a), True)
         if fresh and wanted is False:

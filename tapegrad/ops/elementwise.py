@@ -14,7 +14,7 @@ from .._array import F8, is_array, xp_of
 from .._primitive import primal_of, seen
 from .._tape import SAFE
 from .._variable import Variable
-from ._define import dtype, implements, primitive, rules, same
+from ._define import Gated, Written, dtype, implements, primitive, rules, same
 from .gates import meets, note, users_line, warn
 from .shaping import astype, conj, imag, real, zeros_like
 
@@ -28,41 +28,41 @@ def xp_of2(x, y):
 # --- arithmetic ---
 
 
-@primitive(np.add, infix="+")
+@primitive(np.add, scalar="add", infix="+")
 def add(x, y):
     return xp_of2(x, y).add(x, y)
 
 
-@primitive(np.subtract, infix="-")
+@primitive(np.subtract, scalar="sub", infix="-")
 def subtract(x, y):
     return xp_of2(x, y).subtract(x, y)
 
 
-@primitive(np.multiply, infix="*")
+@primitive(np.multiply, scalar="mul", infix="*")
 def multiply(x, y):
     return xp_of2(x, y).multiply(x, y)
 
 
-@primitive(np.negative)
+@primitive(np.negative, scalar="neg")
 def negative(x):
     return xp_of(x).negative(x)
 
 
-@primitive()
+@primitive(scalar=Gated(lambda g, d: g * d))
 def times0(g, d):
     """g d, and zero where g is zero whatever d is."""
     r = g * d
     return r if finite(r) else settle(g, r)
 
 
-@primitive()
+@primitive(scalar=Gated(lambda g, d: g * d))
 def times00(g, d):
     """g d, and zero where either is zero whatever the other is."""
     r = g * d
     return r if finite(r) else settle(g, settle(d, r))
 
 
-@primitive()
+@primitive(scalar=Gated(lambda g, d: g / d))
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
@@ -82,7 +82,7 @@ def settle(g, r):
     return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 
 
-@primitive(np.true_divide, infix="/")
+@primitive(np.true_divide, scalar=Written(lambda x, y: x * np.reciprocal(y)), infix="/")
 def divide(x, y):
     return xp_of2(x, y).true_divide(x, y)
 
@@ -101,29 +101,29 @@ rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, 
 rules(divide, lambda g, out, x, y: over0(g, y), lambda g, out, x, y: -times0(g, out / y), jvp=same)
 
 
-@primitive(np.positive)
+@primitive(np.positive, scalar=Written(lambda x: x))
 def positive(x):
     return xp_of(x).positive(x)
 
 
-@primitive(np.square)
+@primitive(np.square, scalar=Written(lambda x: x * x))
 def square(x):
     return xp_of(x).square(x)
 
 
-@primitive(np.reciprocal)
+@primitive(np.reciprocal, scalar="rcp")
 def reciprocal(x):
     return xp_of(x).reciprocal(x)
 
 
 rules(positive, lambda g, out, x: g, jvp=same)
 rules(square, lambda g, out, x: 2.0 * g * x, jvp=same)
-rules(reciprocal, lambda g, out, x: -times0(g, out * out), jvp=same)
+rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # out * out may be too large for a number
 
 # --- choice, which masks derivatives ---
 
 
-@primitive()
+@primitive(scalar=Written(lambda c, x, y: np.where(c, x, y)))
 def select(c, x, y):
     """x where c holds, else y."""
     xp = xp_of(c) if is_array(c) else xp_of2(x, y)
@@ -134,10 +134,19 @@ def select(c, x, y):
 rules(
     select,
     lambda g, out, c, x, y: None,
-    lambda g, out, c, x, y: select(c, g, zero_of(g)),
-    lambda g, out, c, x, y: select(c, zero_of(g), g),
+    lambda g, out, c, x, y: where_so(c, g),
+    lambda g, out, c, x, y: where_not(c, g),
     jvp=same,
 )
+
+
+def where_so(c: Any, g: Any) -> Any:
+    """g where c holds, else 0."""
+    return np.where(c, g, g.dtype.type(0)) if type(g) is type(c) is np.ndarray else select(c, g, zero_of(g))
+
+
+def where_not(c: Any, g: Any) -> Any:
+    return np.where(c, g.dtype.type(0), g) if type(g) is type(c) is np.ndarray else select(c, zero_of(g), g)
 
 
 def zero_of(g: Any) -> Any:
@@ -148,12 +157,12 @@ def zero_of(g: Any) -> Any:
 # --- absolute value, and lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.absolute, holomorphic=False)
+@primitive(np.absolute, scalar="abs", holomorphic=False)
 def absolute(x):
     return xp_of(x).absolute(x)
 
 
-@primitive(np.sign)
+@primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, np.floor(x)))))
 def sign(x):
     return xp_of(x).sign(x)
 
@@ -215,12 +224,22 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 # --- floor and remainder ---
 
 
-@primitive(np.floor_divide)
+def quotient_and_rest(a: Any, b: Any) -> tuple:
+    """In a kernel: floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a
+    whole number is mended."""
+    q = np.floor(a / b)
+    r = a - q * b
+    side = np.where(b < 0.0, -1.0, 1.0)
+    short, long = r * side < 0.0, (r - b) * side >= 0.0
+    return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(short, r + b, np.where(long, r - b, r))
+
+
+@primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]))
 def floor_divide(x, y):
     return xp_of2(x, y).floor_divide(x, y)
 
 
-@primitive(np.remainder)
+@primitive(np.remainder, scalar=Written(lambda x, y: quotient_and_rest(x, y)[1]))
 def remainder(x, y):
     return xp_of2(x, y).remainder(x, y)
 
@@ -230,13 +249,13 @@ rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_d
 # --- powers ---
 
 
-@primitive()
+@primitive(scalar=Written(lambda x, n: x**n))
 def power_of(x, n):
     """x ** y for two arrays."""
     return xp_of2(x, n).power(x, n)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x, *, n: x**n))
 def power_n(x, *, n):
     """x ** n for a Python number n."""
     return x**n
@@ -280,7 +299,7 @@ def float_power(x1, x2):
     return power(*double)
 
 
-@primitive(np.sqrt)
+@primitive(np.sqrt, scalar="sqrt")
 def sqrt(x):
     return xp_of(x).sqrt(x)
 
@@ -290,7 +309,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive(batch="elementwise")
+@primitive(batch="elementwise", scalar=Written(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
     """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
     return over0(0.5 * g, r)
@@ -336,37 +355,37 @@ rules(cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), jvp=same)
 # --- exponentials and logarithms ---
 
 
-@primitive(np.exp)
+@primitive(np.exp, scalar="exp")
 def exp(x):
     return xp_of(x).exp(x)
 
 
-@primitive(np.exp2)
+@primitive(np.exp2, scalar=Written(lambda x: np.exp(x * LN2)))
 def exp2(x):
     return xp_of(x).exp2(x)
 
 
-@primitive(np.expm1)
+@primitive(np.expm1, scalar="expm1")
 def expm1(x):
     return xp_of(x).expm1(x)
 
 
-@primitive(np.log)
+@primitive(np.log, scalar="log")
 def log(x):
     return xp_of(x).log(x)
 
 
-@primitive(np.log2)
+@primitive(np.log2, scalar=Written(lambda x: np.log(x) * (1 / LN2)))
 def log2(x):
     return xp_of(x).log2(x)
 
 
-@primitive(np.log10)
+@primitive(np.log10, scalar=Written(lambda x: np.log(x) * (1 / LN10)))
 def log10(x):
     return xp_of(x).log10(x)
 
 
-@primitive(np.log1p)
+@primitive(np.log1p, scalar="log1p")
 def log1p(x):
     return xp_of(x).log1p(x)
 
@@ -381,63 +400,76 @@ rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 
 # --- trigonometry ---
 
+BIG = 1e18  # where 1 + x^2 = x^2 in float64 and float32
 
-@primitive(np.sin)
+
+def arcsinh_in_kernels(x):
+    a = abs(x)
+    y = np.where(a > BIG, np.log(a) + LN2, np.log1p(a + a * a / (1.0 + np.sqrt(1.0 + a * a))))
+    return np.where(x < 0.0, -y, y)
+
+
+def arccosh_in_kernels(x):
+    t = np.where(x < 1.0, math.nan, x - 1.0)
+    return np.where(x > BIG, np.log(x) + LN2, np.log1p(t + np.sqrt(t * (t + 2.0))))
+
+
+@primitive(np.sin, scalar="sin")
 def sin(x):
     return xp_of(x).sin(x)
 
 
-@primitive(np.cos)
+@primitive(np.cos, scalar="cos")
 def cos(x):
     return xp_of(x).cos(x)
 
 
-@primitive(np.tan)
+@primitive(np.tan, scalar=lambda x: np.sin(x) / np.cos(x))
 def tan(x):
     return xp_of(x).tan(x)
 
 
-@primitive(np.arcsin)
+@primitive(np.arcsin, scalar=lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x)))))
 def arcsin(x):
     return xp_of(x).arcsin(x)
 
 
-@primitive(np.arccos)
+@primitive(np.arccos, scalar=lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x))))
 def arccos(x):
     return xp_of(x).arccos(x)
 
 
-@primitive(np.arctan)
+@primitive(np.arctan, scalar="arctan")
 def arctan(x):
     return xp_of(x).arctan(x)
 
 
-@primitive(np.sinh)
+@primitive(np.sinh, scalar=Written(lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))))
 def sinh(x):
     return xp_of(x).sinh(x)
 
 
-@primitive(np.cosh)
+@primitive(np.cosh, scalar=Written(lambda x: 0.5 * (np.exp(x) + np.exp(-x))))
 def cosh(x):
     return xp_of(x).cosh(x)
 
 
-@primitive(np.tanh)
+@primitive(np.tanh, scalar="tanh")
 def tanh(x):
     return xp_of(x).tanh(x)
 
 
-@primitive(np.arcsinh)
+@primitive(np.arcsinh, scalar=arcsinh_in_kernels)
 def arcsinh(x):
     return xp_of(x).arcsinh(x)
 
 
-@primitive(np.arccosh)
+@primitive(np.arccosh, scalar=arccosh_in_kernels)
 def arccosh(x):
     return xp_of(x).arccosh(x)
 
 
-@primitive(np.arctanh)
+@primitive(np.arctanh, scalar=lambda x: np.where(x < 0.0, -0.5, 0.5) * np.log1p(2.0 * abs(x) / (1.0 - abs(x))))
 def arctanh(x):
     return xp_of(x).arctanh(x)
 
@@ -460,13 +492,13 @@ def less_square(x):
     return (1.0 - x) * (1.0 + x)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x: 1.0 / (1.0 + x * x)))
 def bell(x):
     """1 / (1 + x^2).  Its derivative is -2 x out^2, multiplied in an order that is a number wherever the product is."""
     return 1.0 / (1.0 + x * x)
 
 
-@primitive()
+@primitive(scalar=("tanh_slope", 1))
 def tanh_slope(x, y):
     """1 / cosh(x)^2; y is tanh(x), plain.  Where 1 - y^2 would be rounding of 1, or zero, it is not taken."""
     if isinstance(y, float):
@@ -502,12 +534,12 @@ rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=sa
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
 
-@primitive(np.deg2rad, np.radians)
+@primitive(np.deg2rad, np.radians, scalar=Written(lambda x: x * (math.pi / 180)))
 def deg2rad(x):
     return xp_of(x).deg2rad(x)
 
 
-@primitive(np.rad2deg, np.degrees)
+@primitive(np.rad2deg, np.degrees, scalar=Written(lambda x: x * (180 / math.pi)))
 def rad2deg(x):
     return xp_of(x).rad2deg(x)
 
@@ -518,11 +550,7 @@ rules(rad2deg, lambda g, out, x: (180.0 / math.pi) * g, jvp=same)
 
 # d^n/du^n sin(u)/u, since sinc is smooth at zero and must stay so in every derivative.  From u s = sin u follows
 # u s_n + n s_(n-1) = sin(u + n pi/2), an upward recurrence, which is stable for |u| > n/2; below, the Taylor series.
-@primitive(np.sinc)
-def sinc(x, *, n=0):
-    xp = xp_of(x)
-    if n == 0:
-        return xp.sinc(x)
+def sinc_derivative(xp, x, n):
     u = math.pi * x
     small = abs(u) < max(2.0, n / 2)
     v = xp.where(small, u, 0.0)
@@ -532,11 +560,23 @@ def sinc(x, *, n=0):
     for c in terms[-2::-1]:
         series = series * (v * v) + c
     series = series * v ** (2 * first - n)
-    safe = xp.where(small, 1.0, u)
-    s = xp.sin(safe) / safe
+    safe, sin, cos = xp.where(small, 1.0, u), xp.sin(u), xp.cos(u)
+    s = sin / safe
     for k in range(1, n + 1):
-        s = (xp.sin(safe + k * math.pi / 2) - k * s) / safe
-    return xp.where(small, series, s).astype(u.dtype)[()]
+        sin, cos = cos, -sin
+        s = (sin - k * s) / safe
+    return xp.where(small, series, s)
+
+
+def sinc_in_kernels(x, *, n):
+    u = math.pi * x
+    return sinc_derivative(np, x, n) if n else np.where(u == 0.0, 1.0, np.sin(u) / u)
+
+
+@primitive(np.sinc, scalar=sinc_in_kernels)
+def sinc(x, *, n=0):
+    xp = xp_of(x)
+    return xp.sinc(x) if n == 0 else sinc_derivative(xp, x, n).astype(x.dtype)[()]
 
 
 rules(sinc, lambda g, out, x, n: math.pi * g * sinc(x, n=n + 1), jvp=same)

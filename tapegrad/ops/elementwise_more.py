@@ -15,13 +15,14 @@ from .._array import xp_of
 from .._late import load
 from .._primitive import primal_of, seen, values_of
 from ..errors import ArgumentError
-from ._define import dtype, implements, primitive, rules, same
+from ._define import Written, dtype, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
     divide,
     floor_divide,
     over0,
+    quotient_and_rest,
     remainder,
     select,
     share_of,
@@ -51,7 +52,7 @@ def special_of(x: Any) -> Any:
 # --- lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.fabs)
+@primitive(np.fabs, scalar="abs")
 def fabs(x):
     return xp_of(x).fabs(x)
 
@@ -99,7 +100,19 @@ rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" 
 # --- the angle, whose derivative at the origin is set to zero too ---
 
 
-@primitive(np.arctan2)
+def arctan2_in_kernels(y, x):
+    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
+    below, left = np.where(y == 0.0, 1.0 / y, y) < 0.0, np.where(x == 0.0, 1.0 / x, x) < 0.0
+    up, across = np.where(below, -y, y), np.where(left, -x, x)
+    steep = up > across
+    over, under = np.where(steep, across, up), np.where(steep, up, across)
+    a = np.arctan(np.where(under == 0.0, 0.0, over / under))
+    a = np.where(steep, math.pi / 2 - a, a)
+    a = np.where(left, math.pi - a, a)
+    return np.where(below, -a, a)
+
+
+@primitive(np.arctan2, scalar=Written(arctan2_in_kernels))
 def arctan2(y, x):
     return xp_of2(y, x).arctan2(y, x)
 
@@ -117,22 +130,22 @@ rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -
 # --- maximum and minimum ---
 
 
-@primitive(np.maximum)
+@primitive(np.maximum, scalar=Written(lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y))))
 def maximum(x, y):
     return xp_of2(x, y).maximum(x, y)
 
 
-@primitive(np.minimum)
+@primitive(np.minimum, scalar=Written(lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y))))
 def minimum(x, y):
     return xp_of2(x, y).minimum(x, y)
 
 
-@primitive(np.fmax)
+@primitive(np.fmax, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
 def fmax(x, y):
     return xp_of2(x, y).fmax(x, y)
 
 
-@primitive(np.fmin)
+@primitive(np.fmin, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
 def fmin(x, y):
     return xp_of2(x, y).fmin(x, y)
 
@@ -186,29 +199,35 @@ def where(condition, x=None, y=None):
     condition = primal_of(condition)
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
-    x, y = (stacked(v) if isinstance(v, (list, tuple)) else v for v in (x, y))
+    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
     return select(condition, x, y)
 
 
 # --- sums of exponentials ---
 
 
-@primitive(scipy.special.expit)
+@primitive(scipy.special.expit, scalar="expit")
 def expit(x):
     return special_of(x).expit(x)
 
 
-@primitive(np.logaddexp)
+def logaddexp_in_kernels(x, y):
+    high, low = np.where(x > y, x, y), np.where(x > y, y, x)
+    infinite = np.logical_and(x == y, abs(x) == np.inf)
+    return np.where(infinite, 0.5 * x + 0.5 * y, high + np.log1p(np.exp(low - high)))
+
+
+@primitive(np.logaddexp, scalar=Written(logaddexp_in_kernels))
 def logaddexp(x, y):
     return xp_of2(x, y).logaddexp(x, y)
 
 
-@primitive(np.logaddexp2)
+@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)))
 def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
 
-@primitive()
+@primitive(scalar=Written(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
 def logistic_slope(x):
     """The derivative of expit: with expit(-x) rather than 1 - expit(x), right in the tail, where that is 1 but for rounding.  Its own
     logarithmic derivative is -tanh(x / 2)."""
@@ -228,7 +247,7 @@ rules(
 # --- rounding and remainders ---
 
 
-def _constant(ufunc: Callable) -> Callable:
+def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
     """The operation of a ufunc that has derivative zero."""
     name = ufunc.__name__
     if ufunc.nin == 1:
@@ -241,16 +260,28 @@ def _constant(ufunc: Callable) -> Callable:
             return getattr(xp_of2(x, y), name)(x, y)
 
     body.__name__ = name
-    return primitive(ufunc)(body)
+    return primitive(ufunc, scalar=scalar)(body)
 
 
-floor, ceil, rint, trunc = (_constant(f) for f in (np.floor, np.ceil, np.rint, np.trunc))
-spacing = _constant(np.spacing)
-isnan, isinf, isfinite, signbit = (_constant(f) for f in (np.isnan, np.isinf, np.isfinite, np.signbit))
-less, less_equal, greater = (_constant(f) for f in (np.less, np.less_equal, np.greater))
-greater_equal, equal, not_equal = (_constant(f) for f in (np.greater_equal, np.equal, np.not_equal))
-logical_and, logical_or = _constant(np.logical_and), _constant(np.logical_or)
-logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not)
+def rint_in_kernels(x):
+    """Halves to even."""
+    low = np.floor(x)
+    rest, odd = x - low, low - 2.0 * np.floor(0.5 * low)
+    return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), low + 1.0, low)
+
+
+floor = _constant(np.floor, "floor")
+ceil = _constant(np.ceil, Written(lambda x: -np.floor(-x)))
+trunc = _constant(np.trunc, Written(lambda x: np.where(x < 0.0, -np.floor(-x), np.floor(x))))
+rint = _constant(np.rint, Written(rint_in_kernels))
+spacing, signbit = _constant(np.spacing), _constant(np.signbit)
+isnan = _constant(np.isnan, "isnan")
+isinf = _constant(np.isinf, Written(lambda x: abs(x) == np.inf))
+isfinite = _constant(np.isfinite, Written(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
+less, less_equal, greater = _constant(np.less, "lt"), _constant(np.less_equal, "le"), _constant(np.greater, "gt")
+greater_equal, equal, not_equal = _constant(np.greater_equal, "ge"), _constant(np.equal, "eq"), _constant(np.not_equal, "ne")
+logical_and, logical_or = _constant(np.logical_and, "and"), _constant(np.logical_or, "or")
+logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not, "not")
 
 
 @primitive(np.nextafter)
@@ -267,7 +298,14 @@ def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 
 
-@primitive(np.fmod)
+def fmod_in_kernels(x, y):
+    """The rest with the sign of x."""
+    below = x < 0.0
+    r = quotient_and_rest(np.where(below, -x, x), np.where(y < 0.0, -y, y))[1]
+    return np.where(below, -r, r)
+
+
+@primitive(np.fmod, scalar=Written(fmod_in_kernels))
 def fmod(x, y):
     return xp_of2(x, y).fmod(x, y)
 
@@ -305,7 +343,7 @@ def copysign(x, y):
     return xp_of2(x, y).copysign(x, y)
 
 
-@primitive(np.heaviside)
+@primitive(np.heaviside, scalar=Written(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
 def heaviside(x, y):
     return xp_of2(x, y).heaviside(x, y)
 

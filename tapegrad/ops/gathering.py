@@ -26,6 +26,12 @@ from .views import array_like, axis_of, index, part
 
 @primitive(shapes=(0,))
 def rolled(x, *, shift, axis):
+    if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
+        y = x.reshape(-1) if axis is None else x  # NumPy's own takes ten times as long as to move so little
+        axis = axis or 0
+        cut = -shift % y.shape[axis]
+        before = (slice(None),) * (axis % y.ndim)
+        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(x.shape)
     return xp_of(x).roll(x, shift, axis)
 
 
@@ -95,6 +101,8 @@ def constant(a: Any) -> Any:
 
 
 def integer(n: Any) -> Any:
+    if type(n) is int:
+        return n
     n = constant(n)
     return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
 
@@ -253,11 +261,7 @@ def resize(a, new_shape):
 
 @implements(np.roll)
 def roll(a, shift, axis=None):
-    x = array_like(a)
-    shift = integer(shift)
-    if axis is None:
-        return reshaped(rolled(reshaped(value_of(x), to=(-1,)), shift=shift, axis=0), to=shape(x))
-    return rolled(x, shift=shift, axis=axis)
+    return rolled(array_like(a), shift=integer(shift), axis=axis)
 
 
 @implements(np.pad)

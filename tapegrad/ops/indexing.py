@@ -6,6 +6,7 @@ region out and leaves zeros, and the buffer then belongs to the version before t
 
 Reading order: `region`, the three bodies, how each is recorded, how each is pulled, its forward rule."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,14 @@ def add_at(x, y, *, path, at):
         r.flags.writeable = True
     if basic(at):
         r[at] += y
-    elif xp_of(r) is np:
-        np.add.at(r, at, y)
-    else:
+    elif xp_of(r) is not np:
         scatter_add(r, at, y)
+    elif type(at) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
+        size = math.prod(r.shape[1:])  # rows: NumPy adds numbers in a third of the time
+        places = (at.reshape(-1, 1) * np.intp(size) + np.arange(size)).reshape(-1)
+        np.add.at(r.reshape(-1), places, np.broadcast_to(y, (*at.shape, *r.shape[1:])).reshape(-1))
+    else:
+        np.add.at(r, at, y)
     return x
 
 
@@ -235,6 +240,9 @@ def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
         G[i] = add_region(buffer, g, (("diagonal", (0, 0, 1)),), Ellipsis)
 
 
+ALL = slice(None)
+
+
 def _record_write(pull):
     def record(tape, prim, inputs, slots, params):
         x, y = inputs
@@ -242,7 +250,10 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (params["path"], fixed(params["at"]))))
+        path, at = params["path"], fixed(params["at"])
+        if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
+            path, at = (), path[0][1]  # all of a part: the part
+        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()
         return z

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import NUMBERS, xp_of
+from .._array import F8, NUMBERS, is_array, xp_of
 from .._primitive import layout_of, primal_of, seen
 from .._variable import Variable
 from ..errors import ArgumentError
@@ -53,13 +53,16 @@ def last(a: Any, axis: Any) -> tuple:
     if rest + axes != tuple(range(ndim(a))):
         a = transpose(a, axes=rest + axes)
     outer = shape(a)[: len(rest)]
-    return reshape(a, to=(*outer, math.prod(shape(a)[len(rest) :]))), outer
+    to = (*outer, math.prod(shape(a)[len(rest) :]))
+    return (a if shape(a) == to else reshape(a, to=to)), outer
 
 
 def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """The result r of a reduction of a, with its axes kept as ones if so asked."""
+    if not keepdims:
+        return r
     to = kept_dims(shape(a), axes_of(a, axis))
-    return reshape(r, to=to) if keepdims and shape(r) != to else r
+    return reshape(r, to=to) if shape(r) != to else r
 
 
 def masked(a: Any, where: Any, fill: Any) -> Any:
@@ -278,8 +281,9 @@ def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis; `back`: from the end."""
     xp = xp_of(x)
     if back:
-        return xp.ascontiguousarray(xp.flip(xp.cumsum(xp.flip(x, axis), axis), axis))
-    return xp.cumsum(x, axis)
+        backwards = (slice(None),) * axis + (slice(None, None, -1),)
+        return xp.ascontiguousarray(x[backwards].cumsum(axis)[backwards])
+    return x.cumsum(axis)
 
 
 rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=not back), jvp=linear)
@@ -342,25 +346,42 @@ if hasattr(np, "cumulative_sum"):
 
 @primitive(batch="axis")
 def highest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
 @primitive(batch="axis")
 def lowest(x, *, axis=None, keepdims=False):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+        return rows_of(x, keepdims).min(axis=0)
     return x.min(axis=axis, keepdims=keepdims)
+
+
+def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
+    """The columns of x as rows: short rows are read slowly (`shaping.SHORT`)."""
+    r = x.transpose((x.ndim - 1, *range(x.ndim - 1))).copy()
+    return r[..., None] if keepdims else r
 
 
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     """The part of each element in the extreme: 1 / the number of ties, else 0; for it has derivative zero."""
     x = primal_of(x)
-    hits = x == spread(primal_of(out), shape(x), axis, keepdims)
+    hits = x == kept(primal_of(out), x, axis, keepdims)
     if ndim(x) == 0:
         return dtype(x).type(1)
+    if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
+        return hits / hits.dot(np.ones(x.shape[-1]))[..., None]
     return (hits / s.sum(hits, axis, True)).astype(dtype(x))
 
 
+def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The result r of a reduction of x, in a shape that broadcasts to that of x."""
+    return r if keepdims or shape(r) == () else reshape(r, to=kept_dims(shape(x), axis))
+
+
 def _extreme_vjp(g, out, x, axis, keepdims):
-    return times0(tied(x, out, axis, keepdims), spread(g, shape(x), axis, keepdims))
+    return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
 
 def _extreme_jvp(t, out, x, axis, keepdims):
@@ -482,7 +503,7 @@ def _from_top(x: Any, axis: Any) -> tuple:
 def top_of(x, *, axis):
     """The largest real part, or 0 where that is infinite."""
     xp = xp_of(x)
-    top = xp.real(x).max(axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    top = highest(xp.real(x), axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
     return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
 
 
@@ -490,22 +511,22 @@ def top_of(x, *, axis):
 def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)
-    r = xp.log(xp.exp(d).sum(axis=axis, keepdims=True)) + top
-    return r if keepdims else r.sum(axis=axis)
+    r = xp.log(s.sum(xp.exp(d), axis, True)) + top
+    return r if keepdims or not is_array(r) else r.squeeze(axis)[()]
 
 
 @primitive(batch="axis")
 def weights_of(x, *, axis=None):
     """The softmax."""
     e = xp_of(x).exp(_from_top(x, axis)[0])
-    return e / e.sum(axis=axis, keepdims=True)
+    return e / s.sum(e, axis, True)
 
 
 @primitive(batch="axis")
 def log_weights_of(x, *, axis=None):
     xp = xp_of(x)
     d = _from_top(x, axis)[0]
-    return d - xp.log(xp.exp(d).sum(axis=axis, keepdims=True))
+    return d - xp.log(s.sum(xp.exp(d), axis, True))
 
 
 def _centred(g, out, x, axis):
@@ -516,7 +537,7 @@ def _centred(g, out, x, axis):
 
 rules(
     log_sum_exp,
-    lambda g, out, x, axis, keepdims: times0(spread(g, shape(x), axis, keepdims), weights_of(x, axis=axis)),
+    lambda g, out, x, axis, keepdims: times0(kept(g, x, axis, keepdims), weights_of(x, axis=axis)),
     jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], weights_of(x, axis=axis)), axis, keepdims),
 )
 rules(weights_of, _centred, jvp=lambda t, out, x, axis: _centred(t[0], out, x, axis))

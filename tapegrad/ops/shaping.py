@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, xp_of
+from .._array import F8, is_array, is_scalar, xp_of
 from .._foreign import argument
 from .._late import late
 from .._primitive import layout_of
-from .._variable import Variable
+from .._variable import Variable, View
 from ..errors import ArgumentError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
 
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,), batch="elementwise")
+@primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x, order: x))
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
@@ -31,7 +31,7 @@ def array_of(x):
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise")
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=Written(lambda x, *, to: x))
 def astype(x, *, to):
     return x.astype(to)
 
@@ -78,15 +78,31 @@ def zeros_like(x: Any) -> Any:
 
 
 add_up = np.add.reduce
+# A last axis below 8, over which NumPy loops anew for each number: taken column by column it costs a tenth, and the same bits come
+# out, for NumPy adds so few one after another.
+SHORT, LONG = 8, 512
+
+
+def has_short_rows(x: np.ndarray, axis: Any) -> bool:
+    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < SHORT and x.dtype is F8
 
 
 @primitive(shapes=(0,), batch="axis")
 def sum(x, axis=None, keepdims=False):
-    return add_up(x, axis, None, None, keepdims) if type(x) is np.ndarray else x.sum(axis=axis, keepdims=keepdims)
+    if type(x) is not np.ndarray:
+        return x.sum(axis=axis, keepdims=keepdims)
+    if x.size > LONG and axis is not None and has_short_rows(x, axis):
+        r = x[..., 0] + x[..., 1]
+        for k in range(2, x.shape[-1]):
+            r += x[..., k]
+        return r[..., None] if keepdims else r
+    return add_up(x, axis, None, None, keepdims)
 
 
 @primitive(shapes=(0,), aliases=True, batch="moves")
 def broadcast_to(x, *, to):
+    if type(x) is np.ndarray and x.size > LONG // SHORT and to[-1] < SHORT and x.shape == (*to[:-1], 1):
+        return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would make the next product slow
     if xp_of(x) is np and math.prod(to) <= 4096:  # NumPy's own takes ten times as long as to fill so little
         r = np.empty(to, x.dtype)
         r[...] = x
@@ -128,6 +144,8 @@ def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
 
 def fit(g: Any, to: tuple, dt: Any) -> Any:
     """Bring g to a shape that broadcasts to its own, by sums, and to the dtype `dt`: the adjoint of broadcasting and promotion."""
+    if to == () and type(g) is np.ndarray and g.dtype is dt and g.shape:
+        return add_up(g, None)  # a number met an array
     s = shape(g)
     if s != to:
         lead = len(s) - len(to)
@@ -226,8 +244,14 @@ rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=s
 rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
 
 
+HANDLES = frozenset((Variable, View))
+
+
 def arrays_of(xs: Any) -> list:
     """The members of a sequence as Variables or arrays of one library."""
+    xs = list(xs)
+    if HANDLES.issuperset(map(type, xs)):
+        return xs
     xs = [stacked(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
@@ -241,29 +265,61 @@ def numeric(a: Any, x: Any) -> Any:
 
 
 @primitive(shapes="*", batch="moves")
-def packed(*xs):
-    """Numbers as a vector."""
+def packed(*xs, to=(-1,)):
+    """Numbers as an array of the shape `to`."""
     library = xp_of(xs[0])
-    return library.stack([library.asarray(x) for x in xs]) if any(is_array(x) for x in xs) else np.array(xs)
+    return (np.array(xs) if library is np else library.stack([library.asarray(x) for x in xs])).reshape(to)
+
+
+def _packed_vjp(g, out, need, *xs, to):
+    g = g if len(to) == 1 else reshape(g, to=(-1,))
+    return [g[i] if wanted else None for i, wanted in enumerate(need)]
+
+
+rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)], to=to))
+
+
+@primitive(shapes="*", batch="moves")
+def layered(*xs, axis):
+    """Arrays of one shape along a new axis."""
+    library = xp_of(xs[0])
+    return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
+
+
+@primitive(shapes=(0,), batch="moves")
+def layer(x, *, axis, at):
+    """x at one place along an axis, as a copy."""
+    return x[(slice(None),) * axis + (at,)].copy()
+
+
+@primitive(shapes=(0,), batch="moves")
+def as_layer(x, *, axis, at, size):
+    """Zeros with a new axis, and x at one place along it: the adjoint of `layer`."""
+    out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
+    out[(slice(None),) * axis + (at,)] = x
+    return out
 
 
 rules(
-    packed,
-    joint=lambda g, out, need, *xs: [g[i] if wanted else None for i, wanted in enumerate(need)],
-    jvp=lambda t, out, *xs: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)]),
+    layered,
+    joint=lambda g, out, need, *xs, axis: [layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)],
+    jvp=lambda t, out, *xs, axis: layered(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
 )
+rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
+rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
 
 
 @implements(np.stack)
 def stack(arrays, axis=0, dtype=None):
     xs = arrays_of(list(arrays))
-    if any(shape(x) != shape(xs[0]) for x in xs):
-        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(str(shape(x)) for x in xs)}")
-    n = ndim(xs[0]) + 1
+    sizes = [shape(x) for x in xs]
+    if sizes.count(sizes[0]) < len(sizes):
+        raise ShapeError(f"stack: all arrays must have the same shape, not {', '.join(map(str, sizes))}")
+    n = len(sizes[0]) + 1
     if not -n <= axis < n:
         raise np.exceptions.AxisError(axis, n)
     axis %= n
-    y = concatenate(*[reshape(x, to=shape(x)[:axis] + (1,) + shape(x)[axis:]) for x in xs], axis=axis)
+    y = layered(*xs, axis=axis)
     if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
     if not np.can_cast(dtype_of(y), dtype, "same_kind"):
@@ -273,11 +329,31 @@ def stack(arrays, axis=0, dtype=None):
 
 def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
-    if not has_variable(x):
-        return np.asarray(x)
-    if all(ndim(e) == 0 and type(e) is not list and type(e) is not tuple for e in x):
-        return packed(*arrays_of(x))
+    return joined(x) if has_variable(x) else np.asarray(x)
+
+
+def joined(x: Any) -> Any:
+    """A nested list in which there are Variables."""
+    numbers: list = []
+    to = sizes_of(x, numbers)
+    if to is not None:
+        return packed(*arrays_of(numbers), to=to)
     return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
+
+
+def sizes_of(x: Any, numbers: list) -> tuple | None:
+    """The shape of a nested list of numbers, which are added to `numbers`; None if it holds arrays, or rows of other lengths."""
+    of_one = None
+    for e in x:
+        if issubclass(type(e), (list, tuple)):
+            to = sizes_of(e, numbers)
+        else:
+            to = None if ndim(e) else ()
+            numbers.append(e)
+        if to is None or (of_one is not None and to != of_one):
+            return None
+        of_one = to
+    return None if of_one is None else (len(x), *of_one)
 
 
 def has_variable(x: Any) -> bool:

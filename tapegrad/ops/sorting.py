@@ -11,7 +11,7 @@ from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
-from .elementwise_more import maximum, minimum
+from .elementwise_more import floor, maximum, minimum
 from .indexing import scatter_add
 from .products import flat
 from .shaping import arrays_of, astype, broadcast_to, concatenate, has_variable, reshape, zeros_like
@@ -211,8 +211,3 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         a, b, u, v = [elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
         y = a + (x - u) * ((b - a) / (v - u))
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
-
-
-@primitive(batch="elementwise")
-def floor(x):
-    return xp_of(x).floor(x)

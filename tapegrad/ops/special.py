@@ -11,7 +11,7 @@ import scipy.special as sp
 from .._array import is_array, xp_of
 from .._primitive import is_tracked, primal_of, seen, values_of
 from ..errors import ArgumentError, NoRuleError
-from ._define import NUMPY, dtype, implements, primitive, rules, same
+from ._define import NUMPY, Written, dtype, implements, primitive, rules, same
 from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, times0, xp_of2, zero_of
 from .elementwise_more import expit, hypot, logaddexp, part_of_hypot, special_of
 
@@ -32,13 +32,17 @@ def no_rule_in(name: str, parameter: str):
 # --- far out, where derivatives as differences would cancel ---
 
 
-@primitive()
-def tail(x, *, terms, p, q, m=0):
-    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
+def tail_sum(x, *, terms, p, q, m):
     total = 0.0
     for k in reversed(range(len(terms))):
         total = total * x**-q + terms[k] * math.prod([-(p + q * k + j) for j in range(m)])
-    return (total * x ** -(p + m)).astype(x.dtype)
+    return total * x ** -(p + m)
+
+
+@primitive(scalar=tail_sum)
+def tail(x, *, terms, p, q, m=0):
+    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
+    return tail_sum(x, terms=terms, p=p, q=q, m=m).astype(x.dtype)
 
 
 rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q, m=m + 1), jvp=same)
@@ -55,7 +59,7 @@ def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
 # --- gamma and its kin ---
 
 
-@primitive(sp.gammaln)
+@primitive(sp.gammaln, scalar="lgamma")
 def gammaln(x):
     return special_of(x).gammaln(x)
 
@@ -71,12 +75,43 @@ def of_real(name: str, z: Any) -> None:
         raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
 
-@primitive(sp.digamma)
+@primitive(sp.digamma, scalar="digamma")
 def digamma(x):
     return special_of(x).digamma(x)
 
 
-@primitive()
+# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
+BERNOULLI = [
+    b / math.factorial(2 * k + 2)
+    for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330))
+]
+
+
+def polygamma_in_kernels(x, *, n):
+    """By the asymptotic series at z = x + 8 and the recurrence back (Abramowitz & Stegun 6.4.11, 6.4.6); on the left by reflection
+    (6.4.7), where the derivatives of cot are polynomials in it: cot' = -1 - cot^2."""
+    left = x < 0.0
+    a = np.where(left, 1.0 - x, x)
+    r, f = 1.0 / (a + 8.0), math.factorial
+    tail = 0.0
+    for k in range(len(BERNOULLI), 0, -1):
+        tail = tail * (r * r) + f(2 * k + n - 1) * BERNOULLI[k - 1]
+    y = r**n * (f(n - 1) + r * (0.5 * f(n) + r * tail))
+    for k in range(7, -1, -1):
+        y = y + f(n) * (1.0 / (a + float(k))) ** (n + 1)
+    p = [0, 1]  # coefficients of the derivative in cot
+    for _ in range(n):
+        p = [-(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0) for j in range(len(p) + 1)]
+    u = math.pi * (x - np.floor(x + 0.5))
+    c, square = 0.0, 1.0 / (np.sin(u) * np.sin(u)) - 1.0
+    for b in reversed(p[(n + 1) % 2 :: 2]):  # even or odd, as n + 1 is
+        c = c * square + float(b)
+    if n % 2 == 0:
+        c = c * (np.cos(u) / np.sin(u))
+    return np.where(left, -(math.pi ** (n + 1)) * c - y, y if n % 2 else -y)
+
+
+@primitive(scalar=polygamma_in_kernels)
 def polygamma_n(x, *, n):
     of_real("polygamma", x)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
@@ -91,7 +126,15 @@ def polygamma(n, x):
     return polygamma_n(x, n=values_of(n))
 
 
-@primitive(sp.gamma)
+def gamma_in_kernels(x):
+    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
+    whole = np.floor(x)
+    flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
+    size = np.exp(sp.gammaln(x))
+    return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
+
+
+@primitive(sp.gamma, scalar=gamma_in_kernels)
 def gamma(x):
     return special_of(x).gamma(x)
 
@@ -106,15 +149,11 @@ def beta(a, b):
     return special_of2(a, b).beta(a, b)
 
 
-@primitive(sp.betaln)
+@primitive(sp.betaln, scalar=Written(lambda a, b: sp.gammaln(a) + sp.gammaln(b) - sp.gammaln(a + b)))
 def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
 
-# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
-BERNOULLI = [
-    b / math.factorial(2 * k + 2) for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510))
-]
 SHIFT = 20
 
 
@@ -136,7 +175,7 @@ def psi_gap(a, b, *, n=0):
     x = u + SHIFT
     first = xp.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * gap(x, float(n))
     total = total + first + sign * math.factorial(n) / 2 * gap(x, n + 1.0)
-    for k, c in enumerate(BERNOULLI, 1):
+    for k, c in enumerate(BERNOULLI[:8], 1):
         total = total + sign * c * math.factorial(2 * k + n - 1) * gap(x, 2.0 * k + n)
     f = special_of2(a, b)
     psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
@@ -327,17 +366,17 @@ rules(
 # --- error function and normal distribution ---
 
 
-@primitive(sp.erf)
+@primitive(sp.erf, scalar="erf")
 def erf(x):
     return special_of(x).erf(x)
 
 
-@primitive(sp.erfc)
+@primitive(sp.erfc, scalar="erfc")
 def erfc(x):
     return special_of(x).erfc(x)
 
 
-@primitive(sp.erfcx)
+@primitive(sp.erfcx, scalar="erfcx")
 def erfcx(x):
     return special_of(x).erfcx(x)
 
@@ -362,7 +401,7 @@ def erfcinv(x):
     return special_of(x).erfcinv(x)
 
 
-@primitive(sp.ndtr)
+@primitive(sp.ndtr, scalar="ndtr")
 def ndtr(x):
     return special_of(x).ndtr(x)
 
@@ -377,12 +416,12 @@ def ndtri_exp(x):
     return special_of(x).ndtri_exp(x)
 
 
-@primitive(sp.log_ndtr)
+@primitive(sp.log_ndtr, scalar="log_ndtr")
 def log_ndtr(x):
     return special_of(x).log_ndtr(x)
 
 
-@primitive()
+@primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
 def inverse_mills(x):
     """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x)."""
     return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
@@ -442,27 +481,38 @@ rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
 # --- logistic function, entropies ---
 
 
-@primitive(sp.logit)
+def logit_in_kernels(x):
+    """log(x / (1 - x)); near 1/2, where that is small, by 2 x - 1, which is exact there."""
+    d = 2.0 * x - 1.0
+    return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
+
+
+@primitive(sp.logit, scalar=logit_in_kernels)
 def logit(x):
     return special_of(x).logit(x)
 
 
-@primitive(sp.log_expit)
+@primitive(sp.log_expit, scalar="log_expit")
 def log_expit(x):
     return special_of(x).log_expit(x)
 
 
-@primitive(sp.xlogy)
+def of_zero(x, bad, product):
+    """In a kernel: `product`, but 0 where x is 0 and the logarithm is not finite.  Where it is finite the derivative by x is kept."""
+    return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
+
+
+@primitive(sp.xlogy, scalar=Written(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
 def xlogy(x, y):
     return special_of2(x, y).xlogy(x, y)
 
 
-@primitive(sp.xlog1py)
+@primitive(sp.xlog1py, scalar=Written(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
 def xlog1py(x, y):
     return special_of2(x, y).xlog1py(x, y)
 
 
-@primitive(sp.entr)
+@primitive(sp.entr, scalar=Written(lambda x: np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, -math.inf))))
 def entr(x):
     return special_of(x).entr(x)
 
@@ -720,24 +770,32 @@ def expn(n, x):
     return special_of2(x, n).expn(n, x)
 
 
-@primitive(sp.exp10)
+@primitive(sp.exp10, scalar=Written(lambda x: np.exp(x * LN10)))
 def exp10(x):
     return special_of(x).exp10(x)
 
 
-@primitive(sp.cosm1)
+@primitive(sp.cosm1, scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x))
 def cosm1(x):
     return special_of(x).cosm1(x)
 
 
-@primitive()
+def exprel_in_kernels(x, *, n):
+    f = np.where(x == 0.0, 1.0, np.expm1(x) / x)
+    return f if n == 0 else exprel_derivative(np, x, f, n)
+
+
+@primitive(scalar=exprel_in_kernels)
 def exprel_n(x, *, n):
-    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1.  By series of positive terms,
-    x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by n f_(n-1) + x f_n = exp(x)."""
+    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1."""
     f = special_of(x).exprel(x)
-    if n == 0:
-        return f
-    xp, bound = xp_of(x), n + 2.0
+    return f if n == 0 else exprel_derivative(xp_of(x), x, f, n).astype(x.dtype)[()]
+
+
+def exprel_derivative(xp, x, f, n):
+    """By series of positive terms, x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by
+    n f_(n-1) + x f_n = exp(x)."""
+    bound = n + 2.0
     y = xp.where(abs(x) < bound, abs(x), 0.0)
     up = down = 0.0
     for k in range(40 + 2 * n, -1, -1):
@@ -747,7 +805,28 @@ def exprel_n(x, *, n):
     g = xp.where(abs(x) < bound, 0.0, f)
     for k in range(1, n + 1):
         g = (xp.exp(far) - k * g) / far
-    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g).astype(x.dtype)[()]
+    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g)
+
+
+def wrightomega_in_kernels(x):
+    """w + log w = x for real x: two iterations of the fourth order (Fritsch, Shafer & Crowley, Comm. ACM 16, 1973) from an expansion at 0
+    or at infinity.  What is left to correct is log(exp(x) / w) - w for small x, where x - log w would lose digits."""
+    near, far = x < 1.0, x > 1e18
+    y = np.where(far, 1e18, np.where(x < -50.0, -50.0, x))
+    u, z = np.exp(np.where(near, y, 0.0)), np.where(near, 1.0, y)
+    log_z = np.log(z)
+    w = np.where(near, u * (1.0 + u * (4 / 3)) / (1.0 + u * (7 / 3 + u * (5 / 6))), z - log_z + log_z / z)
+    for _ in range(2):
+        log_w = np.log(np.where(near, u / w, w))
+        r = np.where(near, log_w - w, y - w - log_w)
+        s = (1.0 + w) * (1.0 + w + r * (2 / 3))
+        w = w * (1.0 + r / (1.0 + w) * (s - 0.5 * r) / (s - r))
+    return np.where(far, x, np.where(x < -50.0, np.exp(x), w))
+
+
+@primitive(sp.wrightomega, scalar=wrightomega_in_kernels)
+def wrightomega(z):
+    return special_of(z).wrightomega(z)
 
 
 def _expn_rule(g, out, n, x):
@@ -761,6 +840,14 @@ def _expn_rule(g, out, n, x):
 rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
 rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
 rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
+
+
+def wrightomega_slope(w):
+    """w / (1 + w), of which the derivatives do not cancel at large w."""
+    return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+
+
+rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)
 rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
 rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
 rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)

@@ -52,9 +52,9 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
     else:
         raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
     top = library.maximum(n - 1, 0)
-    low = library.clip(library.floor(primal_of(at)), 0, top).astype(int)
+    low = library.minimum(library.maximum(library.floor(primal_of(at)), 0), top).astype(int)
     w = at - low
-    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.clip(w, 0.0, 1.0)
+    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.minimum(library.maximum(w, 0.0), 1.0)
     return low, library.minimum(low + 1, top), w
 
 
@@ -78,12 +78,16 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         rs = [_quantile(name, a, flat[k], axis, method, keepdims, factor, nan) for k in range(shape(flat)[0])]
         r = s.stack(rs)
         return r if ndim(q) == 1 else reshape(r, to=(*shape(q), *shape(rs[0])))
-    to = np.result_type(dtype(a) if dtype(a).kind in "fc" else np.float64, dtype(q) if hasattr(q, "dtype") else np.float16)
+    to = dtype(a) if dtype(a).kind in "fc" else np.dtype(np.float64)
+    to = np.result_type(to, dtype(q)) if hasattr(q, "dtype") else to
     q = q / factor
     if not 0 <= values_of(q) <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
     rows, outer = last(a, axis)
     library, values = xp(rows), primal_of(rows)
+    if type(values) is np.ndarray and not nan and values.ndim == 1 and values.size:
+        r = _of_vector(name, rows, q, method)
+        return restored(cast(r, to), a, axis, keepdims)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
     # how many take part: one number on the host, but for rows that differ in their nan
@@ -92,18 +96,47 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     table = reshape(rows, to=order.shape)
     first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
     down, up = _of_rows(table, first), _of_rows(table, second)
-    w = cast(w, np.dtype(dtype(a).char.lower()) if dtype(a).kind in "fc" else None)
-    near = primal_of(w) >= 0.5  # NumPy's way, from the nearer end
-    if nan or isinstance(near, Variable):
-        r = select(near, up - (up - down) * (1 - w), down + (up - down) * w)
-    elif isinstance(w, Variable) or w:
-        r = up - (up - down) * (1 - w) if near else down + (up - down) * w
+    if nan:
+        w = _weight(w, a)
+        r = select(primal_of(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
     else:
-        r = down
+        r = _between(down, up, _weight(w, a))
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
     return restored(cast(r, to), a, axis, keepdims)
+
+
+def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
+    """The quantile of a vector: its two elements are read as numbers."""
+    values = values_of(x)
+    order = np.argsort(values, kind="stable")
+    low, high, w = _places(name, np.asarray(len(order)), q, method) if type(q) is not float or method != "linear" else _place(len(order), q)
+    w = _weight(w, x)
+    down = x[int(order[low])]
+    if np.isnan(values[order[-1]]):  # a sort puts nan last
+        return zero_of(down) + np.nan
+    return _between(down, x[int(order[high])], w) if isinstance(w, Variable) or w else down
+
+
+def _place(n: int, q: float) -> tuple:
+    """`_places` of the usual method, for one number."""
+    low = min(int(q * (n - 1)), n - 1)
+    return low, min(low + 1, n - 1), np.float64(q * (n - 1) - low)
+
+
+def _weight(w: Any, x: Any) -> Any:
+    return cast(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
+
+
+def _between(down: Any, up: Any, w: Any) -> Any:
+    """NumPy's way, from the nearer end."""
+    near = primal_of(w) >= 0.5
+    if isinstance(near, Variable):
+        return select(near, up - (up - down) * (1 - w), down + (up - down) * w)
+    if isinstance(w, Variable) or w:
+        return up - (up - down) * (1 - w) if near else down + (up - down) * w
+    return down
 
 
 def _weighted(f, a, q, axis, method, keepdims, weights):
@@ -120,8 +153,8 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
         hit = values_of(flat) == values[:, None]
         r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
         rs.append(restored(cast(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
-    many = np.ndim(values_of(q))
-    return reshape(s.stack(rs), to=(*np.shape(values_of(q)), *shape(rs[0]))) if many else rs[0]
+    many = np.ndim(layout_of(q))
+    return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
 
 @implements(np.quantile)
@@ -160,36 +193,6 @@ def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=N
 @implements(np.nanmedian)
 def nanmedian(a, axis=None, *, keepdims=False):
     return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, nan=True)
-
-
-# --- histograms ---
-
-
-@implements(np.histogram)
-def histogram(a, bins=10, range=None, density=None, weights=None):
-    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
-    x = values_of(arrays_of([a])[0])
-    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=each(values_of, weights))
-    if type(bins) is not str and np.ndim(each(values_of, bins)):
-        moved = arrays_of([bins])[0] if tracked([bins]) else edges
-    elif not tracked([a] if range is None else range):
-        moved = edges
-    elif type(bins) is str:
-        raise ArgumentError(
-            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
-        )
-    else:
-        low, high = (amin(a), amax(a)) if range is None else range
-        same = 0.5 * (values_of(low) == values_of(high))
-        moved = linspace(low - same, high + same, len(edges))
-    if tracked([weights]):
-        x, w = x.ravel(), flat(arrays_of([weights])[0])
-        if not is_differentiable(layout_of(w)) or dtype(w).kind == "c":
-            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
-        inside = (x >= edges[0]) & (x <= edges[-1])
-        at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
-        counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
-    return (counts / s.sum(counts) / (moved[1:] - moved[:-1]) if density else counts), moved
 
 
 # --- covariance ---
@@ -337,3 +340,33 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
 def broadcasted(h: Any, n: int, f: Any) -> Any:
     """The spacing h, n times."""
     return h * xp(f).ones(n, dtype(f))
+
+
+# --- counts ---
+
+
+@implements(np.histogram)
+def histogram(a, bins=10, range=None, density=None, weights=None):
+    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
+    x = values_of(arrays_of([a])[0])
+    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=each(values_of, weights))
+    if type(bins) is not str and np.ndim(each(values_of, bins)):
+        moved = arrays_of([bins])[0] if tracked([bins]) else edges
+    elif not tracked([a] if range is None else range):
+        moved = edges
+    elif type(bins) is str:
+        raise ArgumentError(
+            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
+        )
+    else:
+        low, high = (amin(a), amax(a)) if range is None else range
+        same = 0.5 * (values_of(low) == values_of(high))
+        moved = linspace(low - same, high + same, len(edges))
+    if tracked([weights]):
+        x, w = x.ravel(), flat(arrays_of([weights])[0])
+        if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
+            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
+        inside = (x >= edges[0]) & (x <= edges[-1])
+        at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
+        counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
+    return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved

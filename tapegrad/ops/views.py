@@ -30,14 +30,14 @@ def shown(x: Variable) -> Any:
 def index(at: Any) -> Any:
     """An index with Variables in it replaced by their values (an index has derivative zero).  None by itself becomes (None,), for
     records know it as no index."""
-    if at is None:
-        return (None,)
-    if isinstance(at, tuple):
-        return tuple([None if i is None else index(i) for i in at])
-    if isinstance(at, Variable):
-        return values_of(at)
     if type(at) is slice:
         return unchanging(at)
+    if at is None:
+        return (None,)
+    if isinstance(at, Variable):
+        return values_of(at)
+    if isinstance(at, tuple):
+        return tuple([i if i is None or type(i) is int else index(i) for i in at])
     return index_list(at) if isinstance(at, list) else at
 
 

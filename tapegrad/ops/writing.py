@@ -29,7 +29,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if isinstance(y, (list, tuple)):
+    if type(y) is not Variable and isinstance(y, (list, tuple)):  # (a Variable would be asked for its class)
         y = s.stacked(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y

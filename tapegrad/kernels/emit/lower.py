@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..graph.blocks import BLOCK_OPS, size_of
+from ..graph.expanded import expanded
 from ..graph.factor import factored
 from ..graph.nodes import LEAVES, PER_STEP, Graph
 from ..graph.program import Loop, Program, carried, pruned
@@ -223,7 +224,7 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
 def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = False) -> Lowered:
     """`precise`: sums are to be float64, and of the groups of outputs those for which it is true; `keep`: store with the carry of a
     step what takes a sweep back long to compute again."""
-    p = pruned(factored(pruned(p)))
+    p = pruned(factored(expanded(pruned(p))))
     lowering = _Lowering(p, precise, keep)
     sections, outer, _ = lowering.region(p.loops, p.outputs, 0)
     for body in lowering.bodies:

@@ -27,7 +27,6 @@ from ...errors import KernelError
 from .nodes import LEAVES, Graph
 from .program import Loop, Outside, Program, copies, nested, relate, stages
 
-SINGULAR = frozenset(("rcp", "sqrt", "log", "log1p", "lgamma", "digamma"))
 FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
@@ -129,7 +128,7 @@ class Adjoints(dict):
                 continue
             for j, share in g.pulled(i, bar):
                 if j in active:
-                    if outside and g.op[i] in SINGULAR:
+                    if outside and g.singular(i):
                         share = g.select(g.compare("eq", bar, g.zero), g.zero, share)
                     elif outside and g.op[i] in FACTORED and share != g.zero:
                         share = g.select(self.all_zero(bar), g.zero, share)

@@ -22,26 +22,10 @@ from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
 LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-FOLD1 = {
-    "neg": lambda a: -a, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1,
-    "sin": math.sin, "cos": math.cos, "arctan": math.atan, "tanh": math.tanh, "abs": abs, "rcp": lambda a: 1.0 / a, "floor": math.floor,
-    "tanh_slope": lambda a: (1.0 / math.cosh(a)) ** 2, "scale": lambda a: _no_scale(a), "unscale": lambda a: _no_scale(a),
-}  # fmt: skip
-FOLD2 = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
-}  # fmt: skip
-PARTIALS: dict = {}  # operation -> its derivative as a function of (graph, node, argument); filled by trace/special.py
+OPERATIONS: dict = {}  # operation -> what ops/ declares of it: value and derivatives (trace/symbolic.py)
+STEPS = frozenset(("scale", "unscale"))  # no function of NumPy's; constant between steps
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
-
-
-def _no_scale(q: float) -> float:
-    """What is outside of this depends on the dtype."""
-    if 1e-20 < q < 1e20:
-        return 1.0
-    raise ValueError
 
 
 class LongCode(BaseException):
@@ -160,16 +144,14 @@ class Graph(Blocks):
     def node(self, op: str, *x: int) -> int:
         """The simplified node of this operation."""
         rule = SIMPLIFY.get(op)
-        return rule(self, *x) if rule is not None else self._unary(op, *x) if len(x) == 1 else self.raw(op, *x)
-
-    def _unary(self, op: str, x: int) -> int:
-        c = self.value(x)
-        if c is not None:
-            try:
-                return self.const(FOLD1[op](c))
-            except (ValueError, ZeroDivisionError, OverflowError):
-                pass
-        return self.raw(op, x)
+        if rule is not None:
+            return rule(self, *x)
+        if all([self.op[j] == "const" for j in x]):
+            c = [self.args[j][0] for j in x]
+            known = OPERATIONS[op].value(*c) if op not in STEPS else 1.0 if 1e-20 < c[0] < 1e20 else None  # the rest depends on the dtype
+            if known is not None:
+                return self.const(known)
+        return self.raw(op, *x)
 
     def add(self, a: int, b: int) -> int:
         op, args = self.op, self.args
@@ -311,7 +293,7 @@ class Graph(Blocks):
     def compare(self, op: str, a: int, b: int) -> int:
         ca, cb = self.value(a), self.value(b)
         if ca is not None and cb is not None:
-            return self.bool(FOLD2[op](ca, cb))
+            return self.bool(OPERATIONS[op].value(ca, cb))
         return self.raw(op, a, b)
 
     def both(self, a: int, b: int) -> int:
@@ -393,42 +375,10 @@ class Graph(Blocks):
 
     # --- local derivatives ---
 
-    def partial(self, i: int, k: int) -> int:
-        """The derivative of node i, a smooth function of one argument, by its argument."""
-        op, (a,) = self.op[i], self.args[i]
-        c = self.const
-        if op == "rcp":
-            return self.neg(self.mul(i, i))
-        if op == "sqrt":
-            return self.mul(c(0.5), self.rcp(i))
-        if op == "exp":
-            return i
-        if op == "log":
-            return self.rcp(a)
-        if op == "log1p":
-            return self.rcp(self.add(self.one, a))
-        if op == "expm1":
-            return self.node("exp", a)
-        if op == "sin":
-            return self.node("cos", a)
-        if op == "cos":
-            return self.neg(self.node("sin", a))
-        if op == "tanh":
-            return self.node("tanh_slope", a)
-        if op == "tanh_slope":
-            return self.mul(self.const(-2.0), self.mul(i, self.node("tanh", a)))
-        if op == "arctan":
-            return self.rcp(self.add(self.one, self.mul(a, a)))
-        if op == "abs":
-            return self.sign(a)
-        if op in ("floor", "scale", "unscale"):
-            return self.zero
-        return PARTIALS[op](self, i, a)
-
-    def sign(self, a: int) -> int:
-        z = self.zero
-        below = self.select(self.compare("lt", a, z), self.const(-1.0), z)
-        return self.select(self.compare("gt", a, z), self.one, below)
+    def singular(self, i: int) -> bool:
+        """May a derivative of node i be infinite?"""
+        known = OPERATIONS.get(self.op[i])
+        return known is not None and known.singular
 
     def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         """(operand, its share of the adjoint) for node i with adjoint `bar`."""
@@ -439,47 +389,28 @@ class Graph(Blocks):
 
     def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         op, x = self.op[i], self.args[i]
-        if op == "add":
-            return [(x[0], bar), (x[1], bar)]
-        if op == "sub":
-            return [(x[0], bar), (x[1], self.neg(bar))]
-        if op == "mul":
-            if x[0] == x[1]:
-                return [(x[0], self.mul(self.const(2.0), self.mul(bar, x[0])))]
-            return [(x[0], self.mul(bar, x[1])), (x[1], self.mul(bar, x[0]))]
-        if op == "neg":
-            return [(x[0], self.neg(bar))]
-        if op == "rcp":
-            return [(x[0], self.neg(self.mul(self.mul(bar, i), i)))]
+        if op in BOOLS or op in STEPS:
+            return []
         if op == "select":
             return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
-        if op in BOOLS:
-            return []
-        return [(x[0], self.mul(bar, self.partial(i, 0)))]
+        pull = OPERATIONS[op].pull
+        shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
+        return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:
         """The tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
         if op in BLOCK_OPS:
             return self.pushed_block(i, t)
-        if op in BOOLS:
+        if op in BOOLS or op in STEPS:
             return self.zero
         if op == "select":
             return self.select(x[0], t[x[1]], t[x[2]])
-        d = [t[j] for j in x]
-        if all(k == self.zero for k in d):
-            return self.zero
-        if op == "add":
-            return self.add(*d)
-        if op == "sub":
-            return self.sub(*d)
-        if op == "mul":
-            if x[0] == x[1]:
-                return self.mul(self.const(2.0), self.mul(x[0], d[0]))
-            return self.add(self.mul(d[0], x[1]), self.mul(x[0], d[1]))
-        if op == "neg":
-            return self.neg(d[0])
-        return self.mul(self.partial(i, 0), d[0])
+        out = self.zero
+        for k, j in enumerate(x):
+            if t[j] != self.zero:
+                out = self.add(out, self.mul(OPERATIONS[op].partial(k)(self, i, *x), t[j]))
+        return out
 
 
 SIMPLIFY = {

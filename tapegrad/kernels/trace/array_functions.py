@@ -76,18 +76,6 @@ def _symmetric_product(a: Sym, b: Sym) -> bool:
 FUNCTIONS[np.dot] = lambda a, b: matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
 FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims=keepdims)
 COMPOSED[np.matmul] = matmul
-COMPOSED[np.square] = lambda x: x * x
-COMPOSED[np.positive] = lambda x: x
-COMPOSED[np.sign] = lambda x: where(x > 0, 1.0, where(x < 0, -1.0, where(x == 0, 0.0, np.nan)))
-COMPOSED[np.isfinite] = lambda x: abs(x) < np.inf  # x - x would be simplified to 0
-COMPOSED[np.isinf] = lambda x: abs(x) == np.inf
-COMPOSED[np.log2] = lambda x: np.log(x) * (1 / np.log(2.0))
-COMPOSED[np.log10] = lambda x: np.log(x) * (1 / np.log(10.0))
-COMPOSED[np.exp2] = lambda x: np.exp(x * np.log(2.0))
-COMPOSED[np.sinh] = lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))
-COMPOSED[np.cosh] = lambda x: 0.5 * (np.exp(x) + np.exp(-x))
-COMPOSED[np.tan] = lambda x: np.sin(x) / np.cos(x)
-COMPOSED[np.true_divide] = lambda a, b: divided(a, b)
 COMPOSED[np.hypot] = lambda a, b: length((a, b), lambda a, b: a * a + b * b)
 
 
@@ -99,53 +87,11 @@ def length(x: tuple, squares: Callable) -> Sym:
     return where(zero, 0.0, np.sqrt(where(zero, 1.0, r)) * elementwise(q.g, "unscale", q))
 
 
-def divided(a: Any, b: Any) -> Sym:
-    g = graph_of(a, b)
-    b = real(lift(g, b))
-    return elementwise(g, "mul", a, elementwise(g, "rcp", b))
-
-
-@implements(np.maximum)
-def maximum(a: Any, b: Any) -> Sym:
-    """Ties share the derivative equally."""
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    return where(a > b, a, where(b > a, b, 0.5 * a + 0.5 * b))
-
-
-@implements(np.minimum)
-def minimum(a: Any, b: Any) -> Sym:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    return where(a < b, a, where(b < a, b, 0.5 * a + 0.5 * b))
-
-
-def unless_nan(f: Callable) -> Callable:
-    """f, but of a number and nan the number."""
-
-    def run(a: Any, b: Any) -> Sym:
-        return where(np.isnan(a), b, where(np.isnan(b), a, f(a, b)))
-
-    return run
-
-
-COMPOSED[np.fmax], COMPOSED[np.fmin] = unless_nan(maximum), unless_nan(minimum)
-
-
 @implements(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
     if a_min is not None:
-        x = maximum(x, a_min)
-    return x if a_max is None else minimum(x, a_max)
-
-
-@implements(np.logaddexp)
-def logaddexp(a: Any, b: Any) -> Sym:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    high, low = where(a > b, a, b), where(a > b, b, a)
-    infinite = np.logical_and(a == b, abs(a) == np.inf)
-    return where(infinite, 0.5 * a + 0.5 * b, high + np.log1p(np.exp(low - high)))
+        x = np.maximum(x, a_min)
+    return x if a_max is None else np.minimum(x, a_max)
 
 
 @implements(np.power, np.float_power)
@@ -219,13 +165,13 @@ def var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
 
 REDUCE.update({
     np.add: lambda x, axis: total(x, axis), np.multiply: lambda x, axis: reduced(x, axis, lambda a, b: a * b, 1.0),
-    np.maximum: lambda x, axis: reduced(x, axis, maximum, -np.inf), np.minimum: lambda x, axis: reduced(x, axis, minimum, np.inf),
+    np.maximum: lambda x, axis: reduced(x, axis, np.maximum, -np.inf), np.minimum: lambda x, axis: reduced(x, axis, np.minimum, np.inf),
     np.logical_and: lambda x, axis: reduced(x, axis, np.logical_and, 1.0),
     np.logical_or: lambda x, axis: reduced(x, axis, np.logical_or, 0.0),
 })  # fmt: skip
 FUNCTIONS[np.prod] = lambda x, axis=None: reduced(x, axis, lambda a, b: a * b, 1.0)
-FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: reduced(x, axis, maximum, -np.inf)
-FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: reduced(x, axis, minimum, np.inf)
+FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: reduced(x, axis, np.maximum, -np.inf)
+FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: reduced(x, axis, np.minimum, np.inf)
 FUNCTIONS[np.any] = lambda x, axis=None: reduced(x, axis, np.logical_or, 0.0)
 FUNCTIONS[np.all] = lambda x, axis=None: reduced(x, axis, np.logical_and, 1.0)
 

@@ -12,132 +12,24 @@ import numpy as np
 import scipy.special as sp
 
 from ...errors import KernelError
-from .array_functions import divided, reduced, total
-from .linalg import for_traced
-from .special import FOREIGN
-from .symbolic import COMPOSED, FUNCTIONS, Sym, graph_of, implements, lift, where
-
-FAR = 1e18  # where 1 + x^2 = x^2 in float64 and float32
-
-
-# --- angles and inverse functions ---
-
-
-@implements(np.arctan2)
-def arctan2(y: Any, x: Any) -> Sym:
-    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
-    g = graph_of(y, x)
-    y, x = lift(g, y), lift(g, x)
-    below, left = where(y == 0.0, 1.0 / y, y) < 0.0, where(x == 0.0, 1.0 / x, x) < 0.0
-    up, across = where(below, -y, y), where(left, -x, x)
-    steep = up > across
-    over, under = where(steep, across, up), where(steep, up, across)
-    a = np.arctan(where(under == 0.0, 0.0, over / under))
-    a = where(steep, math.pi / 2 - a, a)
-    a = where(left, math.pi - a, a)
-    return where(below, -a, a)
-
-
-COMPOSED[np.arcsin] = lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x))))
-COMPOSED[np.arccos] = lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x)))
-COMPOSED[np.deg2rad] = COMPOSED[np.radians] = lambda x: x * (math.pi / 180)
-COMPOSED[np.rad2deg] = COMPOSED[np.degrees] = lambda x: x * (180 / math.pi)
-
-
-def odd(f: Callable) -> Callable:
-    """The odd function that is f on the positive axis."""
-
-    def run(x: Any) -> Sym:
-        below = x < 0.0
-        y = f(where(below, -x, x))
-        return where(below, -y, y)
-
-    return run
-
-
-@implements(np.arcsinh)
-@odd
-def arcsinh(x: Any) -> Sym:
-    return where(x > FAR, np.log(x) + math.log(2), np.log1p(x + x * x / (1.0 + np.sqrt(1.0 + x * x))))
-
-
-@implements(np.arccosh)
-def arccosh(x: Any) -> Sym:
-    t = where(x < 1.0, np.nan, x - 1.0)
-    return where(x > FAR, np.log(x) + math.log(2), np.log1p(t + np.sqrt(t * (t + 2.0))))
-
-
-@implements(np.arctanh)
-@odd
-def arctanh(x: Any) -> Sym:
-    return 0.5 * np.log1p(2.0 * x / (1.0 - x))
-
-
-@implements(np.sinc)
-def sinc(x: Any) -> Sym:
-    """sin(u) / u with u = pi x; near 0 by its series, for the sake of the second derivative."""
-    u = math.pi * lift(graph_of(x), x)
-    z, series = u * u, 0.0
-    for k in range(9, -1, -1):
-        series = series * z + (-1) ** k / math.factorial(2 * k + 1)
-    near = z < 0.25
-    return where(near, series, np.sin(u) / where(near, 1.0, u))
-
+from .array_functions import reduced, total
+from .linalg import FOREIGN, for_traced
+from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, where
 
 # --- rounding ---
-
-COMPOSED[np.ceil] = lambda x: -np.floor(-x)
-COMPOSED[np.trunc] = lambda x: where(x < 0.0, -np.floor(-x), np.floor(x))
-
-
-@implements(np.rint)
-def rint(x: Any) -> Sym:
-    """Halves to even."""
-    low = np.floor(x)
-    rest, odd_one = x - low, low - 2.0 * np.floor(0.5 * low)
-    return where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd_one == 1.0)), low + 1.0, low)
 
 
 @implements(np.round, np.around)
 def round_(x: Any, decimals: int = 0) -> Sym:
-    return rint(x) if decimals == 0 else divided(rint(x * 10.0**decimals), 10.0**decimals)
+    return np.rint(x) if decimals == 0 else np.rint(x * 10.0**decimals) / 10.0**decimals
 
 
-def quotient_and_rest(a: Any, b: Any) -> tuple:
-    """floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a whole number
-    is mended."""
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    q = np.floor(a / b)
-    r = a - q * b
-    side = where(b < 0.0, -1.0, 1.0)
-    short, long = r * side < 0.0, (r - b) * side >= 0.0
-    return q + where(long, 1.0, 0.0) - where(short, 1.0, 0.0), where(short, r + b, where(long, r - b, r))
-
-
-COMPOSED[np.divmod] = quotient_and_rest
-COMPOSED[np.floor_divide] = lambda a, b: quotient_and_rest(a, b)[0]
-COMPOSED[np.remainder] = lambda a, b: quotient_and_rest(a, b)[1]
-
-
-@implements(np.fmod)
-def fmod(a: Any, b: Any) -> Sym:
-    """The rest with the sign of a."""
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    below, size = a < 0.0, where(b < 0.0, -b, b)
-    r = quotient_and_rest(where(below, -a, a), size)[1]
-    return where(below, -r, r)
+@implements(np.divmod)
+def divmod_(a: Any, b: Any) -> tuple:
+    return np.floor_divide(a, b), np.remainder(a, b)
 
 
 # --- choices, tables, sorting ---
-
-
-@implements(np.heaviside)
-def heaviside(x: Any, middle: Any) -> Sym:
-    g = graph_of(x, middle)
-    x = lift(g, x)
-    return where(x < 0.0, 0.0, where(x > 0.0, 1.0, where(x == 0.0, middle, x)))
 
 
 @implements(np.select)
@@ -330,15 +222,14 @@ def softmax(x: Any, axis: Any = None) -> Any:
     return e / total(e, axis, keepdims=True)
 
 
-def gamma(x: Any) -> Any:
-    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
-    whole = np.floor(x)
-    flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
-    size = np.exp(sp.gammaln(x))
-    return where(np.logical_and(x < 0.0, whole == x), np.nan, where(flipped, -size, size))
+def polygamma(n: Any, x: Any) -> Sym:
+    g = graph_of(n, x)
+    order = lift(g, n).constant()
+    if order is None or order.ndim or order != int(order) or order < 0:
+        raise KernelError("scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing")
+    return called(g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
-COMPOSED[sp.gamma] = gamma
 FOREIGN.update({f: for_traced(f, ours) for f, ours in (
-    (sp.logsumexp, logsumexp), (sp.softmax, softmax), (sp.log_softmax, log_softmax), (sp.gamma, gamma),
+    (sp.logsumexp, logsumexp), (sp.softmax, softmax), (sp.log_softmax, log_softmax), (sp.polygamma, polygamma),
 )})  # fmt: skip

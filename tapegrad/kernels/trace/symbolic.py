@@ -1,28 +1,26 @@
 """Sym: a small array of graph nodes, which acts as a NumPy array while a kernel is traced.
 
 It takes NumPy's operators, ufuncs and functions (through the protocols of NumPy), can be indexed and written in place, and
-refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.  Functions of
-whole arrays register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.
 
+What a function of numbers is in a kernel, and its derivatives, are what ops/ declares of it (`Operation`).  Functions of whole arrays
+register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..._primitive import Primitive, Trace
+from ..._variable import bottom, variable
 from ...errors import KernelError
+from ...ops._define import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
-from ..graph.nodes import Graph
+from ..graph.nodes import OPERATIONS, Graph
+from ..graph.recipes import Recipe
 
-UNARY = {
-    np.negative: "neg", np.sqrt: "sqrt", np.exp: "exp", np.log: "log", np.log1p: "log1p", np.expm1: "expm1", np.sin: "sin",
-    np.cos: "cos", np.arctan: "arctan", np.tanh: "tanh", np.absolute: "abs", np.fabs: "abs", np.reciprocal: "rcp", np.floor: "floor",
-    np.isnan: "isnan", np.logical_not: "not",
-}  # fmt: skip
-BINARY = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.less: "lt", np.less_equal: "le", np.greater: "gt",
-    np.greater_equal: "ge", np.equal: "eq", np.not_equal: "ne", np.logical_and: "and", np.logical_or: "or",
-}  # fmt: skip
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
@@ -31,6 +29,13 @@ REDUCE: dict = {}  # ufunc -> its reduction
 
 class NotKnown(KernelError):
     """A number was asked for that is known only when the kernel runs."""
+
+
+class Untranslated(KernelError):
+    """A function that kernels do not have."""
+
+    def __init__(self, name: str):
+        super().__init__(f"{name} has no translation into a kernel; write it with elementary operations")
 
 
 class Sym(np.lib.mixins.NDArrayOperatorsMixin):
@@ -198,16 +203,12 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             return REDUCE[ufunc](x[0], kwargs.get("axis", 0))
         if method != "__call__" or kwargs:
             raise KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
-        if ufunc in UNARY:
-            y = elementwise(self.g, UNARY[ufunc], *x)
-        elif ufunc in BINARY:
-            y = elementwise(self.g, BINARY[ufunc], *x)
+        if ufunc in COMPOSED:
+            y = COMPOSED[ufunc](*x)
         elif ufunc in BITWISE and all(lift(self.g, a).is_bool for a in x):
             y = elementwise(self.g, BITWISE[ufunc], *x)
-        elif ufunc in COMPOSED:
-            y = COMPOSED[ufunc](*x)
         else:
-            raise KernelError(f"{named(ufunc)} has no translation into a kernel; write it with elementary operations")
+            y = called(self.g, ufunc, x)
         if out is None:
             return y
         if not isinstance(out, Sym):
@@ -217,10 +218,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
-        if ours is None:
-            name = f.__module__ + "." + f.__name__
-            raise KernelError(f"{name} has no translation into a kernel; write it with elementary operations")
-        return ours(*args, **kwargs)
+        return called(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
     def _in_place(name):
         op = getattr(operator, name)
@@ -238,9 +236,156 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     del _in_place
 
 
-def named(ufunc: np.ufunc) -> str:
+def named(f: Any) -> str:
     """As users know it; ufuncs of SciPy do not say where they are from."""
-    return f"{'np' if getattr(np, ufunc.__name__, None) is ufunc else 'scipy.special'}.{ufunc.__name__}"
+    if not isinstance(f, np.ufunc):
+        return f.__module__ + "." + f.__name__
+    return f"{'np' if getattr(np, f.__name__, None) is f else 'scipy.special'}.{f.__name__}"
+
+
+class Symbols(Trace):
+    """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
+
+    __slots__ = ()
+    hides = True  # rules choose by `select`
+
+    def __init__(self, inside: tuple = ()) -> None:
+        super().__init__()
+        self.inside = inside  # the operations whose bodies run
+        self.gated = False  # was a product gated?
+
+    def values(self, x: Any) -> Any:
+        raise NotKnown("its rule asks for values, which are known only when the kernel runs")
+
+    def run(self, f: Callable, x: Any, params: dict) -> Any:
+        """f of symbols, as a symbol."""
+        try:
+            out = f(*[variable(v, self) if isinstance(v, Sym) else v for v in x], **params)
+        finally:
+            self.close()
+        return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
+
+    def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
+        f, x = prim.scalar, [bottom(a) for a in args]
+        g = graph_of(*x)
+        self.gated = self.gated or isinstance(f, Gated)
+        if isinstance(f, Written):
+            return variable(f.form(*[lift(g, v) for v in x], **params), self)
+        own = f or next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
+        if own is not f:
+            return variable(own(*x, **params), self)
+        if f is None and prim in self.inside:
+            raise Untranslated(prim.name)
+        name, n = instruction(prim, params, self.inside)
+        return variable(elementwise(g, name, *x[:n]), self)
+
+
+def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
+    """NumPy's or SciPy's function f of numbers, by its operation in ops/."""
+    ours = NUMPY.get(f)
+    prim = getattr(ours, "prim", None)
+    form = getattr(prim, "scalar", None)
+    if isinstance(f, np.ufunc) and isinstance(form, str):
+        return elementwise(g, form, *x)
+    if isinstance(f, np.ufunc) and isinstance(form, Written):
+        return form.form(*[lift(g, v) for v in x])
+    if not callable(form) and (prim is not None or ours is None or not isinstance(f, np.ufunc)):
+        raise Untranslated(named(f))
+    try:
+        return Symbols().run(ours, x, settings or {})
+    except Untranslated:
+        raise Untranslated(named(f)) from None
+
+
+class Operation:
+    """An operation of ops/ as an instruction of the graph.  What it declares is run on symbols once and kept as recipes."""
+
+    def __init__(self, prim: Primitive, params: dict, inside: tuple = ()):
+        self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
+        self.inside = (*inside, prim)
+        self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
+        self._partials: dict = {}
+        self._pulls: dict = {}
+        self._gated: dict = {}  # input -> does its rule use a gated product?
+
+    def value(self, *c: float) -> Any:
+        """Its value at constants; None where that is for the kernel to find."""
+        with np.errstate(all="ignore"):
+            y = self.prim.run(*[np.float64(a) for a in c], **self.params)
+        return y if np.isfinite(y) or not np.isfinite(c).all() else None
+
+    @functools.cached_property
+    def form(self) -> Recipe | None:
+        """How it is written out, if the emitters do not have it: by what is declared, else by its body, if that is made of others."""
+        f = self.prim.scalar
+        if isinstance(f, (str, tuple)):
+            return None
+
+        def make(g: Graph, *x: int) -> int:
+            given = [Sym(g, i) for i in x]
+            return node_of(g, f(*given, **self.params) if f is not None else Symbols(self.inside).run(self.prim.run, given, self.params))
+
+        return Recipe(make, self.n)
+
+    def partial(self, k: int) -> Recipe:
+        """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
+        found = self._partials.get(k)
+        if found is None:
+            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+        return found
+
+    def pull(self, k: int) -> Recipe:
+        """The share of input k in a cotangent as a function of (cotangent, node, *inputs): its reverse rule."""
+        found = self._pulls.get(k)
+        if found is None:
+            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n)
+        return found
+
+    @functools.cached_property
+    def singular(self) -> bool:
+        """Do the rules keep a zero cotangent from derivatives that may be infinite?"""
+        for k in range(self.n):
+            self.pull(k)
+        return any(self._gated.values())
+
+    def _pulled(self, g: Graph, k: int, *x: int) -> int:
+        """The rule of input k for the nodes (cotangent, node, *inputs)."""
+        trace, rest = Symbols(), [None] * (self.inputs - self.n)
+        rule = self.prim.vjp[k] if self.prim.vjp is not None else NO_RULE
+        try:
+            out = trace.run(rule, [*[Sym(g, i) for i in x], *rest], self.params)
+        except KernelError as error:
+            raise KernelError(f"{self.prim.name} has a derivative that has no translation into a kernel: {error}") from error
+        self._gated[k] = trace.gated
+        return node_of(g, out)
+
+
+def NO_RULE(*x: Any, **params: Any) -> None:
+    """Of an operation that is constant between steps."""
+
+
+def node_of(g: Graph, x: Any) -> int:
+    """The node of a number; no derivative is zero."""
+    return g.zero if x is None else int(lift(g, x).ids)
+
+
+def instruction(prim: Primitive, params: dict, inside: tuple = ()) -> tuple[str, int | None]:
+    """The name in the graph of an operation with these settings, and how many inputs it has there."""
+    f = prim.scalar
+    if isinstance(f, (str, tuple)):
+        return f if isinstance(f, tuple) else (f, None)
+    name = prim.name + "".join([f" {k}={v!r}" for k, v in params.items()])
+    if name not in OPERATIONS:
+        made = Operation(prim, params, inside)
+        made.form  # noqa: B018 (what cannot be written out is refused here, where the user's line is known)
+        OPERATIONS[name] = made
+    return name, None
+
+
+for _entry in PRIMITIVES.values():
+    if isinstance(_entry.prim.scalar, (str, tuple)):
+        OPERATIONS.setdefault(instruction(_entry.prim, {})[0], Operation(_entry.prim, {}))
+del _entry
 
 
 def plain_index(k: Any) -> Any:
@@ -318,8 +463,7 @@ def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
 
 def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    if op not in LOGIC:
-        x = [real(v) for v in x]
+    x = [v if v.is_bool else elementwise(g, "ne", v, 0.0) for v in x] if op in LOGIC else [real(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return blockwise(g, op, *arrays)

@@ -1,0 +1,73 @@
+"""Context variables, results of futures, and exceptions made outside, seen from f."""
+
+from contextvars import ContextVar
+from typing import Any
+
+from .kinds import HEAP, put_state, state_of
+
+
+class Ambient:
+    """A context variable.  What f sets is set at once, for the context keeps it, and made plain afterwards."""
+
+    __slots__ = ("real", "shadow", "put", "first")
+
+    def __init__(self, real: ContextVar, shadow: Any):
+        self.real, self.shadow, self.put, self.first = real, shadow, [], None
+
+    def get(self, *default: Any) -> Any:
+        value = self.real.get(*default)
+        if self.shadow.seen is None or any([value is v for v in (*self.put, *default)]):
+            return value
+        return self.shadow(value)
+
+    def set(self, value: Any) -> Any:
+        token = self.real.set(value)
+        self.put.append(value)
+        self.first = self.first or token
+        return token
+
+    def restore(self, back: Any) -> None:
+        value = self.real.get(None)
+        if any([value is v for v in self.put]):
+            if back.undo:
+                self.real.reset(self.first)
+            else:
+                self.real.set(back(value))
+        self.put = []
+
+    @property
+    def __class__(self):
+        return ContextVar
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
+class Ambients:
+    """The part of a `Shadow` that replaces what this file is about."""
+
+    __slots__ = ()
+
+    def ambient(self, x: ContextVar) -> Any:
+        new = Ambient(x, self)
+        self.ambients.append(new)
+        return new
+
+    def future(self, x: Any) -> Any:
+        """One that is running yet must stay itself: a thread will end it."""
+        return self.instance(x) if x.done() else self.leave(x)
+
+    def exception(self, x: BaseException) -> Any:
+        """One that was not raised yet, holds what is shadowed, and has no fields of its own kind (as `OSError` has)."""
+        kind = type(x)
+        builtin = next(c for c in kind.__mro__ if not c.__flags__ & HEAP)
+        if x.__traceback__ or x.__context__ or x.__cause__ or builtin.__basicsize__ != BaseException.__basicsize__:
+            return self.leave(x)
+        args, state = self(x.args), state_of(x)
+        before = {name: self(value) for name, value in state.items()}
+        if args is x.args and all([v is before[name] for name, v in state.items()]):
+            return self.leave(x)
+        new = BaseException.__new__(kind, *args)
+        put_state(new, before)
+        self.objects.append((x, new, before))
+        return new

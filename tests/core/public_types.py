@@ -1,0 +1,115 @@
+"""What type checkers are told of the public names: `mypy` reads this file, and nothing runs it.
+
+`assert_type` says what a call gives.  A line with `type: ignore[...]` is a wrong use: that the checker finds nothing there is an error."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import numpy as np
+
+import tapegrad as tg
+from tapegrad import statespace as ss
+
+Array = np.ndarray
+Theta = dict[str, float]
+
+
+def energy(x: Array, k: float) -> float:
+    raise NotImplementedError
+
+
+def loglik(theta: Theta) -> float:
+    raise NotImplementedError
+
+
+def with_aux(x: Array) -> tuple[float, str]:
+    raise NotImplementedError
+
+
+def flow(x: Array) -> Array:
+    raise NotImplementedError
+
+
+@dataclass
+class Model:
+    a: Array
+
+    def loss(self, x: Array) -> float:
+        return float((self.a * x).sum())
+
+
+x: Array = np.ones(3)
+theta, model = {"a": 1.0}, Model(x)
+
+
+def first_order() -> None:
+    assert_type(tg.grad(energy)(x, 2.0), Array)
+    assert_type(tg.grad(energy)(x, k=2.0), Array)
+    assert_type(tg.grad(loglik)(theta), Theta)
+    assert_type(tg.grad(model.loss)(x), Array)
+    assert_type(tg.grad(with_aux, has_aux=True)(x), tuple[Array, str])
+    assert_type(tg.grad(energy, (0, 1))(x, 2.0), Any)
+    assert_type(tg.value_and_grad(energy)(x, 2.0), tuple[float, Array])
+    assert_type(tg.value_and_grad(with_aux, has_aux=True)(x), tuple[tuple[float, str], Array])
+    assert_type(tg.jvp(flow, (x,), (x,)), tuple[Array, Array])
+    assert_type(tg.vjp(flow, x), tuple[Array, Callable[[Any], Any]])
+    assert_type(tg.jacobian(flow, mode="forward")(x), Any)
+    tg.grad(lambda x: (x * x).sum())(x)
+    tg.grad(tg.Const(energy))(x, 2.0)
+
+    tg.grad(energy)("x", 2.0)  # type: ignore[arg-type]
+    tg.grad(energy)(x)  # type: ignore[call-arg]
+    tg.grad(energy)(x, steps=3)  # type: ignore[call-arg]
+    tg.grad(x)  # type: ignore[call-overload]
+    tg.grad(energy, has_aux=True)  # type: ignore[call-overload]
+    tg.grad(energy, mode="forward")  # type: ignore[call-overload]
+    tg.jacobian(flow, mode="sideways")  # type: ignore[arg-type]
+    tg.jvp(flow, x, x)  # type: ignore[arg-type]
+    tg.gradient(energy)  # type: ignore[attr-defined]
+
+
+def second_order() -> None:
+    assert_type(tg.hvp(energy, x, x, (2.0,)), Array)
+    assert_type(tg.hmp(energy, x, np.eye(3), (2.0,)), Array)
+    assert_type(tg.value_grad_hvp(loglik, theta, theta), tuple[float, Theta, Theta])
+    assert_type(tg.hessian(energy)(x, 2.0), Any)
+    assert_type(tg.grad(lambda x: tg.grad(energy)(x, 2.0).sum())(x), Any)
+
+
+def by_hand() -> None:
+    v = tg.Variable(x)
+    v[0] = 2.0
+    v += 1.0
+    assert_type(v.shape, Any)
+    assert_type(-v @ v + 2 * v, Any)
+    with tg.Tape() as tape:
+        y = tape.watch(x)
+    assert_type(y, tg.Variable)
+    assert_type(tape.saved_bytes, int)
+    assert_type(tg.rule(energy, vjp=lambda g, out, x, k: (g * k, None))(x, 2.0), float)
+    assert_type(tg.checkpoint(energy)(x, 2.0), float)
+    assert_type(tg.inplace(lambda out, x: None, x)(x), Array)
+    assert_type(tg.stateful(flow, x)((x,), x), tuple[Array, tuple[Any, ...]])
+    assert_type(tg.ravel(theta), tuple[Any, Callable[[Any], Theta]])
+    tg.rule(energy, 3)  # type: ignore[arg-type]
+    tg.checkpoint(energy)(x)  # type: ignore[call-arg]
+    assert tg.Tape().watched  # type: ignore[attr-defined]
+
+
+def on_the_core() -> None:
+    fitted = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), x, {"a": 1.0, "b": 1.0}, ss.positive())
+    assert_type(fitted, ss.FitResult)
+    assert_type(fitted.summary(), str)
+    assert_type(ss.loglik(ss.local_level(1.0, 1.0), x), Any)
+    kernel = tg.kernels.likelihood(lambda theta, y: -((y - theta[0]) ** 2))
+    kernel.value_and_grad(np.ones((1, 5)), x)
+    kernel.final(np.ones((1, 5)), x)  # type: ignore[attr-defined]
+    assert_type(tg.kernels.recursion(lambda theta: 0.0, lambda theta, m, y: (m, y)).final(x, x), Any)
+    tg.kernels.likelihood(loglik, mising="skip")  # type: ignore[call-arg]
+    tg.testing.check_grads(energy, (x, 2.0), order=1)
+    tg.optimize.minimize(energy, x, args=(2.0,), method="trust-ncg")
+    try:
+        tg.grad(flow)(x)
+    except tg.errors.NotScalarError as error:
+        assert_type(error, tg.errors.NotScalarError)

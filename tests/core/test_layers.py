@@ -1,0 +1,273 @@
+"""The floors of the package: who may import whom; and what `import tapegrad` costs."""
+
+import ast
+import functools
+import subprocess
+import sys
+
+import pytest
+from layers import FLOORS, MODULES, PACKAGE
+
+import tapegrad
+from tapegrad import _late
+
+
+@functools.cache
+def tree_of(name):
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+
+
+def place(name):
+    """(floor, place on it, is it in a package whose modules are on a par?)."""
+    for floor, names in enumerate(FLOORS):
+        for k, n in enumerate(names):
+            if name == n:
+                return floor, k, False
+            if n.endswith(".") and (name == n[:-1] or name.startswith(n)):
+                return floor, k, True
+    return None
+
+
+def resolved(name, node):
+    """The modules of the package that one import statement names."""
+    if isinstance(node, ast.Import):
+        targets = [a.name.removeprefix("tapegrad.") for a in node.names if a.name.partition(".")[0] == "tapegrad"]
+        return [t if t != "tapegrad" else "__init__" for t in targets]
+    if node.level == 0:
+        if (node.module or "").partition(".")[0] != "tapegrad":
+            return []
+        base = node.module.split(".")[1:]
+    else:
+        here = [] if name == "__init__" else name.split(".")
+        is_package = MODULES[name].name == "__init__.py"
+        drop = node.level - 1 if is_package else node.level
+        base = here[: len(here) - drop] + (node.module.split(".") if node.module else [])
+    found = []
+    for a in node.names:
+        full = ".".join([*base, a.name])
+        found.append(full if full in MODULES else ".".join(base) or "__init__")
+    return found
+
+
+@functools.cache
+def imports(name):
+    found = set()
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update(resolved(name, node))
+    return found - {name}
+
+
+def test_every_module_has_a_floor():
+    assert len(MODULES) > 15
+    assert [name for name in MODULES if place(name) is None] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_only_from_below(name):
+    mine = place(name)
+    assert mine is not None
+    for other in imports(name):
+        assert other in MODULES, f"{name} imports {other}"
+        theirs = place(other)
+        assert theirs is not None, f"{other} has no floor"
+        together = mine[2] and theirs[:2] == mine[:2]
+        assert theirs[:2] < mine[:2] or together, f"{name} (floor {mine[0]}) imports {other} (floor {theirs[0]})"
+
+
+def test_no_cycles():
+    graph = {name: imports(name) for name in MODULES}
+    done, open_ = set(), []
+
+    def visit(name):
+        if name in done:
+            return
+        assert name not in open_, " -> ".join([*open_[open_.index(name) :], name])
+        open_.append(name)
+        for other in sorted(graph.get(name, ())):
+            if not other == name.rpartition(".")[0]:  # a package's own __init__ may import its modules
+                visit(other)
+        open_.pop()
+        done.add(name)
+
+    for name in graph:
+        visit(name)
+    assert done >= set(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_import_inside_a_function(name):
+    inside = [
+        inner.lineno
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for inner in ast.walk(node)
+        if isinstance(inner, (ast.Import, ast.ImportFrom))
+    ]
+    assert inside == []
+
+
+# --- arrows that no import shows: all are declared in tapegrad/_late.py ---
+
+CHANGING = frozenset(("update", "setdefault", "append", "add", "extend", "insert", "pop", "clear", "remove", "__setitem__", "__setattr__"))
+IMPORTERS = frozenset(("importlib", "imp", "pkgutil", "runpy", "zipimport"))
+
+
+@functools.cache
+def origin(module, name):
+    """module.name, or where that was imported from."""
+    for node in tree_of(module).body:
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("tapegrad")):
+            for a, full in zip(node.names, resolved(module, node), strict=True):
+                if (a.asname or a.name) == name and full.rpartition(".")[2] != a.name:
+                    return origin(full, a.name)
+    return f"{module}.{name}"
+
+
+def hidden(name, source):
+    """(kind, what) of each hidden arrow: ("import", module) by Python's own means; ("load", module or None) by `load`; ("gives", name) and
+    ("calls", name) of `late`; ("fills", module.name) of an object from another module whose attributes or entries are set."""
+    tree = ast.parse(source)
+    known, late, load = {}, set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from [("import", a.name) for a in node.names if a.name.partition(".")[0] in IMPORTERS]
+        if isinstance(node, ast.ImportFrom):
+            if node.level == 0 and (node.module or "").partition(".")[0] in IMPORTERS:
+                yield "import", node.module
+            for a, full in zip(node.names, resolved(name, node), strict=False):
+                mine = a.asname or a.name
+                known[mine] = full if full.rpartition(".")[2] == a.name and full in MODULES else origin(full, a.name)
+                if full == "_late":
+                    (late if a.name == "late" else load if a.name == "load" else set()).add(mine)
+    for node in tree.body:  # V = Variable
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in known:
+            known.update({target.id: known[node.value.id] for target in node.targets if isinstance(target, ast.Name)})
+
+    def filled(x):
+        names = []
+        while isinstance(x, (ast.Attribute, ast.Subscript)):
+            names += [x.attr] if isinstance(x, ast.Attribute) else []
+            x = x.value
+        if isinstance(x, ast.Name) and x.id in known and x.id not in late:
+            what = known[x.id]
+            yield "fills", f"{what}.{names[-1]}" if what in MODULES and names else what
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "__import__":
+            yield "import", "__import__"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in late:
+            yield "gives" if isinstance(node.ctx, ast.Store) else "calls", node.attr
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield from filled(node)
+        if isinstance(node, ast.Call):
+            f, first = node.func, node.args[0] if node.args else None
+            if isinstance(f, ast.Name) and f.id in load:
+                yield "load", first.value if isinstance(first, ast.Constant) else None
+            elif isinstance(f, ast.Name) and f.id in ("setattr", "delattr") and isinstance(first, ast.Name) and first.id in known:
+                yield "fills", known[first.id]
+            elif isinstance(f, ast.Attribute) and f.attr in CHANGING and isinstance(f.value, (ast.Name, ast.Attribute)):
+                yield from filled(f.value)
+
+
+ARROWS = {name: set(hidden(name, path.read_text(encoding="utf-8"))) for name, path in MODULES.items() if name != "_late"}
+
+
+def declared(name, names):
+    return any([name == n or (n.endswith(".") and name.startswith(n)) for n in names])
+
+
+@pytest.mark.parametrize("name", ARROWS)
+def test_hidden_arrows_are_declared(name):
+    for kind, what in ARROWS[name]:
+        if kind == "import":
+            assert name in _late.FOR_USERS, f"{name} imports by {what}; declare the module in _late.LOADED and use `load`"
+        elif kind == "load":
+            assert name in (_late.LOADED[what] if what else set().union(*_late.LOADED.values())), f"{name} loads {what}"
+        elif kind == "gives":
+            assert name == _late.GIVEN[what][0], f"{name} gives late.{what}"
+        elif kind == "calls":
+            assert name in _late.GIVEN[what][1], f"{name} calls late.{what}"
+        else:
+            assert what in _late.STATE or declared(name, _late.FILLED.get(what, ())), f"{name} changes {what}"
+
+
+def test_no_declared_arrow_is_out_of_use():
+    for what, (giver, callers) in _late.GIVEN.items():
+        assert hasattr(_late.late, what) and ("gives", what) in ARROWS[giver]
+        assert [c for c in callers if ("calls", what) not in ARROWS[c]] == [], what
+    for what, loaders in _late.LOADED.items():
+        assert [f for f in loaders if not {("load", what), ("load", None)} & ARROWS[f]] == [], what
+        assert what.removeprefix("tapegrad.") in MODULES or not what.startswith("tapegrad.")
+    for what, fillers in _late.FILLED.items():
+        filling = [name for name in ARROWS if ("fills", what) in ARROWS[name]]
+        assert [f for f in fillers if not any([declared(name, (f,)) for name in filling])] == [], what
+    assert [f for f in _late.FOR_USERS if "import" not in {kind for kind, _ in ARROWS[f]}] == []
+
+
+@pytest.mark.parametrize(
+    "source, arrow",
+    [
+        ("import importlib.util", ("import", "importlib.util")),
+        ("from importlib import import_module as m", ("import", "importlib")),
+        ("def f():\n    return __import__('x')", ("import", "__import__")),
+        ("from ._late import load as l\ndef f():\n    l('tapegrad.numpy')", ("load", "tapegrad.numpy")),
+        ("from ._late import late\nlate.fit, y = 1, 2", ("gives", "fit")),
+        ("from ._late import late\nlate.fit(2)", ("calls", "fit")),
+        ("from . import _tape\n_tape.keep = None", ("fills", "_tape.keep")),
+        ("from ._tape import SAFE as S\nS[1] = 2", ("fills", "_tape.SAFE")),
+        ("from ._tape import SAFE\nSAFE.update({1: 2})", ("fills", "_tape.SAFE")),
+        ("from ._primitive import READ\nREAD.vjp = ()", ("fills", "_primitive.READ")),
+        ("from ._variable import Variable\nV = Variable\nsetattr(V, 'x', 1)", ("fills", "_variable.Variable")),
+    ],
+)
+def test_every_kind_of_hidden_arrow_is_found(source, arrow):
+    assert arrow in set(hidden("_calls", source))
+
+
+def test_what_is_not_declared_does_not_load():
+    with pytest.raises(AssertionError, match="does not declare it"):
+        _late.load("tapegrad._tape")
+
+
+def test_all_families_are_imported():
+    folder = PACKAGE / "ops"
+    assert {f"ops.{p.stem}" for p in folder.glob("[a-z]*.py")} == imports("ops._families")
+
+
+def test_only_one_file_changes_the_class():
+    """`Variable` gets its methods in ops/_attach.py, nowhere else."""
+    changing = []
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for t in targets:
+                if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id in ("Variable", "View", "V"):
+                    changing.append(name)
+    assert set(changing) == {"ops._attach"}
+
+
+def measured(code):
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    return out.stdout.split()
+
+
+def test_import_loads_neither_numba_nor_cupy():
+    code = "import sys, tapegrad; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    loaded = set(measured(code))
+    assert "tapegrad" in loaded and "numpy" in loaded
+    assert not loaded & {"numba", "llvmlite", "cupy", "cupyx", "matplotlib", "tqdm", "torch", "jax"}
+
+
+def test_import_time():
+    """Under 0.6 s of processor time beyond NumPy, on a slow machine; the best of five."""
+    code = "import time, numpy; t = time.process_time(); import tapegrad; print(time.process_time() - t)"
+    assert min(float(measured(code)[0]) for _ in range(5)) < 0.6
+
+
+def test_public_names():
+    expected = """Const Tape Variable checkpoint errors grad hessian hmp hvp inplace jacobian jvp numpy
+        optimize ravel rule statespace stateful stats value value_and_grad value_grad_hvp vjp""".split()
+    missing = [n for n in expected if not hasattr(tapegrad, n)]
+    assert missing == []
+    assert {n for n in expected if n not in dir(tapegrad)} == set()

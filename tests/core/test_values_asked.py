@@ -1,0 +1,168 @@
+"""Who may look at the values under a Variable, over the whole package.
+
+A value that is taken past a trace that hides it (batching, recording) is a wrong number in silence.  So `values_of` asks the trace,
+and stands where nothing but values will do; `bottom` and `_value` go past it, and stand where the engine handles memory and
+layout; what `layout_of` gives is used for its layout only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tapegrad
+
+PACKAGE = Path(tapegrad.__file__).parent
+
+# `values_of`: the shape of a result, a Python number or memory in other hands depends on values.
+ASKING = {
+    "_calls": "a direction without a trace",
+    "_memory": "the marks by which the outputs of a checkpoint are known again",
+    "_loans": "what is written into memory in other hands",
+    "_primitive": "where it stands; the truth of an array",
+    "_random": "probabilities of NumPy's generators",
+    "statespace._model": "parameters without a trace",
+    "testing": "checks compare values",
+    "kernels.generated.arguments": "data, which are constant",
+    "kernels.generated.kernel": "the sum of squares at a fixed point; a check of finite terms",
+    "kernels.generated.map": "marked constants",
+    "kernels.library.carma": "checks; parameters at which roots are found",
+    "kernels.library.celerite": "checks of times and variances",
+    "kernels.library.filters": "matrices that are constant",
+    "kernels.raw_code.check": "checks compare values",
+    "kernels.raw_code.kernel": "what a launch is given",
+    "kernels.raw_code.transpose": "checks compare values",
+    "kernels.trace.reads": "fingerprints of constants",
+    "ops._attach": "int(x), operator.index(x), memory and numbers of untracked arrays",
+    "ops._protocols": "functions on untracked arrays",
+    "ops.creation": "lengths of ranges, plain results of untracked numbers",
+    "ops.degenerate": "which eigenvalues are equal",
+    "ops.elementwise_more": "where(condition), whose shape depends on values",
+    "ops.gathering": "indices, counts, and masks that make shapes",
+    "ops.norms": "the order of a norm",
+    "ops.sorting": "unique and bincount, whose shape depends on values",
+    "ops.special": "orders of functions",
+    "ops.spectral": "pivots; tolerances that are numbers",
+    "ops.statistics": "the place of a quantile",
+    "ops.views": "indices, shapes",
+    "ops.writing": "plain targets",
+    "ops.zero_derivative": "nonzero, texts",
+}
+# `bottom` and `_value`: layout, memory and the levels of a handle.
+PASSING = {
+    "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
+    "_variable": "where they stand",
+    "_primitive": "levels, views and writes",
+    "_tape": "layout of what is kept and summed",
+    "_fast": "generated texts and short ways",
+    "_loans": "memory in other hands",
+    "_calls": "arguments and results of transforms that have ended",
+    "_memory": "the same",
+    "_shadow.arrays": "captured memory",
+    "_shadow.restore": "captured memory",
+    "_shadow.routes": "captured memory",
+    "_shadow.threads": "captured memory",
+    "ops._define": "shape",
+    "ops._attach": "shape and dtype; views",
+    "ops.degenerate": "levels below all transforms",
+    "ops.gathering": "the short way to a diagonal",
+    "ops.indexing": "layout of buffers",
+    "ops.linalg": "the short way of solve, which asks for shapes",
+    "ops.views": "a diagonal",
+}
+LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
+PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts
+SHOWN = ("ops.views", "ops.writing", "ops._attach")  # where `shown` gives one too
+TAKERS = {
+    "xp_of", "is_array", "is_scalar", "is_differentiable", "shares_memory", "type", "isinstance", "getattr", "hasattr", "len", "dtype",
+    "ndim", "shape", "region", "laid_out", "_plain_out", "delitem", "like", "library",
+}  # fmt: skip
+
+
+TREES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def names_in(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "_value":
+            yield node.attr
+        elif isinstance(node, ast.Name) and node.id in ("values_of", "bottom"):
+            yield node.id
+
+
+def test_values_of_stands_where_values_are_needed():
+    assert {name for name, tree in TREES.items() if "values_of" in names_in(tree)} == set(ASKING)
+
+
+def test_nobody_else_goes_past_the_traces():
+    assert {name for name, tree in TREES.items() if {"bottom", "_value"} & {*names_in(tree)}} == set(PASSING)
+
+
+def called(node):
+    """The name of the function that is called, or None."""
+    f = getattr(node, "func", None)
+    return f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else None
+
+
+def of_layout(node, parents):
+    """Is this expression, which shows a layout, used for that only?"""
+    above = parents[node]
+    if isinstance(above, (ast.IfExp, ast.BoolOp, ast.Subscript, ast.ListComp, ast.Starred)):  # a part of it is one too
+        return of_layout(above, parents)
+    if isinstance(above, ast.Attribute):
+        whole = parents[above] if isinstance(parents[above], ast.Call) else above
+        return above.attr in LAYOUT or above.attr in PARTS and of_layout(whole, parents)
+    if isinstance(above, (ast.Call, ast.keyword)):
+        return called(above) in TAKERS
+    if isinstance(above, ast.Compare):  # `is`
+        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in above.ops)
+    return isinstance(above, (ast.Expr, ast.Assign))  # who is named is followed by its name
+
+
+def misused(tree, givers):
+    """The lines on which what `layout_of` gives is used for more than its layout."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if called(node) not in givers or not isinstance(node, ast.Call):
+            continue
+        while isinstance(parents[node], ast.IfExp):
+            node = parents[node]
+        above = parents[node]
+        named = above.targets[0].id if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) else None
+        if named is None:
+            if not of_layout(node, parents):
+                yield node.lineno
+            continue
+        inside = above
+        while not isinstance(inside, (ast.FunctionDef, ast.Lambda)):
+            inside = parents[inside]
+        for use in ast.walk(inside):
+            if isinstance(use, ast.Name) and use.id == named and isinstance(use.ctx, ast.Load) and use.lineno > node.lineno:
+                if not of_layout(use, parents):
+                    yield use.lineno
+
+
+ASKS = {
+    n: t for n, t in TREES.items() if any(isinstance(i, ast.ImportFrom) and "layout_of" in [a.name for a in i.names] for i in ast.walk(t))
+}
+
+
+@pytest.mark.parametrize("name, tree", [pytest.param(n, t, id=n) for n, t in ASKS.items()])
+def test_a_layout_is_used_as_one(name, tree):
+    misuses = list(misused(tree, ("layout_of", "shown") if name in SHOWN else ("layout_of",)))
+    assert len(misuses) == (1 if name == "ops.views" else 0), misuses  # what `shown` gives is one itself
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("def f(x):\n    v = layout_of(x)\n    return v.shape, xp_of(v)", []),
+        ("def f(x):\n    v = layout_of(x)\n    return v > 0", [3]),
+        ("def f(x):\n    return layout_of(x).sum()", [2]),
+        ("def f(x, y):\n    v = y if y else layout_of(x)\n    return is_array(v), np.exp(v)", [3]),
+    ],
+)
+def test_misuse_is_seen(text, lines):
+    assert list(misused(ast.parse(text), ("layout_of",))) == lines

@@ -1,0 +1,119 @@
+"""What ops/ declares of an operation holds in kernels, too: the lines of tests/cases_*.py, value and derivatives up to the third against
+the array operations."""
+
+import numpy as np
+import pytest
+import scipy.special as sp
+from cases import all_cases
+
+import tapegrad as tg
+from tapegrad.kernels.emit import elementary
+from tapegrad.kernels.graph.nodes import BOOLS, OPERATIONS, STEPS
+from tapegrad.ops._define import NUMPY, PRIMITIVES, primitive, rules, same
+
+kernels = tg.kernels
+
+
+def in_kernels(case):
+    """Has the operation of this line, or of a ufunc that is composed one that it is composed of, a form in kernels?"""
+    ours = NUMPY.get(case.f) if isinstance(case.f, np.ufunc) or case.f is np.sinc else None
+    if ours is None:
+        return False
+    entries = [ours] if hasattr(ours, "prim") else [PRIMITIVES[name] for name in case.covers]
+    return any(e.prim.scalar is not None for e in entries) and all([np.asarray(a).dtype.kind == "f" for a in case.inputs])
+
+
+CASES = [case for case in all_cases() if in_kernels(case)]
+
+
+def seeded(f, n):
+    """The sum of f's derivative of order n along ones, and so on, by turns forward and reverse."""
+    for k in range(n):
+        if k % 2:
+            f = lambda *x, f=f: tg.grad(lambda *x: f(*x).sum())(*x)
+        else:
+            f = lambda *x, f=f: tg.jvp(f, x, tuple([np.ones_like(a) for a in x]))[1]
+    return f
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_values_and_derivatives(case):
+    x = [a.ravel() for a in np.broadcast_arrays(*case.inputs)]
+    k = kernels.map(case.f)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(k(*x), case.f(*x), rtol=1e-13, atol=1e-14)
+        for order in range(1, case.order + 1):
+            expected = seeded(case.f, order)(*x)
+            np.testing.assert_allclose(seeded(k, order)(*x), expected, rtol=1e-11 * 10**order, atol=1e-13 * 10**order * abs(expected).max())
+
+
+FAR = {
+    sp.log_ndtr: [-1e4, -300.0, -13.0, 13.0, 40.0, 300.0], sp.erfcx: [-20.0, 3.0, 30.0, 1e8], np.tanh: [-300.0, -12.0, 0.0, 25.0, 300.0],
+    sp.expit: [-700.0, -40.0, 0.0, 40.0, 700.0], sp.logit: [1e-300, 1e-9, 0.5, 1 - 1e-9], np.arcsinh: [-1e200, -1e9, 0.0, 1e-9, 1e200],
+    np.arccosh: [1.0 + 1e-9, 1e9, 1e200], np.arctanh: [-1 + 1e-9, 0.0, 1e-9], np.sinc: [0.0, 1e-9, -0.4, 0.7, 31.25, 1000.3],
+    sp.exprel: [-700.0, -3.0, -1e-9, 0.0, 1e-9, 3.0, 700.0], sp.digamma: [-0.5, 1e-3, 1e6, 1e12], sp.gammaln: [-2.25, 1e-3, 1e6],
+    sp.wrightomega: [-700.0, -50.5, -49.5, 0.0, 1 - 1e-9, 1 + 1e-9, 1e10, 1e17], np.arctan: [-1e200, 0.0, 1e9],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", FAR, ids=lambda f: f.__name__)
+def test_far_out_and_at_removable_singularities(f):
+    x, k = np.array(FAR[f]), kernels.map(f)
+    with np.errstate(all="ignore"):
+        for order in (0, 1, 2):
+            np.testing.assert_allclose(seeded(k, order)(x), seeded(f, order)(x), rtol=2e-12, atol=1e-300)
+
+
+SINGULAR = {
+    np.sqrt: 0.0, np.log: 0.0, np.log1p: -1.0, np.reciprocal: 0.0, np.arcsin: 1.0, np.arccos: -1.0, np.arctanh: -1.0, np.arccosh: 1.0,
+    sp.logit: 1.0, sp.gammaln: 0.0, sp.digamma: -2.0, sp.gamma: 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SINGULAR, ids=lambda f: f.__name__)
+def test_what_is_masked_has_no_derivative(f):
+    """A cotangent of zero stays zero through an infinite derivative."""
+    k = kernels.map(lambda x: np.where(x == SINGULAR[f], 3.0 * x, f(x)))
+    assert tg.grad(lambda x: k(x).sum())(np.array([SINGULAR[f]]))[0] == 3.0
+
+
+def test_the_derivative_of_abs_at_nan_is_nan():
+    k = kernels.map(lambda x: 2.0 * np.abs(x))
+    np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0])
+
+
+def test_logical_functions_of_numbers():
+    x, y = np.array([0.0, 0.0, 2.0, -1.0, np.nan]), np.array([0.0, 3.0, 0.0, 1.0, 0.0])
+    for f in (np.logical_and, np.logical_or):
+        np.testing.assert_array_equal(kernels.map(lambda x, y, f=f: np.where(f(x, y), 1.0, 0.0))(x, y), f(x, y))
+    np.testing.assert_array_equal(kernels.map(lambda x: np.where(np.logical_not(x), 1.0, 0.0))(x), np.logical_not(x))
+
+
+def test_instructions_are_those_of_the_emitters():
+    """Each is declared by one operation, and each declared one can be written."""
+    arithmetic = {"add", "sub", "mul", "neg", "rcp", "sqrt", "abs", "floor"}
+    declared = {name for name, known in OPERATIONS.items() if known.form is None}
+    assert declared == arithmetic | (BOOLS - {"bool"}) | (elementary.FUNCTIONS.keys() - STEPS)
+    for name in declared - BOOLS:
+        known = OPERATIONS[name]
+        for k in range(known.n):
+            known.pull(k), known.partial(k)  # nothing in the rule asks for what symbols do not know
+
+
+def test_one_declaration_is_enough():
+    """A function that neither half has met: its value and the derivative of its derivative."""
+    twice = np.frompyfunc(lambda x: x, 1, 1)
+
+    @primitive(twice, scalar=lambda x: np.exp(-x * x) * x)
+    def bump(x):
+        return np.exp(-x * x) * x
+
+    try:
+        rules(bump, lambda g, out, x: g * np.exp(-x * x) * (1.0 - 2.0 * x * x), jvp=same)
+        x = np.linspace(-1.0, 2.0, 7)
+        k = kernels.map(lambda x: twice(3.0 * x))
+        np.testing.assert_allclose(k(x), bump(3.0 * x))
+        for order in (1, 2, 3):
+            np.testing.assert_allclose(seeded(k, order)(x), seeded(lambda x: bump(3.0 * x), order)(x), rtol=1e-12, atol=1e-12)
+    finally:
+        del PRIMITIVES["bump"], NUMPY[twice]

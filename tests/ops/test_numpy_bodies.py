@@ -1,0 +1,172 @@
+"""Bodies that take a shorter way than NumPy's function: the values, the layout in memory and the derivatives are those of the function."""
+
+import random
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.ops import products, reductions, shaping
+
+rng = np.random.default_rng(7)
+
+
+def gradient_of(f, *at, weights=None):
+    """(f's value, the gradients of sum(weights * f))."""
+    value, pullback = tg.vjp(f, *at)
+    g = pullback(np.ones_like(value) if weights is None else weights)
+    return value, g if len(at) > 1 else (g,)
+
+
+def operand(labels, size, choice):
+    """A random array, in C order, Fortran's, or strided."""
+    x = rng.standard_normal([size[a] for a in labels])
+    if choice == 1:
+        return np.asfortranarray(x)
+    return np.repeat(x, 2, axis=0)[::2] if choice == 2 else x
+
+
+def random_subscripts(pick):
+    labels = "abcde"
+    size = {a: pick.choice((1, 2, 3, 4)) for a in labels}
+    x, y = (pick.sample(labels, pick.randint(1, 4)) for _ in range(2))
+    both = [a for a in x if a in y]
+    summed = pick.sample(both, pick.randint(0, len(both)))
+    result = [a for a in dict.fromkeys(x + y) if a not in summed]
+    pick.shuffle(result)
+    operands = [operand(labels, size, pick.randrange(3)) for labels in (x, y)]
+    return ",".join(("".join(x), "".join(y))) + "->" + "".join(result), operands
+
+
+def strides_of(x):
+    return [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+
+
+def check_einsum(seed):
+    pick = random.Random(seed)
+    for _ in range(100):
+        text, (x, y) = random_subscripts(pick)
+        want = np.einsum(text, x, y)
+        got, (gx, gy) = gradient_of(lambda x, y, text=text: np.einsum(text, x, y), x, y, weights=(w := rng.standard_normal(want.shape)))
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+        how = products.as_matrices(text)
+        for there in (products._product_of(text, x, y), how and how(x, y)):
+            assert there is None or strides_of(there) == strides_of(want), text
+        (left, right), result = text.split("->")[0].split(","), text.split("->")[1]
+        np.testing.assert_allclose(gx, np.einsum(f"{result},{right}->{left}", w, y, optimize=False), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(gy, np.einsum(f"{result},{left}->{right}", w, x, optimize=False), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("few", [-1, 4096])
+def test_einsum_of_two_by_matmul(monkeypatch, few):
+    monkeypatch.setattr(products, "FEW", few)
+    check_einsum(random.randrange(10**6) if few < 0 else 11)
+
+
+@pytest.mark.long
+def test_einsum_of_two_by_matmul_at_length(monkeypatch):
+    monkeypatch.setattr(products, "FEW", -1)
+    for _ in range(50):
+        check_einsum(random.randrange(10**9))
+
+
+def test_einsum_refuses_what_does_not_fit():
+    f = lambda x: np.einsum("ij,jk->ik", x, np.ones((4, 2))).sum()
+    with pytest.raises(ValueError, match="label"):
+        tg.grad(f)(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("axis", [-1, 2])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 7, 8])
+def test_reductions_over_short_rows(axis, keepdims, n):
+    x = rng.integers(0, 4, (40, 20, n)) * 0.5  # ties, too
+    for f in (np.sum, np.max, np.min):
+        want = f(x, axis=axis, keepdims=keepdims)
+        w = rng.standard_normal(want.shape)
+        got, (g,) = gradient_of(lambda x, f=f: f(x, axis=axis, keepdims=keepdims), x, weights=w)
+        assert np.array_equal(got, want)
+        assert got.strides == want.strides
+        full = w if keepdims else w[..., None]
+        hits = np.ones(x.shape) if f is np.sum else x == f(x, axis=axis, keepdims=True)
+        np.testing.assert_allclose(g, full * hits / (1 if f is np.sum else hits.sum(-1, keepdims=True)), rtol=1e-15)
+
+
+def test_nan_and_infinity_in_short_rows():
+    x = rng.standard_normal((300, 3))
+    x[3, 1], x[5], x[6] = np.nan, np.inf, -np.inf
+    for entry, f in ((shaping.sum, np.sum), (reductions.highest, np.max), (reductions.lowest, np.min)):
+        np.testing.assert_array_equal(entry(x, axis=-1), f(x, axis=-1))
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (4, 3, 2), (0, 3), ()])
+def test_roll(shape):
+    x = rng.standard_normal(shape)
+    for y in (x, x.T, x[::2] if x.ndim else x):
+        for axis in (None, *range(-y.ndim, y.ndim)):
+            for shift in (-5, -1, 0, 2, 13, np.int64(3)):
+                w = rng.standard_normal(y.shape)
+                got, (g,) = gradient_of(lambda y, s=shift, a=axis: np.roll(y, s, a), y, weights=w)
+                assert np.array_equal(got, np.roll(y, shift, axis))
+                assert np.array_equal(g, np.roll(w, -shift, axis))
+    if x.ndim:
+        with pytest.raises(np.exceptions.AxisError):
+            tg.grad(lambda x: np.roll(x, 1, x.ndim).sum())(x)
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "weibull", "midpoint"])
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_quantiles_of_a_vector_are_those_of_a_row(method, n):
+    x = rng.integers(0, 5, n) * 1.0  # ties: the order is that of a stable sort
+    for q in (0, 0.0, 0.25, 0.5, 0.9, 1.0, 1):
+        got, (g,) = gradient_of(lambda x, q=q: np.quantile(x, q, method=method), x)
+        row, (r,) = gradient_of(lambda x, q=q: np.quantile(x, q, axis=1, method=method), x[None])
+        assert got == row[0] == np.quantile(x, q, method=method)
+        assert np.array_equal(g, r[0])
+        assert g.sum() == pytest.approx(1)
+    assert tg.grad(lambda q: np.quantile(np.array([1.0, 3.0, 4.0]), q))(0.3) == pytest.approx(4)
+
+
+def test_medians():
+    x = np.array([3.0, 1.0, 2.0, 7.0])
+    np.testing.assert_allclose(tg.grad(np.median)(x), [0.5, 0, 0.5, 0])
+    np.testing.assert_allclose(tg.hessian(lambda x: np.median(x) ** 2)(x[:3]), [[0, 0, 0], [0, 0, 0], [0, 0, 2]])
+    assert tg.grad(np.median)(x.astype("f")).dtype == np.float32
+    x[1] = np.nan
+    value, gradient = tg.value_and_grad(np.median)(x)
+    assert np.isnan(value)
+    assert not gradient.any()
+    assert tg.grad(lambda x: np.median(x, keepdims=True)[0, 0])(np.ones((3, 3)) + np.eye(3)).sum() == 1
+
+
+@pytest.mark.parametrize("kind", ["i8", "i1", "u1"])
+@pytest.mark.parametrize("at", [[0, 0, 2, 1], [[1, 1], [2, 0]], [-1, 2, -3, 0], []])
+def test_rows_by_index(kind, at):
+    at = np.array(at, "i8").astype(kind) if kind != "u1" else np.abs(np.array(at, "i8")).astype(kind)
+    for shape in ((4,), (4, 3), (4, 2, 3)):
+        x = rng.standard_normal(shape)
+        for y in (x, np.asfortranarray(x)):
+            w = rng.standard_normal(y[at].shape)
+            want = np.zeros(shape)
+            np.add.at(want, at, w)
+            assert np.array_equal(gradient_of(lambda y: y[at], y, weights=w)[1][0], want)
+    x = np.zeros((200, 3))
+    f = lambda v: (np.add.at(x, at, v), (x * x).sum())[1]
+    assert tg.grad(f)(0.5) == pytest.approx(2 * 0.5 * 3 * (np.bincount(at.ravel().astype("i8") % 200, minlength=1) ** 2).sum())
+
+
+def test_nested_lists():
+    def f(x):
+        y = x * 1.0
+        v = y[1:]
+        M = np.array([[x[0], 2.0, v[0]], (np.float64(1), x[2] * x[1], y[2])])
+        return (M * M).sum() + np.array([x[0], 3]).prod() + np.array([[x, x], [x, 2 * x]]).sum()
+
+    x = np.array([1.5, -0.5, 2.0])
+    want = np.array([2 * x[0] + 3, 2 * x[1] + 2 * x[1] * x[2] ** 2, 2 * x[2] + 2 * x[2] * x[1] ** 2]) + 5
+    np.testing.assert_allclose(tg.grad(f)(x), want, rtol=1e-14)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (np.ones(3),))[1], want.sum(), rtol=1e-14)
+    deep = tg.grad(lambda x: np.array([[[x[0]], [x[1]]], [[x[2]], [1.0]]])[1, 0, 0] ** 2)
+    np.testing.assert_allclose(deep(x), [0, 0, 4])
+    with pytest.raises(ValueError):
+        tg.grad(lambda x: np.array([[x[0], x[1]], [x[2]]]).sum())(x)
