@@ -24,7 +24,7 @@ HELD = frozenset((
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__"))
 EMPTY = object()  # what an empty cell holds
-HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
+HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
 REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
@@ -41,7 +41,7 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: type) -> bool:
-    return bool(c.__flags__ & HEAP) and not is_foreign(c.__module__)
+    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(c.__module__)
 
 
 # Of a class, past what its metaclass says (`Seen` in classes.py).

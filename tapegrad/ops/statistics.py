@@ -349,7 +349,8 @@ def broadcasted(h: Any, n: int, f: Any) -> Any:
 def histogram(a, bins=10, range=None, density=None, weights=None):
     """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
     x = values_of(arrays_of([a])[0])
-    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=each(values_of, weights))
+    given = None if tracked([weights]) else weights
+    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=given)
     if type(bins) is not str and np.ndim(each(values_of, bins)):
         moved = arrays_of([bins])[0] if tracked([bins]) else edges
     elif not tracked([a] if range is None else range):

@@ -201,14 +201,14 @@ BUGS = [
     Bug(
         "captured arrays that overlap are apart",
         "_shadow/arrays.py",
-        "if root is not x and sys.getrefcount(root) > 3:",
+        "if root is not x and (sys.getrefcount(root) > 3 or not x.flags.forc):",
         "if False:",
     ),
     Bug(
         "records hold captured memory",
         "_shadow/core.py",
-        'return v.copy(order="K") if is_array(v) and memory_of(v) in captured else v',
-        "return v",
+        'copies[key] = v.copy(order="K")',
+        "copies[key] = v",
     ),
     Bug(
         "attributes not handed back",
