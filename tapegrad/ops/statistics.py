@@ -349,7 +349,7 @@ def broadcasted(h: Any, n: int, f: Any) -> Any:
 def histogram(a, bins=10, range=None, density=None, weights=None):
     """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
     x = values_of(arrays_of([a])[0])
-    given = None if tracked([weights]) else weights
+    given = None if tracked([weights]) else each(values_of, weights)
     counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=given)
     if type(bins) is not str and np.ndim(each(values_of, bins)):
         moved = arrays_of([bins])[0] if tracked([bins]) else edges
