@@ -13,7 +13,15 @@ import tapegrad as tg
 from tapegrad.ops._define import PRIMITIVES, primitive
 
 MOST = 12  # calls of an operation, of different shapes and settings
-UNPROVED = {"cofactor_slope", "exponent", "noted", "to_device", "to_host", "unknown", "without_eta"}  # only met at corners, on integers, or on a device
+UNPROVED = {
+    "cofactor_slope",
+    "exponent",
+    "noted",
+    "to_device",
+    "to_host",
+    "unknown",
+    "without_eta",
+}  # only met at corners, on integers, or on a device
 
 
 def watched_calls(case, calls):
