@@ -194,7 +194,7 @@ def phase_of(x):
 def unless_zero(r: Any) -> Any:
     """A length; 1 where it is 0: what is 0 over that is 0 in every further derivative too."""
     zero = primal_of(r) == 0
-    if isinstance(zero, (np.ndarray, np.bool_)) and not zero.any():
+    if seen(zero) is not None and not zero.any():
         return r
     return select(zero, zero_of(r) + 1, r)
 

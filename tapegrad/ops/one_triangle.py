@@ -62,6 +62,11 @@ def alike_of(x: Any) -> Any:
     return True if found.all() else found if found.any() else False
 
 
+@primitive(batch="matrix")
+def alike_each(x):
+    return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
+
+
 def alike_rows(rows: list, bound: float) -> bool:
     """The same of one real matrix, given as lists."""
     some = False
@@ -77,11 +82,6 @@ def alike_rows(rows: list, bound: float) -> bool:
             elif a:
                 some = True
     return some
-
-
-@primitive()
-def alike_each(x):
-    return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
 
 
 def tolerance(x: Any) -> float:

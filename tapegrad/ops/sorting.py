@@ -45,7 +45,7 @@ def added_at(x, *, at, axis, like):
     return out
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="axis")
 def taken_by(x, at, *, axis):
     return taken_at(x, at=at, axis=axis)
 
@@ -164,9 +164,10 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
 
 
 @primitive(multi=3)
-def places_of_unique(x, *, equal_nan):
+def places_of_unique(x, *, equal_nan, axis):
     """For each different element where it is first; for each element which of these it is; how often each is there."""
-    return tuple(xp_of(x).unique(x, True, True, True, **({"equal_nan": equal_nan} if xp_of(x) is np else {}))[1:])
+    rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
+    return tuple(xp_of(x).unique(x, True, True, True, **rest, **({} if axis is None else {"axis": axis}))[1:])
 
 
 @implements(np.unique)
@@ -174,14 +175,9 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
     """Of equal elements the first takes the derivative."""
     if ndim(ar) == 0:
         raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
-    if axis is None:
-        first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan)]
-        values = taken(flat(ar), first, 0)
-    else:
-        x, axis = values_of(ar), range(ndim(ar))[axis]
-        rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
-        _, first, inverse, counts = xp_of(x).unique(x, True, True, True, axis=axis, **rest)
-        values = ar[(slice(None),) * axis + (first,)]
+    axis = None if axis is None else range(ndim(ar))[axis]
+    first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan, axis=axis)]
+    values = taken(flat(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
     out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
     return tuple(out) if len(out) > 1 else values
 

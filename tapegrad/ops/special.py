@@ -50,8 +50,7 @@ rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q,
 
 def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
     """near(x); away(x) where the mask `far` holds.  On the host neither is taken for nothing."""
-    mask = seen(far)
-    if mask is not None and not mask.any():
+    if seen(far) is not None and not far.any():
         return near(x)
     one = dtype(x).type(1)
     return select(far, away(select(far, x, 100 * one)), near(select(far, one, x)))

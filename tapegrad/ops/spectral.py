@@ -30,7 +30,7 @@ from .degenerate import (
     turned,
     turns,
     unknown,
-)  # fmt: skip
+)
 from .elementwise import absolute, over0, select
 from .linalg import cholesky, solve_triangular, square, triangle
 from .one_triangle import as_read, hermitian, symmetric, to_read
@@ -123,7 +123,7 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, 
         w, y = eigh(hermitian(m))
         v = matmul(L, y) if type == 3 else solve_triangular(L, y, 2, True)
     if subset_by_index is not None or subset_by_value is not None:
-        low, high = _subset(values_of(w), subset_by_index, subset_by_value)
+        low, high = _subset(w, subset_by_index, subset_by_value)
         w, v = [slice_of(x, axis=ndim(x) - 1, start=low, stop=high) for x in (w, v)]
     return w if eigvals_only else (w, v)
 
@@ -134,7 +134,7 @@ def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
         return int(by_index[0]), int(by_index[1]) + 1
     if w.ndim != 1:
         raise ArgumentError("scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of eigenvalues in it")
-    low, high = (int((w <= values_of(v)).sum()) for v in by_value)
+    low, high = (int((w <= v).sum()) for v in by_value)
     return low, high
 
 
@@ -230,12 +230,12 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     """By eigh, as NumPy does: from A = V w V^H, reading one triangle."""
     w, v = eigh(a)
     library = xp(w)
-    at = library.argsort(abs(values_of(w)), axis=-1)[..., ::-1]
+    at = library.argsort(abs(primal_of(w)), axis=-1)[..., ::-1]
     w = _at_last(w, at)
     if not compute_uv:
         return absolute(w)
     v = _at_last(v, at[..., None, :])
-    return SVDResult(v, absolute(w), H(v * row(library.sign(values_of(w)))))
+    return SVDResult(v, absolute(w), H(v * row(library.sign(primal_of(w)))))
 
 
 def _at_last(x: Any, at: Any) -> Any:
@@ -370,12 +370,12 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
 def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
     """The pseudo-inverse.  Where singular values are left out that are more than rounding, the matrix is not of the rank that is
     taken: then by the singular vectors.  (On a device, where they are not looked at, for every larger rcond.)"""
-    a = as_read(a, symmetric(a)) if hermitian and isinstance(a, Variable) else a
+    a = as_read(a, symmetric(a), True) if hermitian and isinstance(a, Variable) else a
     rounding = 32 * max(shape(a)[-2:]) * np.finfo(dtype(a)).eps
     if not isinstance(a, Variable) or np.max(values_of(rcond) if xp(a) is np else float(rcond)) <= rounding:
         return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
     u, size, vh = svd(a, full_matrices=False, hermitian=hermitian)
-    s = values_of(size)
+    s = primal_of(size)
     share = s / xp(s).where(s > 0, s, 1).max(-1, keepdims=True)
     kept = share > xp(s).asarray(rcond)[..., None]
     if xp(s) is np and not ((share > rounding) & ~kept).any():
@@ -392,7 +392,7 @@ def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True)
         raise ValueError("scipy.linalg.pinv: atol and rtol must not be negative")
     if not atol and not return_rank:
         return _cut_off(a, rcond)
-    size = values_of(svd(values_of(a), compute_uv=False))
+    size = primal_of(svd(primal_of(a), compute_uv=False))
     top = size.max(-1)
     least = rcond + atol / xp(a).where(top > 0, top, 1.0)
     p = _cut_off(a, least)

@@ -93,9 +93,9 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     # how many take part: one number on the host, but for rows that differ in their nan
     n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
-    flat = reshape(rows, to=order.shape)
+    table = reshape(rows, to=order.shape)
     first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
-    down, up = _of_rows(flat, first), _of_rows(flat, second)
+    down, up = _of_rows(table, first), _of_rows(table, second)
     if nan:
         w = _weight(w, a)
         r = select(primal_of(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)

@@ -49,6 +49,7 @@ ASKING = {
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {
+    "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
     "_variable": "where they stand",
     "_primitive": "levels, views and writes",
     "_tape": "layout of what is kept and summed",
