@@ -10,8 +10,8 @@ late = SimpleNamespace()
 
 # name -> (who gives it, who calls it)
 GIVEN = {
-    "fit": ("ops.shaping", ("_variable", "_tape", "ops._define")),
-    "conj": ("ops.shaping", ("_tape", "ops._define")),
+    "fit": ("ops.shaping", ("_variable", "_tape")),
+    "conj": ("ops.shaping", ("_tape",)),
     "widened": ("ops.shaping", ("ops._define",)),
     "stacked": ("ops.shaping", ("_foreign", "ops._define")),
     "class_of": ("ops._attach", ("_variable",)),
@@ -51,15 +51,16 @@ FILLED = {
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise",),
-    "_dual.FORWARD": ("ops._define",),
+    "_dual.FORWARD": ("_fast",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
+    "_questions.METAS": ("_shadow.classes",),
     "_shadow.core.MAKERS": ("_transforms", "_memory"),
     "_variable.Variable": ("ops._attach",),
-    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 

@@ -28,7 +28,7 @@ SPECIAL = frozenset((
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
-))  # fmt: skip
+)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
 QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
 
 
@@ -188,6 +188,10 @@ def made(c: type, meta: type, bases: tuple) -> type:
     if issubclass(c, type) and not issubclass(c, Seen):
         bases = (*bases, Seen)
     new = type.__new__(meta, c.__name__, bases, space)
+    if "__slots__" in c.__dict__:
+        type.__setattr__(new, "__slots__", c.__dict__["__slots__"])  # for whoever reads it: the places are made
+    else:
+        type.__delattr__(new, "__slots__")
     if quiet is not None:
         del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):

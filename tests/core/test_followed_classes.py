@@ -652,6 +652,30 @@ def test_classes_made_of_followed_ones():
     assert np.allclose(tg.grad(f)(v), 6 * v)
 
 
+def test_slots_are_read_along_the_bases():
+    class Named:
+        __slots__ = ("__name__", "a")
+
+    class More(Named):
+        __slots__ = ("b",)
+
+    class Free(More):
+        pass
+
+    m = Free()
+    m.__name__, m.a, m.b = "m", np.ones(3), np.ones(3)
+
+    def f(v):
+        m.a = m.a * v
+        names = [n for c in type(m).__mro__ for n in c.__dict__.get("__slots__", ())]
+        assert names == ["b", "__name__", "a"] and Free.__name__ == "Free" and m.__name__ == "m"
+        return sum(np.sum(getattr(m, n) * v) for n in names if n != "__name__")
+
+    v = np.array([0.7, -1.3, 2.1])
+    assert np.allclose(tg.grad(f)(v), 2 * v + 1)
+    assert np.allclose(m.a, v) and m.b.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_copies_of_instances_with_slots():
     s = Slotted()
     s.a = np.ones(3)

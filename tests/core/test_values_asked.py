@@ -48,6 +48,7 @@ PASSING = {
     "_memory": "the same",
     "_shadow.arrays": "captured memory",
     "_shadow.restore": "captured memory",
+    "_shadow.routes": "captured memory",
     "_shadow.threads": "captured memory",
     "ops._define": "shape",
     "ops._attach": "shape and dtype; views",

@@ -1,0 +1,65 @@
+"""The modules of the package, and the floors on which they stand."""
+
+from pathlib import Path
+
+import tapegrad
+
+PACKAGE = Path(tapegrad.__file__).parent
+
+# A module imports only from floors below its own, or from what stands before it on its own floor.  A name
+# that ends with a dot is a package whose modules may import each other, without a cycle.
+FLOORS = [
+    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags"],
+    ["_primitive", "_loans"],
+    ["_tape", "_dual", "_batch", "ops", "ops._define"],
+    [
+        "ops.shaping",
+        "ops.creation",
+        "ops.indexing",
+        "ops.gates",
+        "ops.zero_derivative",
+        "ops.elementwise",
+        "ops.elementwise_more",
+        "ops.special",
+        "ops.reductions",
+        "ops.products",
+        "ops.sorting",
+        "ops.statistics",
+        "ops.one_triangle",
+        "ops.linalg",
+        "ops.degenerate",
+        "ops.spectral",
+        "ops.norms",
+        "ops.structured",
+        "ops.fft",
+    ],
+    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast"],
+    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
+    ["_shadow."],
+    ["_calls", "_transforms", "_transposed", "_byhand", "_memory"],
+    [
+        "kernels.graph.",
+        "kernels.trace.",
+        "kernels.emit.",
+        "kernels.launch.",
+        "kernels.generated.",
+        "kernels.raw_code.",
+        "kernels.library.",
+        "kernels",
+    ],
+    ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
+    ["__init__"],
+]
+
+
+def modules():
+    """Name within the package -> path."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        found[name] = path
+    return found
+
+
+MODULES = modules()
