@@ -195,6 +195,27 @@ def swapped(x: Any) -> Any:
     return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
 
 
+# --- roll ---
+
+
+@primitive(shapes=(0,), batch="moves")
+def rolled(x, *, shift, axis):
+    if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
+        y = x.reshape(-1) if axis is None else x  # NumPy's own takes ten times as long as to move so little
+        axis = axis or 0
+        cut = -shift % y.shape[axis]
+        before = (slice(None),) * (axis % y.ndim)
+        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(x.shape)
+    return xp_of(x).roll(x, shift, axis)
+
+
+rules(rolled, lambda g, out, x, shift, axis: rolled(g, shift=negated(shift), axis=axis), jvp=linear)
+
+
+def negated(shift: Any) -> Any:
+    return tuple([-n for n in shift]) if isinstance(shift, tuple) else -shift
+
+
 # --- concatenate and slice_of ---
 
 
