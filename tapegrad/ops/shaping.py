@@ -83,8 +83,8 @@ add_up = np.add.reduce
 SHORT, LONG = 8, 512
 
 
-def has_short_rows(x: np.ndarray, axis: Any) -> bool:
-    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < SHORT and x.dtype is F8
+def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT) -> bool:
+    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
 @primitive(shapes=(0,), batch="axis")
