@@ -185,6 +185,8 @@ def primitive(
     written there."""
 
     def declare(run):
+        if run.__name__ in PRIMITIVES:
+            raise TypeError(f"there is an operation {run.__name__} already")
         p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
         p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)

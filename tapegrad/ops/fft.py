@@ -12,7 +12,7 @@ import scipy.fft
 
 from .._array import xp_of
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape
-from .shaping import arrays_of, conj, embed, slice_of
+from .shaping import arrays_of, conj, embed, rolled, slice_of
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -40,11 +40,6 @@ def weighted(x, *, n, axis, weight):
     return x * w.reshape((m,) + (1,) * (x.ndim - 1 - axis))
 
 
-@primitive(shapes=(0,), batch="axis")
-def rolled(x, *, shift, axes):
-    return xp_of(x).roll(x, shift, axes)
-
-
 rules(dft, lambda g, out, x, axes, inverse: dft(g, axes=axes, inverse=inverse), jvp=linear)
 rules(
     rdft,
@@ -53,7 +48,6 @@ rules(
 )
 rules(irdft, lambda g, out, x, n, axis: weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), jvp=linear)
 rules(weighted, lambda g, out, x, n, axis, weight: weighted(g, n=n, axis=axis, weight=weight), jvp=linear)
-rules(rolled, lambda g, out, x, shift, axes: rolled(g, shift=tuple([-k for k in shift]), axes=axes), jvp=linear)
 
 FORWARD = {None: 0, "backward": 0, "ortho": -0.5, "forward": -1}
 INVERSE = {None: -1, "backward": -1, "ortho": -0.5, "forward": 0}
@@ -193,7 +187,7 @@ def _halves(x: Any, axes: Any, sign: int) -> Any:
     n = ndim(x)
     axes = tuple(range(n)) if axes is None else (axes,) if isinstance(axes, (int, np.integer)) else tuple(axes)
     axes = tuple([int(i) % n for i in axes])
-    return rolled(x, shift=tuple([sign * (shape(x)[i] // 2) for i in axes]), axes=axes)
+    return rolled(x, shift=tuple([sign * (shape(x)[i] // 2) for i in axes]), axis=axes)
 
 
 @implements(np.fft.fftshift)

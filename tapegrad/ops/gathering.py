@@ -1,4 +1,4 @@
-"""Elements moved, repeated, padded, cut out or put together: the primitives roll, tril, triu, pad_zeros, diagonal_of beside their
+"""Elements moved, repeated, padded, cut out or put together: the primitives tril, triu, pad_zeros, diagonal_of beside their
 adjoints, and what NumPy composes of them and of concatenate, take and broadcast_to.
 
 The results are values, not views; those stand in ops/views.py."""
@@ -15,24 +15,13 @@ from . import views
 from ._define import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
 from .creation import cast
-from .shaping import arrays_of, copy, fit
+from .shaping import arrays_of, copy, fit, rolled
 from .shaping import broadcast_to as spread_to
 from .shaping import concatenate as end_to_end
 from .shaping import reshape as reshaped
 from .views import array_like, axis_of, index, part
 
 # --- linear maps, each beside its adjoint ---
-
-
-@primitive(shapes=(0,))
-def rolled(x, *, shift, axis):
-    if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
-        y = x.reshape(-1) if axis is None else x  # NumPy's own takes ten times as long as to move so little
-        axis = axis or 0
-        cut = -shift % y.shape[axis]
-        before = (slice(None),) * (axis % y.ndim)
-        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(x.shape)
-    return xp_of(x).roll(x, shift, axis)
 
 
 @primitive(shapes=(0,), batch="matrix")
@@ -73,17 +62,12 @@ def on_diagonal(x, *, k, to):
     return out
 
 
-rules(rolled, lambda g, out, x, shift, axis: rolled(g, shift=negated(shift), axis=axis), jvp=linear)
 rules(lower_part, lambda g, out, x, k: lower_part(g, k=k), jvp=linear)
 rules(upper_part, lambda g, out, x, k: upper_part(g, k=k), jvp=linear)
 rules(pad_zeros, lambda g, out, x, width: trimmed(g, width=width), jvp=linear)
 rules(trimmed, lambda g, out, x, width: pad_zeros(g, width=width), jvp=linear)
 rules(diagonal_of, lambda g, out, x, k: on_diagonal(g, k=k, to=shape(x)[-2:]), jvp=linear)
 rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
-
-
-def negated(shift: Any) -> Any:
-    return tuple([-n for n in shift]) if isinstance(shift, tuple) else -shift
 
 
 def value_of(a: Any) -> Any:

@@ -346,14 +346,14 @@ if hasattr(np, "cumulative_sum"):
 
 @primitive(batch="axis")
 def highest(x, *, axis=None, keepdims=False):
-    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
         return rows_of(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
 @primitive(batch="axis")
 def lowest(x, *, axis=None, keepdims=False):
-    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis):
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
         return rows_of(x, keepdims).min(axis=0)
     return x.min(axis=axis, keepdims=keepdims)
 

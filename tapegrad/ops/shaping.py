@@ -83,8 +83,8 @@ add_up = np.add.reduce
 SHORT, LONG = 8, 512
 
 
-def has_short_rows(x: np.ndarray, axis: Any) -> bool:
-    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < SHORT and x.dtype is F8
+def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT) -> bool:
+    return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -193,6 +193,27 @@ def swapped(x: Any) -> Any:
     """The last two axes exchanged: the transpose of each matrix in a batch."""
     n = ndim(x)
     return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
+
+
+# --- roll ---
+
+
+@primitive(shapes=(0,), batch="moves")
+def rolled(x, *, shift, axis):
+    if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
+        y = x.reshape(-1) if axis is None else x  # NumPy's own takes ten times as long as to move so little
+        axis = axis or 0
+        cut = -shift % y.shape[axis]
+        before = (slice(None),) * (axis % y.ndim)
+        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(x.shape)
+    return xp_of(x).roll(x, shift, axis)
+
+
+rules(rolled, lambda g, out, x, shift, axis: rolled(g, shift=negated(shift), axis=axis), jvp=linear)
+
+
+def negated(shift: Any) -> Any:
+    return tuple([-n for n in shift]) if isinstance(shift, tuple) else -shift
 
 
 # --- concatenate and slice_of ---

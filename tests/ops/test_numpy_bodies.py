@@ -78,7 +78,7 @@ def test_einsum_refuses_what_does_not_fit():
 
 @pytest.mark.parametrize("axis", [-1, 2])
 @pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize("n", [2, 3, 7, 8])
+@pytest.mark.parametrize("n", [2, 3, 7, 8, 15, 16])
 def test_reductions_over_short_rows(axis, keepdims, n):
     x = rng.integers(0, 4, (40, 20, n)) * 0.5  # ties, too
     for f in (np.sum, np.max, np.min):
