@@ -55,7 +55,7 @@ def entered(x: Any) -> Any:
         b = bottom(x)
         if x._trace is None:
             return b.copy(order="K") if is_array(b) else b
-        read_only = type(b) is np.ndarray and not b.flags.writeable
+        read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
         return copied(x) if read_only else frozen(x)
     return x.copy(order="K") if is_array(x) else number(x)
 
