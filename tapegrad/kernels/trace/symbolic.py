@@ -327,6 +327,11 @@ class Operation:
 
         return Recipe(make, self.n)
 
+    @functools.cached_property
+    def length(self) -> int:
+        """How many more instructions it is than one."""
+        return 0 if self.form is None else len(self.form.steps) - 1
+
     def partial(self, k: int) -> Recipe:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
         found = self._partials.get(k)
