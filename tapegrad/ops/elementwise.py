@@ -309,7 +309,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive(batch="elementwise", scalar=Written(lambda g, r: 0.5 * g / r))
+@primitive(batch="elementwise", scalar=Gated(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
     """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
     return over0(0.5 * g, r)

@@ -72,9 +72,11 @@ SINGULAR = {
 
 @pytest.mark.parametrize("f", SINGULAR, ids=lambda f: f.__name__)
 def test_what_is_masked_has_no_derivative(f):
-    """A cotangent of zero stays zero through an infinite derivative."""
-    k = kernels.map(lambda x: np.where(x == SINGULAR[f], 3.0 * x, f(x)))
-    assert tg.grad(lambda x: k(x).sum())(np.array([SINGULAR[f]]))[0] == 3.0
+    """A cotangent of zero stays zero through an infinite derivative, whether it is a choice or a number of the run."""
+    x, k = np.array([SINGULAR[f]]), kernels.map(lambda x: np.where(x == SINGULAR[f], 3.0 * x, f(x)))
+    assert tg.grad(lambda x: k(x).sum())(x)[0] == 3.0
+    k = kernels.map(lambda x, y: f(x) * y)
+    assert tg.grad(lambda x: k(x, np.zeros(1)).sum())(x)[0] == 0.0
 
 
 def test_the_derivative_of_abs_at_nan_is_nan():

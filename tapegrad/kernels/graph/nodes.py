@@ -23,7 +23,7 @@ LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 OPERATIONS: dict = {}  # operation -> what ops/ declares of it: value and derivatives (trace/symbolic.py)
-STEPS = frozenset(("scale", "unscale"))  # no function of NumPy's; constant between steps
+STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
@@ -146,12 +146,16 @@ class Graph(Blocks):
         rule = SIMPLIFY.get(op)
         if rule is not None:
             return rule(self, *x)
+        known = OPERATIONS.get(op)
         if all([self.op[j] == "const" for j in x]):
             c = [self.args[j][0] for j in x]
-            known = OPERATIONS[op].value(*c) if op not in STEPS else 1.0 if 1e-20 < c[0] < 1e20 else None  # the rest depends on the dtype
-            if known is not None:
-                return self.const(known)
-        return self.raw(op, *x)
+            value = known.value(*c) if known is not None else 1.0 if op in STEPS and 1e-20 < c[0] < 1e20 else None
+            if value is not None:
+                return self.const(value)
+        before, i = len(self.op), self.raw(op, *x)
+        if i == before and known is not None:
+            self.budget -= known.length  # it will be as long as what it is written out in
+        return i
 
     def add(self, a: int, b: int) -> int:
         op, args = self.op, self.args

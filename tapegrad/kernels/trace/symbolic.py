@@ -218,6 +218,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
+        if ours is None and not callable(getattr(getattr(NUMPY.get(f), "prim", None), "scalar", None)):
+            raise Untranslated(named(f))
         return called(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
     def _in_place(name):
@@ -289,7 +291,7 @@ def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
         return elementwise(g, form, *x)
     if isinstance(f, np.ufunc) and isinstance(form, Written):
         return form.form(*[lift(g, v) for v in x])
-    if not callable(form) and (prim is not None or ours is None or not isinstance(f, np.ufunc)):
+    if ours is None or (prim is not None and not callable(form)):
         raise Untranslated(named(f))
     try:
         return Symbols().run(ours, x, settings or {})
@@ -326,6 +328,11 @@ class Operation:
             return node_of(g, f(*given, **self.params) if f is not None else Symbols(self.inside).run(self.prim.run, given, self.params))
 
         return Recipe(make, self.n)
+
+    @functools.cached_property
+    def length(self) -> int:
+        """How many more instructions it is than one."""
+        return 0 if self.form is None else len(self.form.steps) - 1
 
     def partial(self, k: int) -> Recipe:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
