@@ -406,7 +406,7 @@ def test_nvrtc_compiles(sizes, arch):
     k, theta = process(sizes), parameters(sizes, 1)
     for kernel in k.kernels(len(theta), 3, arch == 90, True):
         for real in REALS:
-            assert cubin(kernel.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+            assert cubin(kernel.code.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
 
 
 @pytest.mark.long

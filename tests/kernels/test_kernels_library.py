@@ -172,7 +172,7 @@ def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
     k, theta, x, _, _ = MODELS[name]
     for real, kernel in zip(REALS, k.kernels(len(theta), len(x), arch == 90, arch in (86, 100)), strict=True):
-        code, log = cubin(kernel.text(np.dtype(real)), arch, ("-std=c++17", "-fmad=false", "-default-device", "--ptxas-options=-v"))
+        code, log = cubin(kernel.code.text(np.dtype(real)), arch, ("-std=c++17", "-fmad=false", "-default-device", "--ptxas-options=-v"))
         assert code[:4] == b"\x7fELF" and "0 bytes spill stores" in log
 
 

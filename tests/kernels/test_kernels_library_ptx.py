@@ -20,7 +20,7 @@ def by_ptx(k, theta, data):
     kernel = k.kernels(p, d, data.ndim == 3, bool(np.isnan(data).any()))[1]
     value, gradient = np.full(batch, 7.0, real), np.full((p, batch), 7.0, real)
     work = [np.full(a.shape({"N": steps, "B": batch, "slots": 64}), np.nan, real) for a in kernel.args if a.role == "work"]
-    run = PtxKernel(kernel.text(real), kernel.entry)
+    run = PtxKernel(kernel.code.text(real), kernel.code.entry)
     run((2,), (32,), (theta, data, value, gradient, *work, np.int64(batch), np.int64(steps)))
     return value, gradient
 

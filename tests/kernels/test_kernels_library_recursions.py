@@ -123,7 +123,7 @@ def test_nvrtc_compiles(name, arch):
     k, theta, data = CASES[name]()
     for kernel in handmade(k, theta, data, False):
         for real in REALS:
-            assert cubin(kernel.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
+            assert cubin(kernel.code.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
 
 
 # --- the Nile ---

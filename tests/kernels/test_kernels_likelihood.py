@@ -228,7 +228,7 @@ def test_wrong_shapes_and_dtypes(theta, data, error, text):
 def test_too_few_parameters_names_the_users_line():
     with pytest.raises(ValueError, match="unpack") as caught:
         GAUSSIAN(THETA[:3], X)
-    assert "test_kernels_likelihood.py" in caught.value.__notes__[0]
+    assert "kernel_programs.py:32" in caught.value.__notes__[0]
 
 
 def test_python_branches_are_refused_with_advice():
