@@ -4,15 +4,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
-from ._byhand import Tape as Tape
-from ._byhand import ravel as ravel
-from ._byhand import rule as rule
-from ._byhand import value as value
 from ._late import PUBLIC as _PUBLIC
 from ._late import load as _load
 from ._memory import checkpoint as checkpoint
 from ._memory import inplace as inplace
 from ._memory import stateful as stateful
+from ._recording import Tape as Tape
+from ._recording import ravel as ravel
+from ._recording import value as value
+from ._rule import rule as rule
 from ._transforms import grad as grad
 from ._transforms import hessian as hessian
 from ._transforms import hmp as hmp

@@ -39,7 +39,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
-    "cupyx.scipy.special": ("_faces", "ops.elementwise_more"),
+    "cupyx.scipy.special": ("_faces", "ops.corners"),
     # slow to import
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),

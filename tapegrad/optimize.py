@@ -9,7 +9,7 @@ import scipy.optimize
 from scipy.optimize import OptimizeResult
 
 from ._array import xp_of
-from ._byhand import ravel
+from ._recording import ravel
 from ._transforms import hessian, hvp, value_and_grad
 from .errors import ArgumentError, ConvergenceError
 

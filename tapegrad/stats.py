@@ -30,8 +30,8 @@ from .ops import linalg, shaping
 from .ops import special as sp
 from .ops._define import dtype, ndim, shape, xp
 from .ops._protocols import any_tracked
+from .ops.corners import expit, maximum, minimum
 from .ops.elementwise import absolute, arctan, exp, expm1, log, log1p, power, select, square, tan
-from .ops.elementwise_more import expit, maximum, minimum
 
 LOG_2PI, LOG_PI, LOG_2 = math.log(2 * math.pi), math.log(math.pi), math.log(2.0)
 

@@ -1,9 +1,9 @@
 """All files of operations, imported for what they register."""
 
+from . import corners as corners
 from . import creation as creation
 from . import degenerate as degenerate
 from . import elementwise as elementwise
-from . import elementwise_more as elementwise_more
 from . import fft as fft
 from . import gates as gates
 from . import gathering as gathering

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  elementwise_more.py has corners, choices and rounding.
+"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  corners.py has corners, choices and rounding.
 
 Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `_define.Fold`).  Where a derivative
 is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so

@@ -10,8 +10,8 @@ from .._primitive import primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .corners import floor, maximum, minimum
 from .elementwise import select
-from .elementwise_more import floor, maximum, minimum
 from .indexing import scatter_add
 from .products import flat
 from .shaping import arrays_of, astype, broadcast_to, concatenate, has_variable, reshape, zeros_like

@@ -12,8 +12,8 @@ from .._array import is_array, xp_of
 from .._primitive import is_tracked, primal_of, seen, values_of
 from ..errors import ArgumentError, NoRuleError
 from ._define import NUMPY, Written, dtype, implements, primitive, rules, same
+from .corners import expit, hypot, logaddexp, part_of_hypot, special_of
 from .elementwise import LN10, absolute, cbrt, cos, exp, exp2, expm1, log, log1p, over0, select, sign, sin, times0, xp_of2, zero_of
-from .elementwise_more import expit, hypot, logaddexp, part_of_hypot, special_of
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 

@@ -12,9 +12,9 @@ from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
+from .corners import isnan, maximum, minimum
 from .creation import linspace
 from .elementwise import select, sqrt, zero_of
-from .elementwise_more import isnan, maximum, minimum
 from .products import flat
 from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import arrays_of, conj, real, reshape, slice_of, swapped

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._byhand import value
+from .._recording import value
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
 from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system

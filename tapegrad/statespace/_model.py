@@ -17,8 +17,8 @@ import numpy
 
 from .. import numpy as np
 from .._array import xp_of
-from .._byhand import value
 from .._primitive import is_tracked, values_of
+from .._recording import value
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, ShapeError

@@ -14,7 +14,7 @@ from random_programs import draw, source
 import tapegrad as tg
 from tapegrad import _primitive
 from tapegrad._tree import leaves
-from tapegrad.ops import elementwise_more
+from tapegrad.ops import corners
 
 FORMS = {
     "grad": lambda f, v: tg.grad(f),
@@ -175,7 +175,7 @@ def test_a_rule_that_looks_at_values_is_seen(monkeypatch):
     """As the rule of `maximum` was, before it asked for primal values."""
     f = lambda: tg.grad(lambda x: np.maximum(x, x[::-1] * 2.0).sum())
     assert outcome(f, (X,), (near(X),)) == ("right", "")
-    monkeypatch.setattr(elementwise_more, "primal_of", _primitive.layout_of)
+    monkeypatch.setattr(corners, "primal_of", _primitive.layout_of)
     result, reason = outcome(f, (X,), (near(X),))
     assert result == "loud" and reason.startswith("Escaped")
 

@@ -180,7 +180,7 @@ def test_each_record_names_its_primitive():
 # --- the engine without its short ways ---
 
 ELSEWHERE = {
-    "_byhand": "has its own tape ended?",
+    "_recording": "has its own tape ended?",
     "_shadow/builtin": "exec and compile of the user's, followed",
 }
 

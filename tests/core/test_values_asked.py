@@ -36,7 +36,7 @@ ASKING = {
     "ops._protocols": "functions on untracked arrays",
     "ops.creation": "lengths of ranges, plain results of untracked numbers",
     "ops.degenerate": "which eigenvalues are equal",
-    "ops.elementwise_more": "where(condition), whose shape depends on values",
+    "ops.corners": "where(condition), whose shape depends on values",
     "ops.gathering": "indices, counts, and masks that make shapes",
     "ops.norms": "the order of a norm",
     "ops.sorting": "unique and bincount, whose shape depends on values",

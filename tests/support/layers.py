@@ -19,7 +19,7 @@ FLOORS = [
         "ops.gates",
         "ops.zero_derivative",
         "ops.elementwise",
-        "ops.elementwise_more",
+        "ops.corners",
         "ops.special",
         "ops.reductions",
         "ops.products",
@@ -36,7 +36,7 @@ FLOORS = [
     ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast"],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_calls", "_transforms", "_transposed", "_byhand", "_memory"],
+    ["_calls", "_transforms", "_transposed", "_rule", "_recording", "_memory"],
     [
         "kernels.graph.",
         "kernels.trace.",

@@ -23,7 +23,7 @@ from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
 from ...ops import shaping
-from ...ops.elementwise_more import where
+from ...ops.corners import where
 from ..emit.lower import SUMS, Lowered
 from ..launch.repeat import Launched, fits, launched, repeated
 from ..trace.tracing import trace_likelihood, trace_recursion

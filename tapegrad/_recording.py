@@ -1,9 +1,7 @@
-"""What a user does by hand: the tape, rules of his own, cutting a derivative, a tree as one vector."""
+"""What a user does by hand: the tape, cutting a derivative, a tree as one vector."""
 
-import functools
-import types
-from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,20 +14,14 @@ from ._calls import (
     derivative_out,
     entered,
     full_like,
-    name_of,
 )
-from ._pickling import Remade
-from ._primitive import OPEN, Primitive, Trace, bind, is_tracked, layout_of, primal_of
-from ._shadow import Globals, names_in
-from ._shadow.routes import of_function
-from ._transposed import checked_terms, transposed_jvp, transposed_vjp
+from ._primitive import OPEN, Trace, layout_of, primal_of
 from ._tree import leaves, tree_map
 from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
 from .ops._define import dtype, shape
 
-P = ParamSpec("P")
 Y = TypeVar("Y")
 
 # --- the tape by hand ---
@@ -102,99 +94,6 @@ class Tape:
 def live_on(y: Variable, trace: Trace) -> bool:
     layout_of(y)
     return y._trace is trace
-
-
-# --- rules of the user's own ---
-
-
-def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
-    """f with the user's own derivative.  f gets plain arrays.
-
-    `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
-    tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
-    since.  With only one of the two, the other mode is its transpose.
-
-    >>> import numpy as np, tapegrad as tg
-    >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
-    >>> tg.grad(sumsq)(np.array([2.0, 3.0]))
-    array([4., 6.])
-    """
-    if vjp is None and jvp is None:
-        raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
-    return Rule(f, vjp, jvp)
-
-
-def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
-    """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
-
-    def pull(g, out, need, *args, **params):
-        if isinstance(g, list):
-            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
-        if vjp is None:
-            return transposed_jvp(jvp, g, out, need, args, params)
-        return checked_terms(name, vjp(g, out, *args, **params), args)
-
-    def push(t, out, *args, **params):
-        if jvp is not None:
-            return jvp(tuple(t), out, *args, **params)
-        return transposed_vjp(vjp, name, t, out, args, params)
-
-    return (pull,), push
-
-
-class Rule(Remade):
-    """A function with a derivative of the user's own."""
-
-    def __init__(self, f: Callable, vjp: Callable | None, jvp: Callable | None):
-        self.f, self.vjp, self.jvp = f, vjp, jvp
-        functools.update_wrapper(self, f)
-        self.__name__ = name_of(f)
-        self.prim = prim = Primitive(self.__name__, f)
-        prim.holomorphic, prim.joint = False, True
-        prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-        prim.vjp, prim.jvp = derivatives(self.__name__, vjp, jvp)
-
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        for how, v in captured_by(self.f):
-            if is_tracked(v):
-                raise ArgumentError(
-                    f"rule({self.__name__}): the function captured {how}, which an open transform watches; its derivative would be "
-                    "lost: pass it as an argument, or take tg.value of it"
-                )
-        for n, a in enumerate(args):
-            if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
-                raise ArgumentError(
-                    f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
-                )
-        return bind(self.prim, args, params)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def _made(self) -> tuple:
-        return Rule, (self.f, self.vjp, self.jvp)
-
-
-def captured_by(f: Any) -> Iterator:
-    """(name, value) of what f captured by itself: in cells, globals named in its code, defaults, and attributes of what it is
-    bound to; members of lists, tuples and dicts included."""
-    if isinstance(f, functools.partial):
-        yield from captured_by(f.func)
-        found = [(f"argument {n} of a partial", v) for n, v in enumerate(f.args)] + [(f"`{k}`", v) for k, v in f.keywords.items()]
-    elif isinstance(f, types.MethodType):
-        yield from captured_by(f.__func__)
-        found = [(f"`{k}` of its object", v) for k, v in getattr(f.__self__, "__dict__", {}).items()]
-    elif isinstance(f, types.FunctionType):
-        found = of_function(f)
-        if type(f.__globals__) is Globals:
-            found += [(f"`{n}`", dict.get(f.__globals__, n)) for n in names_in(f.__code__)]
-    else:
-        found = [(f"`{k}`", v) for k, v in getattr(f, "__dict__", {}).items()]
-    for how, v in found:
-        if isinstance(v, types.FunctionType) and v.__closure__ and v is not f:
-            yield from [(h, w) for h, w in of_function(v) if isinstance(w, Variable)]
-        if not (isinstance(v, (list, dict, tuple)) and len(v) > 100):  # (a long list of numbers is not searched at each call)
-            yield from [(how, w) for w in leaves(v)]
 
 
 # --- small things ---
