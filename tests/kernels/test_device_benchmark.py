@@ -25,7 +25,7 @@ def test_every_row_is_measured_and_has_the_bits_of_the_cpu(cupy, monkeypatch):
             return 1e-3
 
         monkeypatch.setattr(device, "seconds", once)
-        report = _harness.Report("device", "small", SimpleNamespace(quick=True, save=False), device.METHOD)
+        report = _harness.Report("device", "small", SimpleNamespace(quick=True, save=False, only=[]), device.METHOD)
         absent = _harness.Absent("not asked")
         device.measured(report, cupy, TINY, absent, absent)
     finally:
