@@ -14,6 +14,8 @@ import tapegrad as tg
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 TOP = {name.split(".")[0] for name in MODULES}
 NAMED = [n for n in re.findall(r"`([A-Za-z_][\w.]*)`", TEXT) if n.split(".")[0] in TOP - {"numpy", "graph"}]
+PICTURE = "".join(re.findall(r"```mermaid\n(.*?)```", TEXT, re.DOTALL))
+NAMED += [n for n in re.findall(r"\b(?:ops\.)?_\w+\b", PICTURE) if n.strip("_")]
 
 
 def found(name):
