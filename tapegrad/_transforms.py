@@ -75,16 +75,16 @@ MAKERS[Transform] = _shadowed
 # --- reverse and forward mode ---
 
 
-def _again(f: Callable) -> Callable:
+def _wrapping(f: Callable) -> Callable:
     """What an inner transform makes of the shadowed f: a Const stays one."""
     return Const if isinstance(f, Const) else lambda g: g
 
 
 def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
     """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
-    again = _again(f)
+    wrap = _wrapping(f)
     marked = [type(a) is Const for a in args]
-    return lambda g: lambda x, *given: transform(again(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+    return lambda g: lambda x, *given: transform(wrap(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
 
 @overload
@@ -345,7 +345,7 @@ def unshared(a: Any) -> Any:
 
 def _columns(r: Recorded) -> dict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
-    back, which gives J v without running f again."""
+    back, which gives J v without running f wrap."""
     tape = reverse.Tape()
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
@@ -391,5 +391,5 @@ def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = Tru
 
 
 def _hessian(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    again, (argnums,) = _again(f), settings
-    return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(again(g), argnums))
+    wrap, (argnums,) = _wrapping(f), settings
+    return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))
