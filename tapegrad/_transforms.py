@@ -345,7 +345,7 @@ def unshared(a: Any) -> Any:
 
 def _columns(r: Recorded) -> dict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
-    back, which gives J v without running f wrap."""
+    back, which gives J v without running f again."""
     tape = reverse.Tape()
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
