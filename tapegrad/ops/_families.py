@@ -1,5 +1,6 @@
 """All files of operations, imported for what they register."""
 
+from . import bessel as bessel
 from . import corners as corners
 from . import creation as creation
 from . import degenerate as degenerate

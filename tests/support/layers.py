@@ -21,6 +21,7 @@ FLOORS = [
         "ops.elementwise",
         "ops.corners",
         "ops.special",
+        "ops.bessel",
         "ops.reductions",
         "ops.products",
         "ops.sorting",
