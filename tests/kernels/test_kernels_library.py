@@ -140,7 +140,10 @@ def test_cuda_source_gives_the_bits_of_the_twin(name, each, missing, real):
     assert np.isfinite(ours[0][good]).all() and np.isfinite(ours[1][:, good]).all() and ours[1][:, good].any(axis=0).all()
 
 
-@pytest.mark.parametrize("name", ["student_t", "poisson", "logistic", "mixture"])
+LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("poisson", "mixture")]  # Numba compiles each for seconds
+
+
+@pytest.mark.parametrize("name", ["student_t", "logistic", *LATER])
 def test_straight_line_code_gives_the_bits_of_numba(name):
     """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
     of = {"poisson": regression.ON_HOST[0], "logistic": regression.ON_HOST[1], "mixture": mixture.ON_HOST}

@@ -35,7 +35,7 @@ def handmade(k, theta, data, twins):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
-@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 def test_twins_give_the_bits_of_the_cuda_source(case, real):
     k, theta, data = case
     theta, data = theta.astype(real), data.astype(real)

@@ -75,7 +75,10 @@ def test_missing_data(point):
         close(found, expected, 1e-12)
 
 
-@pytest.mark.parametrize("name", ["erf", "gammaln", "digamma", "ndtr", "log_ndtr", "expit", "wrightomega", "logit"])
+LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("gammaln", "ndtr", "log_ndtr", "expit", "logit")]
+
+
+@pytest.mark.parametrize("name", ["erf", "digamma", "wrightomega", *LATER])
 def test_special_functions(name):
     f = getattr(scipy.special, name)
     a, b = RNG.normal(size=(2, N, N, 2))

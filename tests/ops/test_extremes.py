@@ -160,7 +160,7 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in ("i1e", "k1e") else ()) for n in CLOSED])  # as i0e, k0e
 def test_tails_against_closed_forms(name):
     f, exact, points = CLOSED[name]
     for x in points:
