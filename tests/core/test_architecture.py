@@ -69,6 +69,7 @@ def moves(call):
     return len(seen), len(set(seen))
 
 
+@pytest.mark.unsealed
 def test_moves_between_rooms():
     """`grad(sum(sin x))`: a reader who follows it changes file so often."""
     f, x = lambda x: np.sum(np.sin(x)), np.ones(3)

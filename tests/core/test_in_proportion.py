@@ -248,6 +248,7 @@ def calls(job):
     return n
 
 
+@pytest.mark.unsealed
 def test_calls_of_a_gradient():
     """(Once there were 291 for the vector, 93 for each leaf of the tree, 19 for each captured array.)"""
 
