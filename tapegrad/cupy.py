@@ -23,11 +23,12 @@ from .ops import creation as _creation
 linalg = _faces_of("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)
 fft = _faces_of("tapegrad.cupy.fft", _cupy.fft, _numpy.fft)
 ndarray = _array_class(_cupy.ndarray)
+_any = any  # the name is CuPy's below
 
 
 def get_array_module(*args):
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
-    return _sys.modules[__name__] if any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
+    return _sys.modules[__name__] if _any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
 
 
 def _moving(f, key, move):
