@@ -1,4 +1,4 @@
-"""The one registry of arrows that no import statement shows.  tests/test_layers.py reads it, and finds every arrow that is not here.
+"""The one registry of arrows that no import statement shows.  tests/core/test_layers.py reads it, and finds every arrow that is not here.
 
 `GIVEN`: a function that lower floors call as `late.name`, and a higher one gives.  `LOADED`: a module that is imported when it is first
 needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""

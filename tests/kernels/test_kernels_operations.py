@@ -1,4 +1,4 @@
-"""What ops/ declares of an operation holds in kernels, too: the lines of tests/cases_*.py, value and derivatives up to the third against
+"""What ops/ declares of an operation holds in kernels, too: the lines of the table of cases, value and derivatives up to the third against
 the array operations."""
 
 import numpy as np
