@@ -30,14 +30,15 @@ class Objective:
     """
 
     def __init__(self, f: Callable, x: Any, args: tuple = ()):
-        flat, self.restore = ravel(x)
+        flat, restore = ravel(x)
+        self.restore = restore
         self.xp: ModuleType = xp_of(flat)
         self.start = to_host(flat).astype(np.float64)
         self.dtype = flat.dtype
         # f goes through the transforms as an argument, so that the arrays it captures are treated as
-        # those of a function that is differentiated itself.
+        # those of a function that is differentiated itself; so `_f` captures no object that leads to them by another way.
         self.args = (f, *args)
-        self._f = lambda u, f, *rest: f(self.restore(u), *rest)
+        self._f = lambda u, f, *rest: f(restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None

@@ -4,9 +4,11 @@ A function takes its builtins from its globals when it is made; `Globals` gives 
 Others may add theirs."""
 
 import builtins
+import dis
 import importlib
 import sys
 import types
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,31 +27,34 @@ class Builtins(dict):
         return vars(builtins)[name]
 
 
-NO_NAMES: Any = frozenset()
-
-
 class Globals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
 
-    __slots__ = ("real", "shadow", "first", "dropped", "__weakref__")
+    __slots__ = ("real", "shadow", "first", "__weakref__")
 
     def __init__(self, real, shadow):
-        """`first`: what was found for each name when it was first asked for; `dropped`: names that were deleted."""
-        self.real, self.shadow, self.first, self.dropped = real, shadow, {"__builtins__": BUILTINS}, NO_NAMES
+        """`first`: what was found for each name when it was first asked for; of these, what is in the dict no more was deleted."""
+        self.real, self.shadow, self.first = real, shadow, {"__builtins__": BUILTINS}
         dict.__setitem__(self, "__builtins__", BUILTINS)
 
     def __missing__(self, name):
         value = self.real[name]
         if self.shadow is None:  # the call has ended; this function leaked out of it
             return value
-        if name in self.dropped:
+        if name in self.first:
             raise KeyError(name)
         new = self.first[name] = self.shadow(value)
         dict.__setitem__(self, name, new)
         self.shadow.names.append((self, name, value, new))
         return new
+
+    def keep(self, names: tuple) -> None:
+        """Names that the code deletes."""
+        for name in names:
+            if name in self:
+                self[name]
 
     def fill(self) -> "Globals":
         """All names of the module."""
@@ -71,7 +76,7 @@ class Globals(dict):
         return self[name] if name in self else default
 
     def __contains__(self, name):
-        return dict.__contains__(self, name) or (name in self.real and name not in self.dropped)
+        return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
     def __iter__(self):
         return dict.__iter__(self.fill())
@@ -99,7 +104,6 @@ class Globals(dict):
     def __delitem__(self, name):
         self[name]
         dict.__delitem__(self, name)
-        self.dropped |= {name}
 
     def pop(self, name, *default):
         if name not in self and default:
@@ -186,6 +190,20 @@ def names_in(code: types.CodeType) -> set:
         if isinstance(c, types.CodeType):
             names |= names_in(c)
     return names
+
+
+DELETE = dis.opmap["DELETE_GLOBAL"]
+DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of globals that it deletes)
+
+
+def deletes(code: types.CodeType) -> tuple:
+    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
+    key = id(code)
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if DELETE in code.co_code else set()
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            found.update(deletes(c))
+    return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
 
 
 # --- the stand-ins ---

@@ -44,7 +44,7 @@ def names(shadow: Any) -> list:
             continue
         if len(values) == len(first) and all(map(IS, values, first.values())) and all(map(IS, dict.keys(space), first)):
             continue
-        found += [(space, name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
+        found += [(space, name, EMPTY) for name in first if not dict.__contains__(space, name)]
         found += [(space, n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
     return found
 
@@ -55,6 +55,15 @@ def cell(new: types.CellType, first: Any) -> Any:
         return EMPTY if new.cell_contents is first else new.cell_contents
     except ValueError:
         return EMPTY
+
+
+def emptied(new: types.CellType, first: Any) -> bool:
+    """Was the variable of a cell deleted?"""
+    try:
+        new.cell_contents  # noqa: B018
+    except ValueError:
+        return first is not EMPTY
+    return False
 
 
 def altered(shadow: Any) -> dict:
@@ -88,7 +97,7 @@ def altered(shadow: Any) -> dict:
         if space.real.get(name, EMPTY) is not value:
             spaces.setdefault(id(space.real), set()).add(name)
     for c, new, value, first in shadow.cells:
-        if cell(new, first) is not EMPTY or value is not EMPTY and cell(c, value) is not EMPTY:
+        if cell(new, first) is not EMPTY or emptied(new, first) or value is not EMPTY and cell(c, value) is not EMPTY:
             found.append(c)
     return spaces | {id(x): None for x in found}
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
-from .builtin import FUNCTIONS, LIBRARY, Globals, Module
+from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, deletes
 from .cached import Cached
 from .kinds import EMPTY, NUMERIC, is_foreign
 
@@ -39,6 +39,10 @@ class Functions:
                 mine = space  # contextmanager and others that wrap a function of the user's
             else:
                 mine = self.globals_of(space)
+        gone = DELETES.get(id(f.__code__))
+        gone = deletes(f.__code__) if gone is None else gone[1]
+        if gone and type(mine) is Globals:
+            mine.keep(gone)
         if mine is space and not closure:
             return f
         g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))

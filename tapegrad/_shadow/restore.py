@@ -130,6 +130,9 @@ def clean(x, back):
 
 def restore_cell(cell, new, value, first, back):
     """Hand a rebound nonlocal back, and leave the new cell with the plain value: a cycle through it ends here."""
+    if changes.emptied(new, first) and not back.undo:
+        del cell.cell_contents
+        return
     now = changes.cell(new, first)
     if now is not EMPTY and not back.undo:
         value = back(now)

@@ -18,11 +18,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+from .lengths import Length, OverLength
 
 LEAVES = frozenset(("in", "const", "bool", "array"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-OPERATIONS: dict = {}  # operation -> what ops/ declares of it: value and derivatives (trace/symbolic.py)
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength()}  # and those that ops/ declares (trace/symbolic.py)
 STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan

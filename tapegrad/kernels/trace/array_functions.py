@@ -76,15 +76,6 @@ def _symmetric_product(a: Sym, b: Sym) -> bool:
 FUNCTIONS[np.dot] = lambda a, b: matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
 FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims=keepdims)
 COMPOSED[np.matmul] = matmul
-COMPOSED[np.hypot] = lambda a, b: length((a, b), lambda a, b: a * a + b * b)
-
-
-def length(x: tuple, squares: Callable) -> Sym:
-    """The root of squares(*x), which is homogeneous of degree 2, of numbers of any size; its derivatives at zero are zero."""
-    q = squares(*x)
-    r = squares(*[v * elementwise(q.g, "scale", q) for v in x])
-    zero = r == 0.0
-    return where(zero, 0.0, np.sqrt(where(zero, 1.0, r)) * elementwise(q.g, "unscale", q))
 
 
 @implements(np.clip)
