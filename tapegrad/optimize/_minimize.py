@@ -8,10 +8,10 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from ._array import xp_of
-from ._recording import ravel
-from ._transforms import hessian, hvp, value_and_grad
-from .errors import ArgumentError, ConvergenceError
+from .._array import xp_of
+from .._recording import ravel
+from .._transforms import hessian, hvp, value_and_grad
+from ..errors import ArgumentError, ConvergenceError
 
 # What SciPy's methods want beside value and gradient.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
