@@ -40,7 +40,8 @@ class Problems:
     """Those that are not finished.  `value_and_grad(X, which)` gives (b,) and (p, b) at X (p, b), for the problems numbered `which`."""
 
     rows: tuple[str, ...] = ("which", "x", "f", "g", "status", "iterations", "evaluations")
-    matrix = ""  # which array of matrices is given back
+    own: tuple[str, ...] = ()  # those of one method
+    matrix: str  # which of these is given back
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
         self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = value_and_grad, xp, gtol, maxiter, X.dtype
@@ -52,7 +53,6 @@ class Problems:
         self.iterations, self.evaluations = xp.zeros(n, int), xp.zeros(n, int)
         self.f, self.g = self.evaluated(self.x)
         self.status[~self.finite(self.f, self.g)] = START
-        self.found: dict[str, Any] = {}
 
     def evaluated(self, x: Any) -> tuple:
         """Value and gradient, by rows."""
@@ -76,23 +76,19 @@ class Problems:
 
     def solved(self) -> dict[str, Any]:
         """Every problem's last point."""
-        n = len(self.which)
+        found = {name: getattr(self, name).copy() for name in (*self.rows, self.matrix)}
         while True:
             done = ~self.running
             finished = int(done.sum())
             if finished and finished >= FINISHED * len(done):
-                for name in self.rows if not self.matrix else (*self.rows, self.matrix):
-                    a = getattr(self, name)
-                    full = self.found.setdefault(name, self.xp.zeros((n, *a.shape[1:]), a.dtype))
-                    full[self.which[done]] = a[done]
+                for name in found:
+                    found[name][self.which[done]] = getattr(self, name)[done]
                 for name in (*self.rows, *self.own):
                     setattr(self, name, getattr(self, name)[~done])
             if not len(self.which):
-                return self.found
+                return found
             with np.errstate(all="ignore"):
                 self.advance()
-
-    own: tuple[str, ...] = ()  # the arrays of rows of a method beside those of all
 
     def advance(self) -> None:
         """One evaluation of every running problem."""
@@ -183,8 +179,8 @@ class Newton(Problems):
         calmer = (largest(g) < 0.5 * largest(self.g)) & (f <= self.f + SMALL * size)
         taken = running & finite & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL * size) & calmer)
         fine = self.curved(x, taken)
-        ratio = xp.where(fine, ratio, -1.0)
         taken &= fine
+        ratio = xp.where(taken, ratio, -1.0)
         edge = length > 0.9 * self.radius
         self.radius = xp.where(ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius))
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
@@ -199,7 +195,7 @@ class Newton(Problems):
 class Bfgs(Problems):
     """The inverse Hessian from differences of gradients; line searches with Wolfe's conditions, each in its own bracket."""
 
-    own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh")
+    own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh", "idle", "lowest", "calmest")
     matrix = "B"
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
@@ -209,6 +205,8 @@ class Bfgs(Problems):
         self.fresh = xp.ones(n, bool)  # B is still the identity
         self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
         self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
+        self.idle = xp.zeros(n, int)  # steps in a row with neither a lower value nor half the gradient
+        self.lowest, self.calmest = self.f.copy(), largest(self.g)
         with np.errstate(all="ignore"):
             self.search(self.running)
 
@@ -242,15 +240,20 @@ class Bfgs(Problems):
         low_enough = finite & (f <= self.f + 1e-4 * self.t * self.slope + 10 * self.eps * size)
         flat_enough = dot(g, self.d) >= 0.9 * self.slope
         self.tries += running
-        taken = running & low_enough & (flat_enough | (self.tries >= 12))
+        taken = running & low_enough & (flat_enough | (self.tries >= 12) & (f < self.f))
         self.update(taken, x - self.x, g - self.g)
         self.bracket(running & ~taken, low_enough, f, finite)
+        lower, calmer = taken & (f < self.lowest), taken & (largest(g) < 0.5 * self.calmest)
+        self.lowest, self.calmest = xp.where(lower, f, self.lowest), xp.where(calmer, largest(g), self.calmest)
+        self.idle = xp.where(lower | calmer, 0, self.idle + taken)
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
         self.f = xp.where(taken, f, self.f)
         self.iterations += taken
         little = -self.slope <= LEAST * size
         failed = running & ~taken & ((self.tries >= 40) | little & (self.tries >= 8))
-        self.end(failed & little, ROUNDING)
+        small = largest(self.g) <= 1e-3 * xp.maximum(1.0, size)
+        self.end((failed & little) | ((self.idle >= 3) & small), ROUNDING)
+        self.end(self.idle >= 3, STUCK)
         self.end(failed & self.fresh, STUCK)
         self.forget(failed)
         self.search(self.running & (taken | failed))

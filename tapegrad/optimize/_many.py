@@ -160,6 +160,7 @@ def _starts(X0: Any) -> tuple:
 
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
     given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(args)]
+    given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers belong anywhere
     batch = rows.shape[1]
     if isinstance(f, Generated) and not vectorized:
         if len(given) != 1:
@@ -173,10 +174,10 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
             )
     if vectorized:
         return Vectorized(lambda X, *more: f(restore(X), *more), given)
-    return OnKernel(*_kernel(f, restore, given, batch))
+    return OnKernel(*_kernel(f, restore, given, batch, xp_of(rows)))
 
 
-def _kernel(f: Callable, restore: Callable, args: list, batch: int) -> tuple:
+def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> tuple:
     """f as a kernel of one datum for each problem, which holds its arguments; and these data, (d, 1, B)."""
     shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in args]
     cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
@@ -185,11 +186,13 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int) -> tuple:
         given = [datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)]
         y = f(restore(theta), *given)
         if isinstance(y, Sym) and y.size != 1:
-            raise NotScalarError(f"minimize_many: {name_of(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()")
+            raise NotScalarError(
+                f"minimize_many: {name_of(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()"
+            )
         return y
 
     one.__name__ = name_of(f)
-    data = rows_of(args, batch, np.float64)[:, None, :] if cuts[-1] else np.zeros(1)
+    data = rows_of(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
     return likelihood(one, missing="step", invalid="nan"), data
 
 
@@ -226,7 +229,9 @@ class Vectorized:
     def value_and_grad(self, X: Any, which: Any) -> tuple:
         f, pullback = vjp(self.f, X, *self.of(which))
         if tuple(f.shape) != X.shape[1:]:
-            raise ShapeError(f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} problems, wanted ({X.shape[1]},)")
+            raise ShapeError(
+                f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} problems, wanted ({X.shape[1]},)"
+            )
         g = pullback(xp_of(f).ones(f.shape, f.dtype))
         return f, g[0] if self.args else g
 
