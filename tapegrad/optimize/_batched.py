@@ -21,6 +21,7 @@ TEXTS = {
 FINISHED = 0.2  # share of finished rows from which they are taken out
 SMALL = 1e-9  # of |f|: where less is to be gained, a step is judged by its gradient
 LEAST = 1e-12  # of |f|: where less is to be gained, and no step lowers the gradient, rounding is reached
+CALM = 1e-5  # of |f| or 1: where no step helps, a gradient up to this is taken for one that rounding hides
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -188,7 +189,9 @@ class Newton(Problems):
         self.iterations += running
         self.look()
         self.end(~taken & free & (gain <= LEAST * size), ROUNDING)
-        self.end(~taken & (self.radius <= self.eps * (largest(self.x) + 1e-300)), STUCK)
+        lost = ~taken & (self.radius <= self.eps * (largest(self.x) + 1e-300))
+        self.end(lost & (largest(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
+        self.end(lost, STUCK)
         self.end(self.iterations >= self.maxiter, LIMIT)
 
 
@@ -251,10 +254,10 @@ class Bfgs(Problems):
         self.iterations += taken
         little = -self.slope <= LEAST * size
         failed = running & ~taken & ((self.tries >= 40) | little & (self.tries >= 8))
-        small = largest(self.g) <= 1e-3 * xp.maximum(1.0, size)
-        self.end((failed & little) | ((self.idle >= 3) & small), ROUNDING)
-        self.end(self.idle >= 3, STUCK)
-        self.end(failed & self.fresh, STUCK)
+        small = largest(self.g) <= CALM * xp.maximum(1.0, size)
+        lost = failed & self.fresh | (self.idle >= 3)
+        self.end(failed & little | lost & small, ROUNDING)
+        self.end(lost, STUCK)
         self.forget(failed)
         self.search(self.running & (taken | failed))
         self.end(self.iterations >= self.maxiter, LIMIT)
