@@ -15,7 +15,7 @@ from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
 from ..kernels.generated.kernel import Generated, likelihood
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
-from ._minimize import to_host
+from ._flat import to_host
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,21 @@
 """`scipy.optimize.minimize` with exact derivatives, on trees of NumPy or CuPy arrays."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._array import xp_of
-from .._recording import ravel
 from .._transforms import hessian, hvp, value_and_grad
-from ..errors import ArgumentError, ConvergenceError
+from ..errors import ArgumentError, ConvergenceError, NotScalarError
+from ._flat import Flat, bounds_of, callback_of, constraints_of, to_host
 
-# What SciPy's methods want beside value and gradient.
+# What SciPy's methods want beside the value.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
 WITH_PRODUCT = {"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"}
 WITH_HESSIAN = {"dogleg", "trust-exact"}
+WITHOUT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
 
 
 class Objective:
@@ -29,19 +28,30 @@ class Objective:
     taken back by the optimiser.
     """
 
-    def __init__(self, f: Callable, x: Any, args: tuple = ()):
-        flat, self.restore = ravel(x)
-        self.xp: ModuleType = xp_of(flat)
-        self.start = to_host(flat).astype(np.float64)
-        self.dtype = flat.dtype
+    def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
+        self.flat = Flat(call, x)
+        self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
         # f goes through the transforms as an argument, so that the arrays it captures are treated as
         # those of a function that is differentiated itself.
-        self.args = (f, *args)
+        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
         self._f = lambda u, f, *rest: f(self.restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # is told every value
+
+    def value(self, u: np.ndarray) -> float:
+        """The value alone, by a plain call."""
+        self.evaluations += 1
+        f, *rest = self.args
+        try:
+            with np.errstate(all="ignore"):
+                y = to_host(f(self.flat(u), *rest))
+        except np.linalg.LinAlgError:
+            return np.inf
+        if y.size != 1 or y.dtype.kind not in "fiu":
+            raise NotScalarError(f"minimize: the function returned shape {y.shape}, dtype {y.dtype}; wanted is one real number")
+        return float(y.reshape(())) if np.isfinite(y).all() else np.inf
 
     def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient at u; a second call at the same point costs nothing."""
@@ -80,17 +90,29 @@ class Objective:
         if not np.isfinite(derivative).all():
             raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
 
-    def place(self, u: np.ndarray) -> Any:
-        return self.xp.asarray(u, self.dtype)
 
-
-def minimize(f: Callable, x0: Any, args: tuple = (), method: str = "trust-exact", hess: str = "auto", **options: Any) -> OptimizeResult:
+def minimize(
+    f: Callable,
+    x0: Any,
+    args: tuple = (),
+    method: str | Callable | None = None,
+    hess: str = "auto",
+    *,
+    bounds: Any = None,
+    constraints: Any = (),
+    tol: float | None = None,
+    callback: Callable | None = None,
+    options: dict | None = None,
+) -> OptimizeResult:
     """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
 
-    x0 is a tree of real floating point arrays or numbers (a tuple is one tree).  The method is one of SciPy's
-    that use derivatives.  Those of second order get Hessian-vector products, or the whole Hessian where they
-    need it or with `hess='dense'`.  Further options (tol, options, callback, bounds, constraints) are SciPy's
-    and speak of the flat vector.
+    x0 is a tree of real arrays or numbers; a list or tuple of plain numbers is an array, as for SciPy.  `method` is any of SciPy's;
+    by default 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.  Those of second order get Hessian-vector products,
+    or the whole Hessian where they need it or with `hess='dense'`; those without derivatives get values.
+
+    `bounds` are SciPy's, of the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  `constraints` are
+    SciPy's; their functions get a tree like x0, and exact derivatives where none are given.  `callback`, as SciPy's, is shown
+    such trees.
 
     Returns SciPy's `OptimizeResult` with `x` a tree like x0, `flat` the vector, and counts `evaluations`,
     `hessians`, `products`.  As in SciPy, look at `success`.  Raises `ArgumentError` for an unknown method,
@@ -101,37 +123,51 @@ def minimize(f: Callable, x0: Any, args: tuple = (), method: str = "trust-exact"
     >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)})
     >>> round(float(r.x["a"]), 6), r.success
     (1.0, True)
+    >>> r = tg.optimize.minimize(f, {"a": 3, "b": np.zeros(2)}, bounds={"b": (2.0, None)})
+    >>> r.x["b"].round(6), round(float(r.x["a"]), 6)
+    (array([2., 2.]), 1.666667)
     """
     objective = Objective(f, x0, args)
-    result = run(objective, method, hess, **options)
-    result.x = objective.restore(objective.place(result.flat))
+    if method is None:
+        method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+    more = {
+        "bounds": bounds_of("minimize", objective.flat, bounds),
+        "constraints": constraints_of("minimize", objective.flat, constraints, str(method).lower() == "trust-constr"),
+        "callback": callback_of(objective.flat, callback),
+    }
+    result = run(objective, method, hess, tol=tol, options=options, **more)
+    result.x = objective.flat(result.flat)
     return result
 
 
-def run(objective: Objective, method: str, hess: str = "auto", **options: Any) -> OptimizeResult:
+def run(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
     """`minimize` on flat vectors."""
-    name = str(method).lower()
-    if name not in WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN:
-        known = ", ".join(sorted(WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN))
-        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize that uses derivatives: {known}")
+    name = "" if callable(method) else str(method).lower()
+    known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
+    if not callable(method) and name not in known:
+        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
     if hess not in ("auto", "dense", "product"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
-    if not np.isfinite(objective(objective.start)[0]):
-        raise ConvergenceError(f"minimize: the function is not finite at the starting point {objective.start}; start elsewhere")
+    start = inside(objective.start, options.get("bounds"))
+    if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
+        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
     derivatives: dict[str, Any] = {}
-    if name in WITH_HESSIAN or (name in WITH_PRODUCT and hess == "dense"):
+    if name in WITH_HESSIAN or callable(method) or (name in WITH_PRODUCT and hess == "dense"):
         derivatives["hess"] = objective.hessian
     elif name in WITH_PRODUCT:
         derivatives["hessp"] = objective.product
-    result = scipy.optimize.minimize(objective, objective.start, jac=True, method=method, **derivatives, **options)
+    fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
+    result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
     result.flat = np.asarray(result.x)
-    result.evaluations, result.hessians, result.products = (
-        objective.evaluations,
-        objective.hessians,
-        objective.products,
-    )
+    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
     return result
 
 
-def to_host(x: Any) -> np.ndarray:
-    return x.get() if hasattr(x, "get") else np.asarray(x)
+def inside(start: np.ndarray, bounds: Any) -> np.ndarray:
+    """The starting point moved between the bounds, as SciPy's methods with bounds do before they begin."""
+    if bounds is None:
+        return start
+    if not isinstance(bounds, scipy.optimize.Bounds):
+        low, high = zip(*bounds, strict=True)
+        bounds = scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
+    return np.clip(start, bounds.lb, bounds.ub)
