@@ -13,6 +13,7 @@ from .._tree import leaves, tree_map
 from ..errors import ArgumentError, NotScalarError, ShapeError
 from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
 from ..kernels.generated.kernel import Generated, likelihood
+from ..kernels.trace.surroundings import through
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
 from ._flat import to_host
@@ -191,7 +192,7 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
             )
         return y
 
-    one.__name__ = name_of(f)
+    through(one, f).__name__ = name_of(f)
     data = rows_of(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
     return likelihood(one, missing="step", invalid="nan"), data
 

@@ -72,6 +72,19 @@ def test_captured_arrays_are_read_at_each_call():
     assert np.allclose(minimize_many(f, np.zeros((2, 3))).x.T, [5, 6])
 
 
+def test_arrays_made_in_the_function():
+    def f(x, a):
+        y = np.zeros(2)
+        y[0] = x[0] - a
+        y[1] = x[1] - np.array([x[0], 1.0]).sum()
+        J = tg.jacobian(lambda x: np.array([x[0] ** 2, x[1]]))(x)
+        return y @ y + 0 * J.sum()
+
+    a = np.arange(3.0)
+    r = minimize_many(f, np.zeros((2, 3)), (a,))
+    assert r.converged.all() and np.allclose(r.x, [a, a + 1])
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_kernel_with_data_of_its_own_for_each_problem(method):
     rng = np.random.default_rng(3)
@@ -238,7 +251,11 @@ def test_nothing_of_the_caller_is_written():
         (lambda: minimize_many(lambda x, a: x @ x, np.ones((2, 2)), (np.ones(3),)), ShapeError, r"args\[0\] has shape \(3,\)"),
         (lambda: minimize_many(lambda x: x * x, np.ones((2, 2))), NotScalarError, r"returned shape \(2,\)"),
         (lambda: minimize_many(lambda x: x * x, np.ones((2, 3)), vectorized=True), ShapeError, r"returned shape \(2, 3\)"),
-        (lambda: minimize_many(lambda x: x[0] if x[0] > 0 else -x[0], np.ones((1, 2))), KernelError, r"np\.where"),
+        (
+            lambda: minimize_many(lambda x: x[0] if x[0] > 0 else -x[0], np.ones((1, 2))),
+            KernelError,
+            r"(?s)np\.where.*test_minimize_many\.py",
+        ),
         (lambda: minimize_many(tg.kernels.likelihood(lambda t, y: (y - t[0]) ** 2), np.ones((1, 2))), ArgumentError, "args=\\(data,\\)"),
     ],
 )

@@ -114,7 +114,7 @@ class Rebuilder:
             return self.derivatives.made(x)
         if kind is types.FunctionType and x in self.derivatives.own:
             return self.derivatives.own[x]
-        if kind is types.FunctionType and not is_foreign(x.__module__):
+        if kind is types.FunctionType and (not is_foreign(x.__module__) or "users" in x.__dict__):
             return self.function(x)
         if kind is types.MethodType and not is_foreign(x.__func__.__module__):
             return types.MethodType(self.function(x.__func__), x.__self__)
@@ -161,6 +161,12 @@ class Rebuilder:
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         return new
+
+
+def through(f: types.FunctionType, users: Any) -> types.FunctionType:
+    """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
+    f.users = users
+    return f
 
 
 class Globals(dict):
@@ -220,6 +226,7 @@ class Namespace:
 
 def origin(f: Any) -> str:
     """'name (file:line)' of a user's function."""
+    f = getattr(f, "users", f)
     code = getattr(f, "__code__", None)
     name = getattr(f, "__name__", type(f).__name__)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
@@ -227,7 +234,7 @@ def origin(f: Any) -> str:
 
 def line_of(error: BaseException, f: Any) -> str:
     """The line of the user's function where the error arose."""
-    code, found = getattr(f, "__code__", None), None
+    code, found = getattr(getattr(f, "users", f), "__code__", None), None
     t = error.__traceback__
     while t is not None:
         if code is not None and t.tb_frame.f_code.co_filename == code.co_filename and "tapegrad/kernels" not in code.co_filename:
