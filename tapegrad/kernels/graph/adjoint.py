@@ -42,7 +42,7 @@ def forward(p: Program, group: int | None) -> Program:
         t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
         inputs.append(p.inputs[group])
     loops = _pushed(g, p.loops, t)
-    _tangents(g, p.outputs, t)
+    tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
 
@@ -52,14 +52,14 @@ def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
     made = []
     for old in loops:
         loop = old.copy()
-        _tangents(g, loop.start, t)
+        tangents(g, loop.start, t)
         varying = sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0])
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
         loop.inner = _pushed(g, loop.inner, t)
-        _tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
@@ -73,7 +73,7 @@ def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
     return made
 
 
-def _tangents(g: Graph, outs: list[int], t: dict) -> None:
+def tangents(g: Graph, outs: list[int], t: dict) -> None:
     """Fill t with the tangents of all nodes under outs."""
     for i in g.reach(outs, stop=t):
         if i not in t:

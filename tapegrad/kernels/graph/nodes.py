@@ -11,7 +11,9 @@ Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" s
 beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
 float32 (wide_sums.py) "S" for "s", and "N" with k = 1.  What a loop in the body of another one gives ("co", "s") depends on the outer
 loops' steps: `within` has them as bits, and what depends on nothing in a step of the innermost one is computed outside of it
-(`level`)."""
+(`level`).
+
+A "mark" stands for its operand while the graph is being traced (trace/derivatives.py); no program holds one."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +22,7 @@ from typing import Any
 from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
 from .lengths import Length, OverLength
 
-LEAVES = frozenset(("in", "const", "bool", "array"))
+LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 OPERATIONS: dict = {"length": Length(), "over_length": OverLength()}  # and those that ops/ declares (trace/symbolic.py)
@@ -76,7 +78,7 @@ class Graph(Blocks):
             self.shape.append(self._common_shape(op, args) if shape is None else shape)
             if op == "in":
                 self.mask.append(1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0))
-            elif op in LEAVES:
+            elif op in LEAVES and op != "mark":
                 self.mask.append(0)
             else:
                 m = 0

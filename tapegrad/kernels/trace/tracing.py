@@ -22,6 +22,7 @@ from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import Loop, Program
+from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
 from .symbolic import NotKnown, Sym, elementwise, lift, real
 
@@ -43,7 +44,7 @@ class Tracer:
 
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
-        self.rebuild = Rebuilder(self.g)
+        self.rebuild, self.marks = Rebuilder(self.g, Derivatives(self)), 0
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
