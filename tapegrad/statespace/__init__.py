@@ -11,7 +11,6 @@ from ._filter import ForecastResult as ForecastResult
 from ._filter import forecast as forecast
 from ._filter import kalman_filter as filter  # noqa: F401
 from ._filter import loglik as loglik
-from ._fit import FitResult as FitResult
 from ._fit import fit as fit
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
@@ -19,5 +18,6 @@ from ._model import Start as Start
 from ._model import arma as arma
 from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
+from ._result import FitResult as FitResult
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
