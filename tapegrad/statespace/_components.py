@@ -14,7 +14,8 @@ from .. import numpy as np
 from .._array import xp_of
 from .._recording import value
 from ..errors import ArgumentError
-from ._constraints import Constraint, interval, positive, stationary, unconstrained
+from ._constraints import interval, positive, stationary, unconstrained
+from ._parameters import Block
 
 
 @dataclass
@@ -24,15 +25,6 @@ class Sample:
 
     y: numpy.ndarray
     s2: float
-
-
-@dataclass
-class Block:
-    """A parameter of a part: its start, constraint, and the names of its elements if it is a vector."""
-
-    start: Any
-    constraint: Constraint
-    labels: list[str] | None = None
 
 
 @dataclass

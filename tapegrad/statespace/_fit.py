@@ -71,7 +71,7 @@ def found(
     problem: Problem, method: str = "trust-exact", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
 ) -> FitResult:
     """The maximum of a problem."""
-    stop = _maximised(problem, method, hess, options, progress)
+    stop = _maximised(problem.quick or problem, method, hess, options, progress)
     if not stop.hessian.any():
         raise DataError(
             f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"

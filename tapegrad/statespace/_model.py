@@ -262,13 +262,19 @@ def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, da
         if mark.any() or varying:
             raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
         # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-        return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), (P + P.T) * 0.5, mark
+        return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
     mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
     if mark.any():
         keep = xp.asarray(~mark, float)
         mean, cov = mean * keep, cov * (keep[:, None] * keep)
     return mean, cov, mark
+
+
+def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
+    """P = T P T' + Q."""
+    m = T.shape[0]
+    P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
+    return (P + P.T) * 0.5
 
 
 # Number of axes that a constant field has at most; one more is the time axis.

@@ -1,6 +1,7 @@
 """The parameters of a fit: named blocks of numbers, and the free vector behind them in which an optimiser moves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -9,6 +10,15 @@ from .. import numpy as np
 from ..errors import ArgumentError
 from ..optimize import to_host
 from ._constraints import Constraint, unconstrained
+
+
+@dataclass
+class Block:
+    """A parameter of a model of the library: its start, its constraint, and the names of its elements if it is a vector."""
+
+    start: Any
+    constraint: Constraint
+    labels: list[str] | None = None
 
 
 class Parameters:
@@ -53,6 +63,19 @@ class Parameters:
 
     def flat(self, u: Any) -> Any:
         return np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
+
+
+def parameters_of(title: str, blocks: Mapping[str, Block], start: Any, constraints: Any) -> Parameters:
+    """Those of a model of the library, some perhaps with another start or constraint."""
+    given = dict(start or {})
+    for name in given:
+        if name not in blocks:
+            raise ArgumentError(f"start: {name!r} is not a parameter of {title}, which has {', '.join(blocks)}")
+    if isinstance(constraints, Constraint):
+        constraints = dict.fromkeys(blocks, constraints)
+    rules = {name: block.constraint for name, block in blocks.items()} | dict(constraints or {})
+    labels = {name: block.labels for name, block in blocks.items() if block.labels}
+    return Parameters({name: block.start for name, block in blocks.items()} | given, rules, labels)
 
 
 def _elements(start: Any, constraints: Any) -> dict[str, Any]:

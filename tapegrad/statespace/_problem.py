@@ -40,7 +40,7 @@ class Prior:
 class Problem:
     """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
     is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
-    observations do not count, for they only begin differences."""
+    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -50,9 +50,12 @@ class Problem:
     described: Any = None
     offset: float = 0.0
     used_up: int = 0
+    quick: "Problem | None" = None
 
     def objective(self) -> Objective:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
+        if self.quick is not None:
+            return self.quick.objective()
         parameters, joseph, offset = self.parameters, self.joseph, self.offset
 
         def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
@@ -64,6 +67,9 @@ class Problem:
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
+
+        if self.quick is not None:
+            return self.quick.scores(u)
 
         def terms(u: Any, build: Callable, data: Observations) -> Any:
             return kalman_filter(build(self.parameters.tree(u)), data, self.joseph).loglik_terms

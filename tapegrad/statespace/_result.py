@@ -124,7 +124,7 @@ class FitResult:
         number of observations is that of the steps at which something was observed."""
         if diffuse not in ("counted", "ignored"):
             raise ArgumentError(f"diffuse={diffuse!r}: wanted 'counted' or 'ignored'")
-        k = len(self.names) + (self.diffuse_states if diffuse == "counted" else 0)
+        k = len(self.names) + (self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0)
         n = sum(1 for rows in self.data.rows if rows) - self.problem.used_up
         base = -2 * self.loglik
         aicc = base + 2 * k * n / (n - k - 1) if n > k + 1 else numpy.inf

@@ -13,7 +13,6 @@ from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
 from ._components import (
     Autoregression,
-    Block,
     Cycle,
     Harmonics,
     Level,
@@ -26,10 +25,9 @@ from ._components import (
     Trend,
     checked_variance,
 )
-from ._constraints import Constraint
 from ._filter import is_number, loglik
 from ._model import LinearGaussian, Observations, Start
-from ._parameters import Parameters
+from ._parameters import Block, parameters_of
 from ._problem import Problem
 
 # Shares of the variance of the changes, for noise, level and the rest, from which the best start is taken.
@@ -150,19 +148,13 @@ class Structural:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
         whole = Assembled(parts, data.xp)
-        blocks, given = whole.blocks(_sample(parts, data)), dict(start or {})
+        blocks = whole.blocks(_sample(parts, data))
         if not blocks:
             raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
-        for name in given:
-            if name not in blocks:
-                raise ArgumentError(f"start: {name!r} is not a parameter of {self}, which has {', '.join(blocks)}")
-        plain = {name: block.start for name, block in blocks.items()} | given
-        best = plain if given else _best(whole, plain, data, joseph)
-        if isinstance(constraints, Constraint):
-            constraints = dict.fromkeys(blocks, constraints)
-        rules = {name: block.constraint for name, block in blocks.items()} | dict(constraints or {})
-        labels = {name: block.labels for name, block in blocks.items() if block.labels}
-        return Problem(whole, data, Parameters(best, rules, labels), joseph, prior, described=whole)
+        if not start:
+            best = _best(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
+            blocks = {name: replace(block, start=best[name]) for name, block in blocks.items()}
+        return Problem(whole, data, parameters_of(str(self), blocks, start, constraints), joseph, prior, described=whole)
 
     def _completed(self, data: Observations) -> tuple[Part, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that

@@ -68,9 +68,10 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
     remarks = []
     if fit.at_bound:
         remarks.append(f"at the bound of the constraint, no standard error: {', '.join(fit.at_bound)}")
-    if fit.diffuse_states:
+    count = fit.diffuse_states - fit.problem.used_up
+    if count:
         how = "counted among the parameters in" if diffuse == "counted" else "not counted in"
-        remarks.append(f"exact diffuse start: {fit.diffuse_states} elements, {how} the criteria")
+        remarks.append(f"exact diffuse start: {count} elements, {how} the criteria")
     return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])
 
 
