@@ -74,6 +74,8 @@ class Objective:
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
         self.hessians += 1
+        if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
+            return np.eye(u.size)
         with np.errstate(all="ignore"):
             H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
         self._require_finite(H, u)
