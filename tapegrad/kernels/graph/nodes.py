@@ -55,6 +55,7 @@ class Graph(Blocks):
         self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
         self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
+        self.complete = False  # no datum holds nan
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     # --- making nodes ---
@@ -319,7 +320,9 @@ class Graph(Blocks):
 
     def isnan(self, a: int) -> int:
         c = self.value(a)
-        return self.bool(c != c) if c is not None else self.raw("isnan", a)
+        if c is not None:
+            return self.bool(c != c)
+        return self.bool(False) if self.complete and self.op[a] == "in" and self.args[a][0] == "y" else self.raw("isnan", a)
 
     def power(self, a: int, n: int) -> int:
         """a to a whole number n, by squaring."""
