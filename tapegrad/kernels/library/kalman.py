@@ -64,11 +64,11 @@ def step(carry: tuple, model: Model, y: Any) -> tuple:
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
     u = P @ c
-    S = np.where(here, c @ u + r, 1.0)
+    S = np.where(here, c @ u + r, np.inf)  # a missing datum teaches nothing: 1 / S = 0
     v = np.where(here, y, 0.0) - c @ m
+    gain = u / S
     term = np.where(here, -0.5 * (LOG_2_PI + np.log(S) + v * v / S), 0.0)
-    gain = np.where(here, u / S, 0.0)
-    m, P = m + gain * v, P - np.outer(u, u) * np.where(here, 1.0 / S, 0.0)
+    m, P = m + gain * v, P - np.outer(gain, u)
     return (A @ m, A @ P @ A.T + Q), np.where(valid, term, np.nan)
 
 

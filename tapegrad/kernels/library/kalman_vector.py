@@ -62,16 +62,15 @@ def step(carry: tuple, model: Model, y: Any) -> tuple:
     """The mean and covariance of the next state, and the log density of y given those before it."""
     m, P = carry
     A, C, Q, R, _, _ = model
-    d = len(y)
-    h = np.where(np.isnan(y), 0.0, 1.0)
+    here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    C = C * h.reshape(d, 1)
     CP = C @ P
-    S = CP @ C.T + np.where(np.outer(h, h) > 0, R, np.eye(d))
-    v = np.where(h > 0, y, 0.0) - C @ m
+    S = CP @ C.T + R
+    S[np.diag_indices(len(y))] = np.where(here, np.diag(S), np.inf)  # its row and column of 1 / L are 0
+    v = np.where(here, y, 0.0) - C @ m
     L = np.linalg.cholesky(S)
     W, z = substituted(L, CP).T, substituted(L, v)
-    term = -0.5 * (np.sum(h) * LOG_2_PI + 2.0 * np.sum(np.log(np.diag(L))) + z @ z)
+    term = -0.5 * (np.sum(np.where(here, LOG_2_PI + 2.0 * np.log(np.diag(L)), 0.0)) + z @ z)
     m, P = m + W @ z, P - W @ W.T
     return (A @ m, A @ P @ A.T + Q), np.where(valid, term, np.nan)
 

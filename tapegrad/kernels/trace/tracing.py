@@ -404,6 +404,8 @@ def renumbered(p: Program) -> Program:
         loop.rewrite(new)
         loop.carry, loop.final = [new[c] for c in loop.carry], [new[c] for c in loop.final]
     g.substitute(p.outputs, new)
+    for names, x in list(g.congruences.items()):
+        g.congruences[frozenset([new.get(i, i) for i in names])] = x.renamed(new)
     return replace(p, groups=[[new[o] for o in group] for group in p.groups])
 
 
