@@ -514,6 +514,11 @@ def refreshed(y):
     y._seen = base._version
 
 
+def are_places(at: tuple) -> bool:
+    """Are these arrays of integers?"""
+    return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
+
+
 @replaces(views.getitem)
 def getitem(x, at):
     if type(x) is Variable:
@@ -531,6 +536,9 @@ def getitem(x, at):
             elif rank and kind is int:
                 value[at]  # raises as NumPy does
                 return view(x, ("at", at))
+            elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
+                trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
+                return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
     return getitem_generally(x, at)
 
 

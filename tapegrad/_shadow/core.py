@@ -78,6 +78,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "turned",
         "stashes",
         "borrowed",
+        "vacant",
         "__weakref__",
     )
 
@@ -113,6 +114,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
+        self.vacant = NOTHING  # ids of the cells that were empty when they were met
         self.outer = self.made_outside()
         try:
             g = self(self.f)

@@ -10,9 +10,10 @@ import numpy as np
 from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
+from . import changes
 from .builtin import FUNCTIONS, LIBRARY, Globals, Module
 from .cached import Cached
-from .kinds import EMPTY, NUMERIC, is_foreign
+from .kinds import ATOMS, EMPTY, NUMERIC, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
 GENERIC = functools.singledispatch(len).__code__
@@ -24,28 +25,32 @@ class Functions:
     __slots__ = ()
 
     def function(self, f: Any) -> Any:
-        space = f.__globals__
-        closure = f.__closure__
-        mine = self.seen.get(id(space))
-        if mine is None or f.__module__ != space.get("__name__"):  # not one of a module of the user's that was met before
-            face = _stand_ins.function(f)
+        space, closure = f.__globals__, f.__closure__
+        mine, home = self.seen.get(id(space)), space.get("__name__")
+        if mine is None or f.__module__ != home:  # not one of a module of the user's that was met before
+            foreign = is_foreign(home)
+            face = _stand_ins.function(f) if foreign or f.__module__ != home else None
             if face is not None:
                 return face
-            if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
-                if not closure or space["__name__"].partition(".")[0] in NUMERIC:
+            if foreign and type(space) is not Globals and not f.__code__.co_filename.startswith("<doctest"):
+                if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
                 if f.__code__ is GENERIC:
                     return self.generic(f)
                 mine = space  # contextmanager and others that wrap a function of the user's
-            else:
+            elif mine is None:
                 mine = self.globals_of(space)
-        if mine is space and not closure:
+        waiting: list = []
+        if closure:
+            closure = tuple([self.cell(c, waiting) for c in closure])
+        elif mine is space:
             return f
-        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
+        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure)
         self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
         self.hold.append(f)
-        for c in closure or ():
-            self.fill(c)
+        for c, new, value in waiting:
+            new.cell_contents = shadow = self(value)
+            self.cells.append((c, new, value, shadow))
         if f.__defaults__:
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:
@@ -80,31 +85,34 @@ class Functions:
             self.hold.append(space)
         return mine
 
-    def cell(self, c: Any) -> Any:
-        new = self.seen.get(id(c))
-        if new is None and id(c) in self.outer:
-            return c
+    def cell(self, c: Any, waiting: list) -> Any:
+        """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c holds."""
+        key = id(c)
+        new = self.seen.get(key)
         if new is None:
-            new = self.seen[id(c)] = types.CellType()
+            if key in self.outer:
+                return c
+            new = self.seen[key] = types.CellType()
             self.hold.append(c)
-        return new
-
-    def fill(self, c: Any) -> None:
-        new = self.seen.get(id(c), c)
-        if new is c:
-            return
+        elif key not in self.vacant:
+            return new
         try:
             value = c.cell_contents
         except ValueError:  # empty yet
-            if not any(n is new for _, n, _, _ in self.cells):
+            if key not in self.vacant:
+                self.vacant |= {key}
                 self.cells.append((c, new, EMPTY, EMPTY))
-            return
-        try:
-            new.cell_contents  # noqa: B018
-        except ValueError:
-            shadow = self(value)
-            new.cell_contents = shadow
-            self.cells.append((c, new, value, shadow))
+            return new
+        if key in self.vacant:
+            self.vacant -= {key}
+            if changes.cell(new, EMPTY) is not EMPTY:
+                return new
+        if type(value) in ATOMS:
+            new.cell_contents = value
+            self.cells.append((c, new, value, value))
+        else:
+            waiting.append((c, new, value))
+        return new
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
