@@ -10,13 +10,74 @@ import numpy as np
 from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
-from . import changes
-from .builtin import FUNCTIONS, LIBRARY, Globals, Module
+from .builtin import FUNCTIONS, LIBRARY, Globals, Module, Names
 from .cached import Cached
-from .kinds import ATOMS, EMPTY, NUMERIC, is_foreign
+from .classes import State
+from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
 GENERIC = functools.singledispatch(len).__code__
+
+
+class Cell(Holder):
+    """(Cell, cell, the new one, what the one held and what the other; of empty ones `EMPTY`)"""
+
+    @staticmethod
+    def bound(new: types.CellType, first: Any) -> Any:
+        """What a cell holds if that is another thing, else `EMPTY`."""
+        try:
+            return EMPTY if new.cell_contents is first else new.cell_contents
+        except ValueError:
+            return EMPTY
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        now = Cell.bound(change[2], change[4])
+        return [] if now is EMPTY or change[4] is EMPTY else [now]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, c, new, value, first = change
+        return Cell.bound(new, first) is not EMPTY or value is not EMPTY and Cell.bound(c, value) is not EMPTY
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """A cycle through the new cell ends here."""
+        _, c, new, value, first = change
+        now = Cell.bound(new, first)
+        if now is not EMPTY and not back.undo:
+            value = back(now)
+            c.cell_contents = value
+        if value is not first or now is not EMPTY:
+            new.cell_contents = value
+
+
+class Bare(Holder):
+    """(Bare, function without attributes, its shadow)"""
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(change[1].__dict__ or change[2].__dict__)
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, f, g = change
+        if g.__dict__ and not back.undo:
+            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+
+
+class Generic(Holder):
+    """(Generic, function made by singledispatch, its shadow)"""
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return False
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        for cell in change[2].register.__closure__:  # `register` refers to itself
+            if cell.cell_contents is change[2].register:
+                cell.cell_contents = None
 
 
 class Functions:
@@ -50,7 +111,7 @@ class Functions:
         self.hold.append(f)
         for c, new, value in waiting:
             new.cell_contents = shadow = self(value)
-            self.cells.append((c, new, value, shadow))
+            self.changes.append((Cell, c, new, value, shadow))
         if f.__defaults__:
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:
@@ -59,9 +120,9 @@ class Functions:
         if f.__dict__:
             before = {k: self(v) for k, v in f.__dict__.items()}
             g.__dict__.update(before)
-            self.objects.append((f, g, before))
+            self.changes.append((State, f, g, before))
         else:
-            self.bare.append((f, g))
+            self.changes.append((Bare, f, g))
         return g
 
     def generic(self, f: Any) -> Any:
@@ -72,7 +133,7 @@ class Functions:
         for kind, implementation in f.registry.items():
             if kind is not object:
                 g.register(self(kind), self(implementation))
-        self.generics.append(g)
+        self.changes.append((Generic, f, g))
         return g
 
     def globals_of(self, space: dict) -> dict:
@@ -81,7 +142,7 @@ class Functions:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = Globals(space, self)
-            self.spaces.append(mine)
+            self.changes.append((Names, space, mine))
             self.hold.append(space)
         return mine
 
@@ -101,15 +162,15 @@ class Functions:
         except ValueError:  # empty yet
             if key not in self.vacant:
                 self.vacant |= {key}
-                self.cells.append((c, new, EMPTY, EMPTY))
+                self.changes.append((Cell, c, new, EMPTY, EMPTY))
             return new
         if key in self.vacant:
             self.vacant -= {key}
-            if changes.cell(new, EMPTY) is not EMPTY:
+            if Cell.bound(new, EMPTY) is not EMPTY:
                 return new
         if type(value) in ATOMS:
             new.cell_contents = value
-            self.cells.append((c, new, value, value))
+            self.changes.append((Cell, c, new, value, value))
         else:
             waiting.append((c, new, value))
         return new
