@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy
 
-from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError, DataError
-from ..optimize import Objective, run, to_host
+from ..optimize import run, to_host
 from ._filter import loglik
 from ._model import LinearGaussian, Observations
+from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._result import FitResult, Problem, Stop, result
 
@@ -62,16 +62,9 @@ def fit(
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
-    build, data, parameters, joseph = problem.build, problem.data, problem.parameters, problem.joseph
-    u = data.xp.asarray(parameters.start)
-    first = float(to_host(loglik(build(parameters.tree(u)), data, joseph)))
-    if not numpy.isfinite(first):
-        raise ArgumentError(f"fit: the log-likelihood at start = {parameters.given} is {first}; start elsewhere")
-
-    def negative_loglik(u: Any, build: Callable, data: Observations) -> Any:
-        return -loglik(build(parameters.tree(u)), data, joseph)
-
-    objective = Objective(negative_loglik, u, (build, Const(data)))
+    objective = ModelObjective(problem.build, problem.data, problem.parameters, problem.joseph)
+    if not numpy.isfinite(objective(objective.start)[0]):
+        _refuse_start(problem)
     with _Bar(progress, method) as bar:
         objective.watch = bar
         found = run(objective, method, hess, **({"options": dict(options)} if options else {}))
@@ -91,7 +84,14 @@ def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, A
     )
 
 
-def _polished(objective: Objective, u: numpy.ndarray, found: Any) -> tuple[numpy.ndarray, float, numpy.ndarray, numpy.ndarray, int]:
+def _refuse_start(problem: Problem) -> None:
+    """Raise what is wrong with the start."""
+    u = problem.data.xp.asarray(problem.parameters.start)
+    first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
+    raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
+
+
+def _polished(objective: ModelObjective, u: numpy.ndarray, found: Any) -> tuple[numpy.ndarray, float, numpy.ndarray, numpy.ndarray, int]:
     """Newton steps from where the optimiser stopped.  A step is halved until the gradient falls; where none
     does, rounding is reached or this is no maximum."""
     value, gradient = objective(u)

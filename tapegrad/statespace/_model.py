@@ -161,6 +161,10 @@ class Observations:
         everything = list(range(self.width))
         self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
 
+    def first(self, steps: int) -> "Observations":
+        """The first rows alone."""
+        return Observations(self.raw[:steps])
+
     def extended(self, steps: int) -> "Observations":
         """The same data with `steps` missing rows after the last."""
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
