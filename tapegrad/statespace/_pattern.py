@@ -17,14 +17,14 @@ from .. import numpy as np
 from .._array import xp_of
 from .._primitive import is_tracked
 from .._recording import value
-from .._transforms import jacobian
-from .._tree import Const
 from ..errors import TapegradError
 from ._filter import begun, diffuse_plan
 from ._kernel import CONSTANTS, LETTERS, Layout, triangle
 from ._model import Observations, System, system
+from ._parameters import Parameters
 
 FIELDS = ("mean", "cov", *LETTERS)
+DOUBLE = numpy.dtype(float)
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
 
@@ -38,7 +38,7 @@ class Numbers:
     """What of a model does not vary over time, in one vector: the fields of FIELDS, flat; and, if the filter begins on arrays (`head`),
     mean, covariance (upper triangle) and log-likelihood of the first steps."""
 
-    build: Callable  # from the free parameters u to a model
+    parameters: Parameters
     data: Observations
     joseph: bool
     at: dict[str, slice]
@@ -46,7 +46,7 @@ class Numbers:
     head: int | None = None
 
     def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
-        s = system(build(u), data)
+        s = system(build(self.parameters.tree(u)), data)
         for name in s.varying:
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
@@ -56,15 +56,10 @@ class Numbers:
             pieces += [a, P.reshape((-1,))[triangle(self.states)[0]], _flat(total, 1)]
         return np.concatenate(pieces)
 
-    @property
-    def arguments(self) -> tuple:
-        """What stands behind u in a call."""
-        return self.build, Const(self.data)
-
 
 def _flat(x: Any, size: int) -> Any:
     """A field as a vector; a number stands for all elements."""
-    return x.reshape((-1,)) if getattr(x, "size", 1) == size else x * numpy.ones(size)
+    return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
 
 @dataclass(frozen=True)
@@ -83,13 +78,15 @@ class Pattern:
     rows: numpy.ndarray
 
 
-def pattern(build: Callable, data: Observations, joseph: bool, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> Pattern:
-    """The pattern of the models that build(u) gives near u; `depends`: the numbers that are known to depend on u.  Raises
+def pattern(
+    build: Callable, parameters: Parameters, data: Observations, joseph: bool, u: numpy.ndarray, depends: numpy.ndarray | None = None
+) -> Pattern:
+    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u.  Raises
     `NotCompiled` where there is none."""
-    s = system(build(u), data)
+    s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
-    numbers = Numbers(build, data, joseph, _places_of(s, data.width), len(s.diffuse))
-    known, free = _examined(numbers, u)
+    numbers = Numbers(parameters, data, joseph, _places_of(s, data.width), len(s.diffuse))
+    known, free = _examined(numbers, build, u)
     if depends is not None:
         free |= depends[: free.size]
     plan, settled = diffuse_plan(s, data)
@@ -114,7 +111,7 @@ def _refuse(s: System, data: Observations) -> None:
     if is_tracked(data.values):
         raise NotCompiled("the data are under differentiation")
     for x in (data.values, *[getattr(s, name) for name in FIELDS]):
-        if getattr(x, "dtype", float) != float:
+        if getattr(x, "dtype", DOUBLE) != DOUBLE:
             raise NotCompiled(f"the numbers are {x.dtype}, not float64")
 
 
@@ -130,17 +127,17 @@ def _places_of(s: System, p: int) -> dict[str, slice]:
     return at
 
 
-def _examined(numbers: Numbers, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The numbers at u, and which of them depend on u: what has a derivative at u or at a point beside it, or another value there.
-    (What does so only elsewhere is found where it does.)"""
-    known = numpy.asarray(numbers(u, numbers.build, numbers.data))
-    free = (jacobian(numbers, mode="forward")(u, *numbers.arguments) != 0).any(axis=1)
-    beside = u + 0.01 * numpy.cos(1.0 + numpy.arange(u.size))
-    try:
-        free |= (jacobian(numbers, mode="forward")(beside, *numbers.arguments) != 0).any(axis=1)
-        free |= numpy.asarray(numbers(beside, numbers.build, numbers.data)) != known
-    except (TapegradError, ValueError, ArithmeticError):  # no model there
-        pass
+def _examined(numbers: Numbers, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The numbers at u, and which of them depend on u: what differs at points around u.  (What depends on u elsewhere alone is found
+    there: the objective compares at each point.)"""
+    known = numpy.asarray(numbers(u, build, numbers.data))
+    free = numpy.zeros(known.size, bool)
+    for size in (0.01, -0.03, 0.1):
+        try:
+            around = u + size * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size)))
+            free |= numpy.asarray(numbers(around, build, numbers.data)) != known
+        except (TapegradError, ValueError, ArithmeticError):  # no model there
+            continue
     return known, free
 
 

@@ -20,20 +20,21 @@ from .cpu import Launcher, Plan
 
 
 @functools.cache
-def text_of_package() -> str:
-    """A hash of all that decides what a kernel computes: other text, other kernels."""
-    whole = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[2].glob("**/*.py")):
-        if path.parts[-2] == "statespace" or "kernels" in path.parts:
-            whole.update(path.read_bytes())
-    return whole.hexdigest()
+def state_of_package() -> str:
+    """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
+    found = [str(Path(__file__))]
+    for folder in ("kernels", "statespace"):
+        for path in sorted((Path(__file__).parents[2] / folder).glob("**/*.py")):
+            status = path.stat()
+            found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
 class StoredLauncher(Launcher):
     """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for."""
 
     def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool):
-        self.name, self.trace = cache.key(cpu.machine()[1], text_of_package(), name, dtype.char, str(per_sample)), trace
+        self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
         record = cache.load(self.name)
         if record is None:
             self.codes: dict[str, str] = {}  # the names of the machine code of the forms, by width
