@@ -43,6 +43,8 @@ LOADED: dict[str, tuple] = {
     # slow to import
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
+    # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
+    "pandas": ("statespace._labels",),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package

@@ -21,3 +21,11 @@ from ._model import local_linear_trend as local_linear_trend
 from ._result import FitResult as FitResult
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
+from ._structural import Structural as Structural
+from ._structural import ar as ar
+from ._structural import cycle as cycle
+from ._structural import level as level
+from ._structural import noise as noise
+from ._structural import regression as regression
+from ._structural import seasonal as seasonal
+from ._structural import trend as trend

@@ -11,7 +11,9 @@ from ._filter import loglik
 from ._model import LinearGaussian, Observations
 from ._objective import ModelObjective
 from ._parameters import Parameters
-from ._result import FitResult, Problem, Stop, result
+from ._problem import Prior, Problem, Stop
+from ._result import FitResult, result
+from ._structural import Structural
 
 try:
     from tqdm import tqdm
@@ -22,9 +24,9 @@ GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a
 
 
 def fit(
-    build: Callable[[Any], LinearGaussian],
+    build: Callable[[Any], LinearGaussian] | Structural,
     y: Any,
-    start: Any,
+    start: Any = None,
     constraints: Any = None,
     method: str = "trust-exact",
     *,
@@ -32,8 +34,10 @@ def fit(
     options: Mapping[str, Any] | None = None,
     progress: bool | str = "auto",
     joseph: bool = False,
+    prior: Any = None,
 ) -> FitResult:
-    """Maximise the log-likelihood of `build(params)` given y (n,) or (n, p) over the parameters.
+    """Maximise the log-likelihood of `build(params)`, or of a sum of parts as `level() + seasonal(12)`, given y over the
+    parameters.  y is (n,) or (n, p), nan where missing, or a Series or DataFrame, whose dates forecasts carry on.
 
     start is a dict of names to numbers or arrays, or one vector; params has the same form.  constraints is
     one `Constraint` for all, a dict of some of the names, or for a vector a list with one for each element;
@@ -54,15 +58,30 @@ def fit(
     data = y if isinstance(y, Observations) else Observations(y)
     if not data.count:
         raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
-    problem = Problem(build, data, Parameters(start, constraints), joseph)
+    prior = None if prior is None else Prior(prior)
+    if isinstance(build, Structural):
+        problem = build.problem(data, start, constraints, joseph, prior)
+    elif start is None:
+        raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
+    else:
+        problem = Problem(build, data, Parameters(start, constraints), joseph, prior)
+    return found(problem, method, hess, options, progress)
+
+
+def found(
+    problem: Problem, method: str = "trust-exact", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
+) -> FitResult:
+    """The maximum of a problem."""
     stop = _maximised(problem, method, hess, options, progress)
     if not stop.hessian.any():
-        raise DataError(f"fit: {data.count} observed values do not determine the parameters: the log-likelihood does not depend on them")
+        raise DataError(
+            f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"
+        )
     return result(problem, stop)
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
-    objective = ModelObjective(problem.build, problem.data, problem.parameters, problem.joseph)
+    objective = problem.objective()
     if not numpy.isfinite(objective(objective.start)[0]):
         _refuse_start(problem)
     with _Bar(progress, method) as bar:

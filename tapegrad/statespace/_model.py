@@ -24,6 +24,7 @@ from .._variable import Variable
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..ops.shaping import has_variable
 from ..optimize import to_host
+from ._labels import labels_of
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class Observations:
     """Data after the checks: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
 
     `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
+    `labels` keeps the dates and names of a Series or DataFrame.
 
     >>> from tapegrad import statespace as ss
     >>> data = ss.Observations([1.0, float("nan"), 3.0])
@@ -141,11 +143,14 @@ class Observations:
     """
 
     def __init__(self, y: Any):
-        y = _given(_with_gaps(y))
+        given = y.value if isinstance(y, Const) else y
+        y = _given(_with_gaps(given))
+        shape = tuple(y.shape)
         if y.ndim == 1:
             y = y[:, None]
         if y.ndim != 2 or y.shape[0] == 0 or y.shape[1] == 0:
             raise ShapeError(f"y: shape {y.shape}; wanted (n,) or (n, p) with n and p at least 1, time first")
+        self.labels = labels_of(given, shape)
         host = value(y)
         self.xp: ModuleType = xp_of(host)
         host = to_host(host)
@@ -169,6 +174,11 @@ class Observations:
         """The same data with `steps` missing rows after the last."""
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
         return Observations(np.concatenate([self.raw, gap]))
+
+    def in_form(self, values: Any, index: Any = None) -> Any:
+        """values (n, p) on the host as the data were given: (n,) for one series, a Series or DataFrame for one."""
+        values = to_host(values)
+        return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
 @dataclass
@@ -304,8 +314,6 @@ _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 
 def _with_gaps(y: Any) -> Any:
     """Data as the user has them, with nan where a mask or pandas says that they are missing."""
-    if isinstance(y, Const):
-        y = y.value
     if isinstance(y, numpy.ma.MaskedArray):
         return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
     try:

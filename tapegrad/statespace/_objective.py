@@ -27,12 +27,22 @@ class _Moved(Exception):
 class ModelObjective(Objective):
     """`way` says in words how the likelihood is computed, and why."""
 
-    def __init__(self, build: Callable[[Any], LinearGaussian], data: Observations, parameters: Parameters, joseph: bool):
-        # The user's function goes through the transforms as an argument of ours, so that it is looked into.
-        def negative_loglik(u: Any, build: Callable, data: Observations) -> Any:
-            return -loglik(build(parameters.tree(u)), data, joseph)
+    def __init__(
+        self,
+        build: Callable[[Any], LinearGaussian],
+        data: Observations,
+        parameters: Parameters,
+        joseph: bool = False,
+        prior: Callable[[Any], Any] | None = None,
+        offset: float = 0.0,
+    ):
+        # The user's functions go through the transforms as arguments of ours, so that they are looked into.
+        def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
+            params = parameters.tree(u)
+            return self._less_prior(loglik(build(params), data, joseph), params, prior)
 
-        super().__init__(negative_loglik, data.xp.asarray(parameters.start), (build, Const(data)))
+        super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
+        self.offset = offset
         self.pattern: Pattern | None = None
         self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
         self._adopt(self.start)
@@ -51,13 +61,18 @@ class ModelObjective(Objective):
                 raise
             self.way = f"filter on arrays: {error}"
 
-    def _by_kernel(self, u: Any, _: Callable, build: Callable, data: Observations) -> Any:
+    def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
+        total = total + self.offset
+        return -total if prior is None else -(total + prior(params))
+
+    def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
         """Minus the log-likelihood."""
         p = self.pattern
-        x = p.numbers(u, build, data)
+        params = p.numbers.parameters.tree(u)
+        x = p.numbers.of(build(params), data)
         self._require_still(x)
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
-        return -(total + x[-1]) if p.numbers.head is not None else -total
+        return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
 
     def _require_still(self, x: Any) -> None:
         moved = ~self.pattern.free & (value(x) != self.pattern.known)

@@ -14,7 +14,7 @@ from ._constraints import Constraint, unconstrained
 class Parameters:
     """Named blocks of parameters and their places in the unconstrained vector."""
 
-    def __init__(self, start: Any, constraints: Any):
+    def __init__(self, start: Any, constraints: Any, labels: Mapping[str, list[str]] | None = None):
         self.given = start
         self.keyed = isinstance(start, Mapping)
         blocks = dict(start) if self.keyed else _elements(start, constraints)
@@ -34,7 +34,7 @@ class Parameters:
             x = x.astype(float)
             self.blocks.append((name, len(self.names), x.shape, constraint[name]))
             free.append(constraint[name].start(name, x).reshape(-1))
-            self.names += [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
+            self.names += (labels or {}).get(name) or [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
             self.constraint_of += [constraint[name]] * x.size
         self.start = numpy.concatenate(free)
 

@@ -20,7 +20,7 @@ from .._recording import value
 from ..errors import TapegradError
 from ._filter import begun, diffuse_plan
 from ._kernel import CONSTANTS, LETTERS, Layout, triangle
-from ._model import Observations, System, system
+from ._model import LinearGaussian, Observations, System, system
 from ._parameters import Parameters
 
 FIELDS = ("mean", "cov", *LETTERS)
@@ -46,7 +46,10 @@ class Numbers:
     head: int | None = None
 
     def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
-        s = system(build(self.parameters.tree(u)), data)
+        return self.of(build(self.parameters.tree(u)), data)
+
+    def of(self, model: LinearGaussian, data: Observations) -> Any:
+        s = system(model, data)
         for name in s.varying:
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
