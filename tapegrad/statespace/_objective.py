@@ -54,8 +54,8 @@ class ModelObjective(Objective):
             self.pattern, self.kernel = found, compiled(found.layout)
             self._f = self._by_kernel
             self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
-            theirs = len(found.constant)
-            self.way = f"compiled filter: {found.layout.states} states, {theirs} numbers, {found.rows.shape[1]} of {found.numbers.data.steps} steps"
+            q, n = found.constant.size, found.numbers.data.steps
+            self.way = f"compiled filter: {found.layout.states} states, {q} numbers, {found.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
             if self.pattern is not None:
                 raise

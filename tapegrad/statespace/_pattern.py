@@ -84,8 +84,8 @@ class Pattern:
 def pattern(
     build: Callable, parameters: Parameters, data: Observations, joseph: bool, u: numpy.ndarray, depends: numpy.ndarray | None = None
 ) -> Pattern:
-    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u.  Raises
-    `NotCompiled` where there is none."""
+    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u.
+    Raises `NotCompiled` where there is none."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = Numbers(parameters, data, joseph, _places_of(s, data.width), len(s.diffuse))

@@ -68,7 +68,7 @@ class Problem:
 @dataclass(frozen=True)
 class Stop:
     """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
-    its second derivatives there, and what it took."""
+    its second derivatives there, what it took, and how the likelihood was computed."""
 
     u: numpy.ndarray
     value: float
@@ -81,3 +81,4 @@ class Stop:
     evaluations: int
     hessians: int
     products: int
+    way: str = ""
