@@ -12,13 +12,16 @@ from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
 from ._result import FitResult, result
-from ._search import maximised
+from ._search import FLAT, maximised
 from ._structural import Structural
 
 try:
     from tqdm import tqdm
 except ImportError:
     tqdm = None
+
+
+SINGULAR = 1e-10  # smallest eigenvalue of second derivatives, scaled to ones on the diagonal, that is told from zero
 
 
 def fit(
@@ -69,11 +72,23 @@ def fit(
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
     """The maximum of a problem."""
     stop = _maximised(problem.quick or problem, method, hess, options, progress)
-    if not stop.hessian.any():
-        raise DataError(
-            f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"
-        )
+    _require_determined(problem, stop)
     return result(problem, stop)
+
+
+def _require_determined(problem: Problem, stop: Stop) -> None:
+    """Raise if the log-likelihood is flat along some direction, and name the parameters there."""
+    seen = f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on"
+    if not stop.hessian.any():
+        raise DataError(f"{seen} them")
+    curvature = numpy.diag(stop.hessian)
+    bounded = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (curvature < FLAT)
+    at = numpy.flatnonzero(~bounded & (curvature > 0))
+    scale = numpy.sqrt(curvature[at])
+    sizes, directions = numpy.linalg.eigh(stop.hessian[numpy.ix_(at, at)] / numpy.outer(scale, scale))
+    if at.size and sizes[0] < SINGULAR:
+        names = [problem.parameters.names[i] for i, share in zip(at, directions[:, 0], strict=True) if abs(share) > 0.05]
+        raise DataError(f"{seen} {' and '.join(names)} one by one, only on some combination of them; leave one out, or give it a value")
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:

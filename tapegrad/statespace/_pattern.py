@@ -18,7 +18,7 @@ from .._array import xp_of
 from .._primitive import is_tracked
 from .._recording import value
 from ..errors import TapegradError
-from ._filter import begun, diffuse_plan
+from ._filter import NotCompiled, begun, diffuse_plan
 from ._kernel import CONSTANTS, LETTERS, Layout, triangle
 from ._model import LinearGaussian, Observations, System, system
 from ._parameters import Parameters
@@ -27,10 +27,6 @@ FIELDS = ("mean", "cov", *LETTERS)
 DOUBLE = numpy.dtype(float)
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
-
-
-class NotCompiled(Exception):
-    """Why a model has no kernel, in words."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,9 @@ class Numbers:
         return self.of(build(self.parameters.tree(u)), data)
 
     def of(self, model: LinearGaussian, data: Observations) -> Any:
-        s = system(model, data)
+        return self.of_system(system(model, data), data)
+
+    def of_system(self, s: System, data: Observations) -> Any:
         for name in s.varying:
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
@@ -89,7 +87,7 @@ def pattern(
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = Numbers(parameters, data, joseph, _places_of(s, data.width), len(s.diffuse))
-    known, free = _examined(numbers, build, u)
+    known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
     plan, settled = diffuse_plan(s, data)
@@ -130,17 +128,21 @@ def _places_of(s: System, p: int) -> dict[str, slice]:
     return at
 
 
-def _examined(numbers: Numbers, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The numbers at u, and which of them depend on u: what differs at points around u.  (What depends on u elsewhere alone is found
     there: the objective compares at each point.)"""
-    known = numpy.asarray(numbers(u, build, numbers.data))
+    known = numpy.asarray(numbers.of_system(s, numbers.data))
     free = numpy.zeros(known.size, bool)
     for size in (0.01, -0.03, 0.1):
         try:
             around = u + size * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size)))
-            free |= numpy.asarray(numbers(around, build, numbers.data)) != known
+            other = system(build(numbers.parameters.tree(around)), numbers.data)
+            free |= numpy.asarray(numbers.of_system(other, numbers.data)) != known
         except (TapegradError, ValueError, ArithmeticError):  # no model there
             continue
+        for name in s.varying:
+            if name not in other.varying or (value(getattr(s, name)) != value(getattr(other, name))).any():
+                raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
     return known, free
 
 
