@@ -66,7 +66,8 @@ def _flat(x: Any, size: int) -> Any:
 @dataclass(frozen=True)
 class Pattern:
     """theta = constant + slope @ numbers[used]; the log-likelihood is what the kernel gives on `rows`, and `begun` for the steps before
-    these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change."""
+    these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change.
+    `begins`: the first steps, where their gains are constants."""
 
     numbers: Numbers
     layout: Layout
@@ -77,6 +78,7 @@ class Pattern:
     slope: numpy.ndarray
     begun: float
     rows: numpy.ndarray
+    begins: Any = None
 
 
 def pattern(
@@ -180,7 +182,7 @@ def _laid_out(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.nda
         slope[:k] = begins.slope(numbers.at, used)
         constant[:k] = begins.state() - slope[:k] @ known[used]
         total = begins.loglik
-    return Pattern(numbers, layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(numpy.stack(rows)))
+    return Pattern(numbers, layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(numpy.stack(rows)), begins)
 
 
 def _data_rows(data: Observations, steps: int) -> tuple[list[numpy.ndarray], bool]:
