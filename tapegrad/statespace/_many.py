@@ -119,10 +119,11 @@ class _Together:
         steps = first.numbers.data.steps - first.rows.shape[1]
         whole = there[:, :steps].all(axis=1)
         self.here, self.rest = numpy.flatnonzero(whole), numpy.flatnonzero(~whole)
+        total = len(series)
         if not self.here.size:
             raise NotCompiled("each series has gaps where it begins")
         series, there = series[self.here], there[self.here]
-        self.parameters = parameters
+        self.parameters, self.total = parameters, total
         self.pattern = p = self._pattern(build, numpy.where(there.all(axis=0), series[0], numpy.nan), parameters)
         self.numbers = map_(_traced(build, parameters, p))
         self.natural = map_(parameters.flat)
@@ -150,15 +151,15 @@ class _Together:
     def solved(self) -> list[numpy.ndarray]:
         p = self.parameters
         U = numpy.repeat(p.start[:, None], self.count, axis=1)
-        found = _nothing(self.count, p)
+        found = _nothing(self.total, p)
         with numpy.errstate(all="ignore"):
             self._require_same(U[:, :1])
             r = solve_many(self.value_and_grad, self.hessian, U)
-            estimates, errors, loglik, converged, unconstrained, message = found
-            estimates[:], unconstrained[:] = numpy.asarray(self.natural(r.x)).T, r.x.T
-            loglik[:], converged[:], message[:] = -r.fun, r.converged, r.message
-            errors[:] = self._errors(r.x, r.hessian)
-        errors[~converged] = numpy.nan
+            errors = self._errors(r.x, r.hessian)
+            natural = numpy.asarray(self.natural(r.x)).T
+        errors[~r.converged] = numpy.nan
+        for whole, part in zip(found, (natural, errors, -r.fun, r.converged, r.x.T, r.message), strict=True):
+            whole[self.here] = part
         return found
 
     def _require_same(self, u: numpy.ndarray) -> None:
