@@ -56,6 +56,7 @@ def fit(
     >>> r.estimates.round(6), r.standard_errors.round(6)
     (array([0.714048, 0.616082]), array([0.508658, 0.568061]))
     """
+    require_function("fit", build, y)
     data = y if isinstance(y, Observations) else Observations(y)
     if not data.count:
         raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
@@ -66,7 +67,30 @@ def fit(
         raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
     else:
         problem = Problem(build, data, Parameters(start, constraints), joseph, prior)
+        require_model("fit", build, problem.parameters)
     return found(problem, method, hess, options, progress)
+
+
+def require_function(call: str, build: Any, y: Any) -> None:
+    """Raise if the model is not a function, or the arguments stand in the wrong order."""
+    if not isinstance(build, Structural) and not callable(build):
+        swapped = "; the model function comes first, then the data" if callable(y) or isinstance(y, Structural) else ""
+        raise ArgumentError(
+            f"{call}: build is a {type(build).__name__}; wanted a function from the parameters to a LinearGaussian{swapped}"
+        )
+
+
+def require_model(call: str, build: Callable, parameters: Parameters) -> None:
+    """Raise if the function does not give a model, or asks for a parameter that there is not."""
+    given = parameters.tree(parameters.start)
+    try:
+        model = build(given)
+    except KeyError as error:
+        if parameters.keyed and error.args and error.args[0] not in given:
+            raise ArgumentError(f"{call}: build asks for the parameter {error.args[0]!r}; start has {', '.join(given)}") from error
+        raise
+    if not isinstance(model, LinearGaussian):
+        raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives")
 
 
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:

@@ -11,12 +11,13 @@ from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, Sh
 from ..kernels.generated.map import map_
 from ..optimize._many import solve_many
 from ._filter import NotCompiled
-from ._fit import fit
+from ._fit import fit, require_function, require_model
 from ._kernel import compiled
 from ._model import SMALL, LinearGaussian, Observations
 from ._parameters import Parameters
 from ._pattern import Pattern, pattern
 from ._search import FLAT
+from ._structural import Structural
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,12 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     >>> r.estimates.shape, r.converged
     ((3, 2), array([ True,  True,  True]))
     """
+    require_function("fit_many", build, Y)
+    if isinstance(build, Structural):
+        raise ArgumentError("fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian")
     series = _series(Y)
     parameters = Parameters(start, constraints)
+    require_model("fit_many", build, parameters)
     try:
         together = _Together(build, series, parameters)
         found = together.solved()

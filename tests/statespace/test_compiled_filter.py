@@ -280,3 +280,42 @@ def test_parameters_of_which_only_the_sum_is_known():
     y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
     with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one"):
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
+
+
+# --- bad input ---
+
+
+def level(p):
+    return ss.local_level(p["noise"], p["level"])
+
+
+Y = np.random.default_rng(8).normal(size=30).cumsum()
+START = {"noise": 1.0, "level": 1.0}
+
+
+@pytest.mark.parametrize(
+    "arguments, error, words",
+    [
+        ((Y, level, START), tg.errors.ArgumentError, "fit: build is a ndarray; .*the model function comes first, then the data"),
+        ((level(START), Y, START), tg.errors.ArgumentError, "fit: build is a LinearGaussian; wanted a function"),
+        ((lambda p: p, Y, START), tg.errors.ArgumentError, "fit: build returned a dict; wanted a LinearGaussian"),
+        ((lambda p: None, Y, START), tg.errors.ArgumentError, "fit: build returned a NoneType"),
+        ((level, Y, {"noise": 1.0, "lvl": 1.0}), tg.errors.ArgumentError, "build asks for the parameter 'level'; start has noise, lvl"),
+        ((level, Y, START, {"trend": ss.positive()}), tg.errors.ArgumentError, "'trend' is not a parameter; start has noise, level"),
+        ((level, np.full(9, np.nan), START), tg.errors.DataError, "all 9 observations are missing"),
+        ((level, [1.0], START), tg.errors.DataError, "1 observed values do not determine the parameters"),
+        ((level, Y, {"noise": -2.0, "level": 1.0}), tg.errors.NotPositiveDefiniteError, "the variance of y\\[1\\] given the past"),
+        ((level, Y, {"noise": np.nan, "level": 1.0}), tg.errors.ArgumentError, "start of noise is nan"),
+    ],
+)
+def test_bad_input(arguments, error, words):
+    with pytest.raises(error, match=words):
+        ss.fit(*arguments)
+
+
+def test_masked_data():
+    """Masked data are missing."""
+    masked = np.ma.masked_array(Y, mask=np.arange(30) % 7 == 3)
+    r = ss.fit(level, masked, START, ss.positive())
+    gaps = np.where(np.arange(30) % 7 == 3, np.nan, Y)
+    np.testing.assert_allclose(r.loglik, ss.fit(level, gaps, START, ss.positive()).loglik, rtol=1e-12)

@@ -130,3 +130,17 @@ def test_a_series_that_fails_stops_no_other():
 def test_bad_input(Y, error, words):
     with pytest.raises(error, match=words):
         ss.fit_many(level, Y, LEVEL, ss.positive())
+
+
+def test_bad_arguments():
+    Y = walks(2, 30)
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a ndarray.*the model function comes first"):
+        ss.fit_many(Y, level, LEVEL, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a sum of parts"):
+        ss.fit_many(ss.level(), Y, LEVEL, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build asks for the parameter 'level'; start has noise"):
+        ss.fit_many(level, Y, {"noise": 1.0}, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build returned a tuple; wanted a LinearGaussian"):
+        ss.fit_many(lambda p: (1.0, 2.0), Y, LEVEL)
+    with pytest.raises(tg.errors.ArgumentError, match="start of noise is -1"):
+        ss.fit_many(level, Y, {"noise": -1.0, "level": 1.0}, ss.positive())
