@@ -43,9 +43,9 @@ def sarimax(
 
     >>> from tapegrad import statespace as ss
     >>> y = [3.0, 2.5, 4.1, 3.7, 5.2, 4.8, 5.9, 6.4, 5.8, 7.1, 7.0, 8.3]
-    >>> fit = ss.sarimax(y, order=(0, 1, 1), trend="c").fit()
+    >>> fit = ss.sarimax(y, order=(1, 1, 0), trend="c").fit()
     >>> fit.names, fit.estimates.round(4)
-    (['intercept', 'ma.L1', 'sigma2'], array([ 0.4..., -0.6...,  0.3...]))
+    (['intercept', 'ar.L1', 'sigma2'], array([ 0.9178, -0.8753,  0.1785]))
     """
     data = y if isinstance(y, Observations) else Observations(y)
     if data.width != 1:
@@ -61,8 +61,9 @@ def sarimax(
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
     process = Arima(tuple(order), tuple(seasonal_order), trend or "n", X, columns, data.steps, data.xp)
-    if data.count <= process.lost + len(process.start(data)):
+    if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
+    process.start(data)  # raises where the data cannot be fitted
     return Specified(process, data)
 
 
@@ -87,6 +88,12 @@ class Arima:
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
         trend = f" + trend {self.trend}" if self.trend != "n" else ""
         return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}" + (f" + {', '.join(self.columns)}" if self.columns else "")
+
+    @property
+    def parameters(self) -> int:
+        """How many there are."""
+        (p, _, q), (P, _, Q, _) = self.order, self.seasonal
+        return p + q + P + Q + len(self.columns) + len(self.trend.removeprefix("n")) + 1
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -239,7 +246,7 @@ def _hannan_rissanen(w: numpy.ndarray, lags: list[list[int]]) -> tuple[Pair, Pai
         raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
     parts = [numpy.zeros(len(x)) for x in lags]
     if any(lags):
-        long = min(max(2 * max(sum(lags, [])), 4), w.size // 3)
+        long = min(max(2 * max(sum(lags, [])), 4), max(w.size // 3, 1))
         noise = _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if ma or seasonal_ma else w
         left, found = _residuals(w, [(w, k) for k in ar + seasonal_ar] + [(noise, k) for k in ma + seasonal_ma])
         if found is not None:
