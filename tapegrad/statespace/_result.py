@@ -13,6 +13,7 @@ from ._diagnostics import Diagnostics, diagnostics
 from ._filter import FilterResult, kalman_filter
 from ._forecast import Forecast, forecast_of, normal_quantile
 from ._model import LinearGaussian, Observations
+from ._plots import plot, plot_components, plot_diagnostics
 from ._problem import Problem, Stop
 from ._profile import Profile, likelihood_limits, profile_of
 from ._smoother import SmootherResult, smooth
@@ -206,6 +207,20 @@ class FitResult:
             name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0))))
             for name, (mean, var) in described.components(self).items()
         }
+
+    # --- pictures ---
+
+    def plot(self, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
+        """The data with their one-step forecasts, and forecasts of the next `steps`; a figure of matplotlib, or drawn on `ax`."""
+        return plot(self, steps, exog, alpha, ax)
+
+    def plot_components(self, alpha: float = 0.05) -> Any:
+        """The parts of a structural model with their intervals."""
+        return plot_components(self, alpha)
+
+    def plot_diagnostics(self, series: int | str = 0, lags: int = 20) -> Any:
+        """The standardised residuals of one series: in time, their distribution, quantiles, autocorrelations."""
+        return plot_diagnostics(self, series, lags)
 
     # --- tables ---
 
