@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy
 
-from ..errors import ArgumentError, ConvergenceError, DataError
-from ..optimize import Objective, run, to_host
+from ..errors import ArgumentError, DataError
+from ..optimize import to_host
 from ._filter import loglik
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
 from ._result import FitResult, result
+from ._search import maximised
 from ._structural import Structural
 
 try:
@@ -19,15 +20,13 @@ try:
 except ImportError:
     tqdm = None
 
-GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a log-likelihood up to 1000 in size
-
 
 def fit(
     build: Callable[[Any], LinearGaussian] | Structural,
     y: Any,
     start: Any = None,
     constraints: Any = None,
-    method: str = "trust-exact",
+    method: str = "auto",
     *,
     hess: str = "auto",
     options: Mapping[str, Any] | None = None,
@@ -40,10 +39,10 @@ def fit(
 
     start is a dict of names to numbers or arrays, or one vector; params has the same form.  constraints is
     one `Constraint` for all, a dict of some of the names, or for a vector a list with one for each element;
-    what is not named is free.  method, hess and options go to `tapegrad.optimize.minimize`.  The optimiser is
-    followed by Newton steps until the gradient in the unconstrained parameters is below 1e-9 (1e-12 of the
-    log-likelihood if that is larger).  progress shows a bar (package tqdm): always, never, or with 'auto' in
-    a terminal after two seconds.
+    what is not named is free.  method, hess and options go to `tapegrad.optimize.minimize`; 'auto' is BFGS, and
+    'trust-exact' where that does not come near a maximum.  The optimiser is followed by Newton steps until the
+    gradient in the unconstrained parameters is below 1e-9 (1e-12 of the log-likelihood if that is larger).  progress
+    shows a bar (package tqdm): always, never, or with 'auto' in a terminal after two seconds.
 
     Raises `ArgumentError` if a start violates its constraint or the log-likelihood is not finite there,
     `ConvergenceError` if no maximum is reached, and what `loglik` raises.
@@ -67,9 +66,7 @@ def fit(
     return found(problem, method, hess, options, progress)
 
 
-def found(
-    problem: Problem, method: str = "trust-exact", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
-) -> FitResult:
+def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
     """The maximum of a problem."""
     stop = _maximised(problem.quick or problem, method, hess, options, progress)
     if not stop.hessian.any():
@@ -80,57 +77,19 @@ def found(
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
-    parameters, data = problem.parameters, problem.data
-    first = float(to_host(loglik(problem.build(parameters.tree(data.xp.asarray(parameters.start))), data, problem.joseph)))
-    if not numpy.isfinite(first):
-        raise ArgumentError(f"fit: the log-likelihood at start = {parameters.given} is {first}; start elsewhere")
     objective = problem.objective()
+    if not numpy.isfinite(objective(objective.start)[0]):
+        _refuse_start(problem)
     with _Bar(progress, method) as bar:
         objective.watch = bar
-        found = run(objective, method, hess, **({"options": dict(options)} if options else {}))
-        u, value, gradient, H, steps = _polished(objective, found.flat, found)
-    return Stop(
-        u,
-        value,
-        gradient,
-        H,
-        method=method,
-        message=str(found.message),
-        iterations=int(found.nit),
-        newton_steps=steps,
-        evaluations=objective.evaluations,
-        hessians=objective.hessians,
-        products=objective.products,
-    )
+        return maximised(objective, problem.parameters, method, hess, options)
 
 
-def _polished(objective: Objective, u: numpy.ndarray, found: Any) -> tuple[numpy.ndarray, float, numpy.ndarray, numpy.ndarray, int]:
-    """Newton steps from where the optimiser stopped.  A step is halved until the gradient falls; where none
-    does, rounding is reached or this is no maximum."""
-    value, gradient = objective(u)
-    wanted = GRADIENT * max(1.0, abs(value) / 1000)
-    for taken in range(50):
-        H = objective.hessian(u)
-        size = abs(gradient).max()
-        if size <= wanted:
-            return u, value, gradient, H, taken
-        if numpy.linalg.eigvalsh(H)[0] <= 0:
-            break
-        step = numpy.linalg.solve(H, gradient)
-        for _ in range(10):
-            new_value, new_gradient = objective(u - step)
-            if numpy.isfinite(new_value) and abs(new_gradient).max() < size and new_value <= value + 1e-9 * abs(value):
-                break
-            step = step / 2
-        else:
-            break
-        u, value, gradient = u - step, new_value, new_gradient
-    raise ConvergenceError(
-        f"fit: no maximum reached.  {found.get('message', '')}  Stopped after {found.get('nit', 0)} "
-        f"iterations and {taken} Newton steps at unconstrained parameters {u}, log-likelihood {-value:.10g}, "
-        f"where the largest entry of the gradient is {abs(gradient).max():.3g} (wanted {wanted:.1g}).  Start "
-        "elsewhere, give options={'maxiter': ...}, or another method"
-    )
+def _refuse_start(problem: Problem) -> None:
+    """Raise what is wrong with the start."""
+    u = problem.data.xp.asarray(problem.parameters.start)
+    first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
+    raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
 
 
 class _Bar:

@@ -21,7 +21,7 @@ from .._primitive import is_tracked, values_of
 from .._recording import value
 from .._tree import Const
 from .._variable import Variable
-from ..errors import ArgumentError, DataError, ShapeError
+from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..ops.shaping import has_variable
 from ..optimize import to_host
 from ._labels import labels_of
@@ -166,6 +166,10 @@ class Observations:
         everything = list(range(self.width))
         self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
 
+    def first(self, steps: int) -> "Observations":
+        """The first rows alone."""
+        return Observations(self.raw[:steps])
+
     def extended(self, steps: int) -> "Observations":
         """The same data with `steps` missing rows after the last."""
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
@@ -262,7 +266,8 @@ def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, da
         if mark.any() or varying:
             raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
         # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
+        still = not is_tracked(c) and not to_host(value(c)).any()
+        return xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
     mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
     if mark.any():
         keep = xp.asarray(~mark, float)
@@ -270,11 +275,29 @@ def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, da
     return mean, cov, mark
 
 
+SMALL = 3  # states up to which P = T P T' + Q is solved as m^2 equations
+
+
 def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
-    """P = T P T' + Q."""
+    """P = T P T' + Q, the sum of T^i Q T'^i, of which each pass of the loop doubles the terms."""
     m = T.shape[0]
-    P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-    return (P + P.T) * 0.5
+    if m <= SMALL:
+        P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
+        return (P + P.T) * 0.5
+    A, P = T, Q
+    for _ in range(60):
+        size = numpy.linalg.norm(to_host(value(A)))
+        if size < 1e-9:
+            return (P + P.T) * 0.5
+        if size > 1e9:
+            break
+        P = P + A @ P @ A.T
+        A = A @ A
+    largest = abs(numpy.linalg.eigvals(to_host(value(T)))).max()
+    raise NotPositiveDefiniteError(
+        f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is there a stationary state; "
+        "keep the parameters there by a constraint such as stationary(), or give start a mean and cov"
+    )
 
 
 # Number of axes that a constant field has at most; one more is the time axis.

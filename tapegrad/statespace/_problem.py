@@ -10,9 +10,10 @@ from .. import numpy as np
 from .._transforms import jacobian
 from .._tree import Const
 from ..errors import ArgumentError
-from ..optimize import Objective, to_host
-from ._filter import kalman_filter, loglik
+from ..optimize import to_host
+from ._filter import kalman_filter
 from ._model import LinearGaussian, Observations
+from ._objective import ModelObjective
 from ._parameters import Parameters
 
 
@@ -52,18 +53,11 @@ class Problem:
     used_up: int = 0
     quick: "Problem | None" = None
 
-    def objective(self) -> Objective:
+    def objective(self) -> ModelObjective:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
         if self.quick is not None:
             return self.quick.objective()
-        parameters, joseph, offset = self.parameters, self.joseph, self.offset
-
-        def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
-            params = parameters.tree(u)
-            total = loglik(build(params), data, joseph) + offset
-            return -total if prior is None else -(total + prior(params))
-
-        return Objective(negative, self.data.xp.asarray(parameters.start), (self.build, self.prior, Const(self.data)))
+        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset)
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
@@ -80,7 +74,7 @@ class Problem:
 @dataclass(frozen=True)
 class Stop:
     """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
-    its second derivatives there, and what it took."""
+    its second derivatives there, what it took, and how the likelihood was computed."""
 
     u: numpy.ndarray
     value: float
@@ -93,3 +87,4 @@ class Stop:
     evaluations: int
     hessians: int
     products: int
+    way: str = ""

@@ -83,6 +83,14 @@ class FitResult:
     problem: Problem = field(repr=False)
     stop: Stop = field(repr=False)
 
+    def report(self) -> str:
+        """How the likelihood was computed, by a compiled filter or on arrays, and why; and what the search took."""
+        s = self.stop
+        return (
+            f"{s.way}\n{s.method}: {s.iterations} iterations, then {s.newton_steps} Newton steps; {s.evaluations} values with gradients, "
+            f"{s.hessians} Hessians, {s.products} products with Hessians"
+        )
+
     # --- the estimates ---
 
     @property

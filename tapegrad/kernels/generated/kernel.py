@@ -50,7 +50,16 @@ BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, wher
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
+    def __init__(
+        self,
+        f: Callable,
+        trace: Callable,
+        missing: Any,
+        invalid: str,
+        sums: Any = None,
+        build: Callable | None = None,
+        key: str | None = None,
+    ):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         sums_of(sums)
@@ -60,6 +69,7 @@ class Generated(Remade):
         self._parts, self._build = (f, trace, missing, invalid, sums), build
         self._rejects = invalid == "reject"
         self._call: tuple = ()
+        self._key = key
         named_like(self, f)
         self._renew()
 
@@ -83,8 +93,9 @@ class Generated(Remade):
             )
             for what in ("value", "each", "final", "scores")
         }
-        for family in self._families.values():
+        for what, family in self._families.items():
             family.captured = self._captured
+            family.key = None if self._key is None else f"{self._key} {what}"
         self._family = self._families["value"]
         self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
         # an operation on a tape stays with what was traced for it
@@ -480,3 +491,11 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
 
 def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums: Any) -> Recursion:
     return recursion(init, step, missing=missing, invalid=invalid, sums=sums)
+
+
+def named_recursion(key: str, init: Callable, step: Callable) -> Recursion:
+    """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
+    stays nan, and data have no gaps but those that the step looks for itself."""
+    made = Recursion(*recursion(init, step, missing="step", invalid="nan")._parts, key=key)
+    made._call = named_recursion, (key, init, step)
+    return made
