@@ -155,10 +155,8 @@ class Arima:
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
         parameters = parameters_of(self.title, self.start(data), start, constraints)
         whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost)
-        if data.count < data.steps:
+        if data.count < data.steps or not self.lost:
             return whole
-        if not self.lost:
-            return replace(whole, build=self.of_differences)
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
         return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior))
 
@@ -169,46 +167,61 @@ class Arima:
         s = self.seasonal[3]
         return _product(p.get("ar"), p.get("seasonal_ar"), s, -1.0, self.xp), _product(p.get("ma"), p.get("seasonal_ma"), s, 1.0, self.xp)
 
-    def _path(self, p: Mapping[str, Any], phi: Any, t: numpy.ndarray) -> Any:
-        """The mean mu[t] of w, a line with phi(B) mu[t] = c + b t; as a number where it has no slope."""
-        if self.trend == "n":
-            return 0.0
+    def _line(self, p: Mapping[str, Any], phi: Any) -> tuple[Any, Any]:
+        """Height and slope of the mean mu[t] of w, the line with phi(B) mu[t] = c + b t."""
         rest = 1.0 - np.sum(phi) if phi.shape[0] else 1.0
-        if "t" not in self.trend:
-            return p["intercept"] / rest
-        slope = p["drift"] / rest
-        lagged = np.sum(phi * self.xp.asarray(numpy.arange(1.0, phi.shape[0] + 1.0))) if phi.shape[0] else 0.0
-        return (p.get("intercept", 0.0) - slope * lagged) / rest + slope * self.xp.asarray(t)
+        slope = p["drift"] / rest if "t" in self.trend else 0.0
+        if self.trend == "n":
+            return 0.0, 0.0
+        lagged = np.sum(phi * self.xp.asarray(numpy.arange(1.0, phi.shape[0] + 1.0))) if phi.shape[0] and "t" in self.trend else 0.0
+        return (p.get("intercept", 0.0) - slope * lagged) / rest, slope
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """The model of w + delta(B) X beta."""
+        """The model of w + delta(B) X beta.  Slope and coefficients are states that start from the parameters and stay, so that what
+        varies over time is data alone."""
         phi, theta = self._polynomials(p)
-        mean = self._path(p, phi, numpy.arange(float(self.lost), self.steps))
-        if self.X is not None:
-            mean = mean + self.xp.asarray(self.differenced(self.X)) @ p["beta"]
-        return arma(phi, theta, p["sigma2"], mean[:, None] if getattr(mean, "ndim", 0) else mean)
+        height, slope = self._line(p, phi)
+        inner = arma(phi, theta, p["sigma2"], height)
+        known = [slope.reshape((1,))] if "t" in self.trend else []
+        known += [p["beta"]] if self.X is not None else []
+        if not known:
+            return inner
+        X = numpy.arange(float(self.lost), self.steps)[:, None] if "t" in self.trend else numpy.zeros((self.steps - self.lost, 0))
+        X = numpy.hstack([X, self.differenced(self.X)]) if self.X is not None else X
+        (m, k), xp = (inner.transition.shape[0], X.shape[1]), self.xp
+        Z = numpy.hstack([numpy.tile(numpy.eye(1, m), (len(X), 1)), X])[:, None]
+        mean = np.concatenate([xp.zeros(m), *known])
+        T, R, cov = self._beside(inner, p, xp.asarray(numpy.eye(k, m + k, m)), k)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, 0.0, height, Start(mean, cov))
 
-    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
-        phi, theta = self._polynomials(p)
-        xp, k = self.xp, self.lost
-        inner = arma(phi, theta, p["sigma2"])
-        T, R = inner.transition, inner.selection
+    def _beside(self, inner: LinearGaussian, p: Mapping[str, Any], below: Any, k: int) -> tuple[Any, Any, Any]:
+        """The process with k more states without noise, whose transition is `below`: transition, selection and the covariance of the
+        start."""
+        T, R, xp = inner.transition, inner.selection, self.xp
         m = T.shape[0]
         cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
-        Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
-        path = self._path(p, phi, numpy.arange(0.0, self.steps))
-        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
-        varying = getattr(path, "ndim", 0) > 0
         if k:
-            below = xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)]))
             T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
             R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
             cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
-        entry = xp.asarray(numpy.eye(m + k)[m]) if k else 0.0
-        shift = 0.0 if not k or self.trend == "n" else path[:, None] * entry if varying else path * entry
-        start = Start(0.0, cov, [False] * m + [True] * k)
+        return T, R, cov
+
+    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
+        if not self.lost:
+            return self.of_differences(p)
+        phi, theta = self._polynomials(p)
+        xp, k = self.xp, self.lost
+        inner = arma(phi, theta, p["sigma2"])
+        m = inner.transition.shape[0]
+        Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
+        T, R, cov = self._beside(inner, p, xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)])), k)
+        height, slope = self._line(p, phi)
+        path = height + slope * xp.asarray(numpy.arange(0.0, self.steps)) if "t" in self.trend else height
+        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
+        entry = xp.asarray(numpy.eye(m + k)[m])
+        shift = 0.0 if self.trend == "n" else path[:, None] * entry if "t" in self.trend else path * entry
         offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, start)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
 
     def extended(self, steps: int, exog: Any) -> "Arima":
         """The model with regressors for the steps after the data."""

@@ -213,7 +213,6 @@ class Assembled:
         self.noise, *self.parts = parts
         self.xp = xp
         self.offsets = [p for p in self.parts if isinstance(p, Regression) and not p.varying]
-        self.moving = [p for p in self.parts if p not in self.offsets]
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
 
@@ -228,24 +227,26 @@ class Assembled:
         variances = [v for s in states for v in s.variances]
         R = _diagonal([s.R for s in states])
         live = [i for i, v in enumerate(variances) if not is_number(v, 0.0)] or [0]
-        offset = 0.0
-        for part in self.offsets:
-            offset = offset + xp.asarray(part.X) @ p[part.name]
         return LinearGaussian(
             self._diagonal([s.T for s in states]),
             xp.asarray(_loadings([s.z for s in states])),
             np.stack([variances[i] for i in live]),
             self.noise.variance_of(p),
             xp.asarray(R[:, live]),
-            0.0,
-            offset[:, None] if self.offsets else 0.0,
-            Start(0.0, cov, True if mark.all() else mark.tolist()),
+            start=Start(self._mean(states), cov, True if mark.all() else mark.tolist()),
         )
 
     def _states(self, p: Mapping[str, Any]) -> list[States]:
-        """Those of the moving parts; where there are none, one that stays 0."""
+        """Those of the parts; where nothing moves, one more that stays 0."""
         still = States(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
-        return [part.states(p) for part in self.moving] or [still]
+        found = [part.states(p) for part in self.parts]
+        return found if any([s.variances for s in found]) else [*found, still]
+
+    def _mean(self, states: list[States]) -> Any:
+        """Of the first state: 0 but for coefficients that are parameters."""
+        if all([s.mean is None for s in states]):
+            return 0.0
+        return np.concatenate([self.xp.zeros(len(s.T)) if s.mean is None else s.mean for s in states])
 
     def _diagonal(self, blocks: list[Any]) -> Any:
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
@@ -271,11 +272,11 @@ class Assembled:
         mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
-        for part in self.moving:
+        for part in self.parts:
             s = part.states(params)
             inside = slice(at, at + len(s.T))
             at = inside.stop
-            for name, z in part.readings(s):
+            for name, z in [] if part in self.offsets else part.readings(s):
                 z = numpy.broadcast_to(z, (len(mean), len(s.T)))
                 found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
         for part in self.offsets:
