@@ -1,4 +1,5 @@
-"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood."""
+"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
+autoregressions and dynamic factors."""
 
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
@@ -23,6 +24,9 @@ from ._multivariate import dynamic_factor as dynamic_factor
 from ._multivariate import var as var
 from ._result import FitResult as FitResult
 from ._sarimax import sarimax as sarimax
+from ._simulate import Draws as Draws
+from ._simulate import simulate as simulate
+from ._simulate import simulate_smoother as simulate_smoother
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
 from ._structural import Structural as Structural

@@ -16,6 +16,7 @@ from ._model import LinearGaussian, Observations
 from ._plots import plot, plot_components, plot_diagnostics
 from ._problem import Problem, Stop
 from ._profile import Profile, likelihood_limits, profile_of
+from ._simulate import simulate_smoother
 from ._smoother import SmootherResult, smooth
 from ._summary import html_table, tables, text_table
 
@@ -196,14 +197,24 @@ class FitResult:
 
     def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
         """The model at the estimates, with matrices for the steps after the data."""
-        if steps < 1:
-            raise ArgumentError(f"forecast(steps={steps}): wanted at least 1")
+        if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+            raise ArgumentError(f"steps={steps!r}: wanted a whole number of steps ahead, at least 1")
         described = self.problem.described
         if described is None:
             if exog is not None:
                 raise ArgumentError("forecast: exog is for models of the library; let build return matrices for the steps ahead too")
             return self.model
         return described.extended(steps, exog)(self.params)
+
+    def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None) -> numpy.ndarray:
+        """Draws of the next observations given the data, (draws, steps) or (draws, steps, p); the parameters are taken as known."""
+        model, data = self.model_ahead(steps, exog), self.data
+        found = simulate_smoother(model, data.extended(steps), draws, rng).observations[:, data.steps :]
+        return found[:, :, 0] if data.labels.single else found
+
+    def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
+        """Draws of the states given the data, (draws, n, m)."""
+        return simulate_smoother(self.model, self.data, draws, rng).states
 
     def components(self) -> dict[str, Component]:
         """The parts of a structural model given all data, with standard errors, in the form of the data."""
