@@ -65,14 +65,14 @@ def test_draws_of_a_model():
 
 
 def test_draws_of_what_comes(xp):
-    fit = ss.fit(nile_build, xp.asarray(NILE), NILE_START, ss.positive())
+    fit = ss.fit(nile_build, xp.asarray(NILE[:30]), NILE_START, ss.positive())
     draws, ahead = fit.simulate(3, draws=5000, rng=4), fit.forecast(3)
     assert draws.shape == (5000, 3)
     assert (abs(draws.mean(0) - ahead.mean) < 5 * ahead.standard_errors / 5000**0.5).all()
     assert (abs(draws.std(0) / ahead.standard_errors - 1) < 6 / 5000**0.5).all()
     states = fit.simulate_states(1000, rng=5)[:, :, 0]
     mean, var = host(fit.smoothed.mean)[:, 0], host(fit.smoothed.cov)[:, 0, 0]
-    assert states.shape == (1000, 100)
+    assert states.shape == (1000, 30)
     assert (abs(states.mean(0) - mean) < 5 * (var / 1000) ** 0.5).all()
 
 
