@@ -20,7 +20,7 @@ GIVEN = {
 }
 
 PUBLIC = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
-MODELS = (  # tapegrad.kernels.<name> on first use; their twins need Numba
+MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
 

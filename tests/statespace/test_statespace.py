@@ -938,4 +938,5 @@ def test_example(tmp_path, method):
     )
     assert run.returncode == 0, run.stderr
     assert "15098.51832" in run.stdout and "1469.17636" in run.stdout and "-633.46456" in run.stdout
+    assert "checked: level_var 1469.18, published 1469.1" in run.stdout
     assert picture.exists() or "pip install 'tapegrad[plot]'" in run.stdout

@@ -229,7 +229,8 @@ class Generated(Remade):
         kernels with `sums`."""
         self._look_around()
         with self._family.lock:
-            return self._family.lowered(kind, order, (theta_rows, data_rows, missing), np.dtype(dtype))
+            signature = theta_rows, data_rows, missing or self.missing == "step"
+            return self._family.lowered(kind, order, signature, np.dtype(dtype))
 
     # --- arguments ---
 
@@ -447,10 +448,9 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     """
     if missing not in ("skip", "step"):
         raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
-    skip = missing == "skip"
 
     def trace(s, build, what):
-        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
+        return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
 
     made = Likelihood(loglik, trace, missing, invalid, sums)
     made._call = _likelihood, (loglik, missing, invalid, sums)
@@ -479,10 +479,9 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     """
     if not (missing in (None, "skip", "step") or callable(missing)):
         raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
-    rule = missing if callable(missing) else None
 
     def trace(s, build, what):
-        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
+        return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
     made = Recursion(step, trace, missing, invalid, sums)
     made._call = _recursion, (init, step, missing, invalid, sums)
