@@ -23,7 +23,7 @@ from ._model import LinearGaussian, Observations, Start, arma, stationary_covari
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 from ._specified import Specified
-from ._structural import checked_regressors, future_regressors
+from ._structural import checked_regressors, future_regressors, require_rank
 
 TRENDS = (None, "n", "c", "t", "ct")
 
@@ -129,6 +129,9 @@ class Arima:
         design = [column for letter, column in (("c", numpy.ones(w.size)), ("t", t)) if letter in self.trend]
         design += list(self.differenced(self.X).T) if self.X is not None else []
         seen, coefficients = ~numpy.isnan(w), numpy.zeros(0)
+        if self.X is not None:
+            rows = [[0] if x else [] for x in seen]
+            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.trend != "n" else "differences" if self.lost else "")
         if design and seen.sum() > len(design):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]

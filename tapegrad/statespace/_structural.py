@@ -149,6 +149,7 @@ class Structural:
         parts = self._completed(data)
         whole = Assembled(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
+        _require_identified(self, parts, blocks, data)
         if not blocks:
             raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
         if not start:
@@ -179,6 +180,31 @@ class Structural:
         return tuple(parts)
 
 
+def _require_identified(model: Structural, parts: tuple[Part, ...], blocks: Mapping[str, Block], data: Observations) -> None:
+    """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
+    levels = [p for p in parts if isinstance(p, Level)]
+    t = numpy.arange(float(data.steps))[:, None]
+    columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
+    regressors = [p.X for p in parts if isinstance(p, Regression)]
+    if regressors:
+        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
+    plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
+    diffuse = sum([len(s.T) for s in (p.states(plain) for p in parts if not isinstance(p, Noise)) if s.cov is None])
+    count = sum([numpy.size(block.start) for block in blocks.values()])
+    if data.count < diffuse + count:
+        values = "value is" if data.count == 1 else "values are"
+        raise DataError(f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} parameters")
+
+
+def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str) -> None:
+    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data."""
+    seen = X[[bool(elements) for elements in rows]]
+    size = numpy.linalg.norm(seen, axis=0)
+    if seen.shape[1] and (not size.all() or numpy.linalg.matrix_rank(seen / size) < min(seen.shape)):
+        beside = f", or belongs to the {other}" if other else ""
+        raise DataError(f"{call}: regressors are collinear: where there are data one is a sum of others, or 0{beside}; leave it out")
+
+
 def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
     y = to_host(value(data.raw))[:, 0]
     period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
@@ -187,7 +213,8 @@ def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
     s2 = float(numpy.nanvar(changes)) / (2 if pattern else 1) if numpy.isfinite(changes).sum() > 1 else 0.0
     s2 = s2 or float(numpy.nanvar(y))
     if not s2 > 0:
-        raise DataError("fit: all observations are equal; variances cannot be estimated from them")
+        what = "there is 1 observed value" if data.count == 1 else "all observations are equal"
+        raise DataError(f"fit: {what}; variances cannot be estimated")
     return Sample(y, s2)
 
 

@@ -1,6 +1,8 @@
 """What a fit says: covariances, criteria, tests of residuals, profiles, dates, parts; figures of statsmodels 0.15 where named."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -243,6 +245,74 @@ def test_prior_of_a_normal_mean():
         ss.fit(build, y, {"mu": 1.0}, prior=3.0)
 
 
+# --- pictures -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pyplot():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_picture_of_data_and_forecasts(fitted, pyplot):
+    figure = fitted.plot(5)
+    (axes,) = figure.axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("flow", "time")
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["flow", "one-step forecast", "forecast", "95 % intervals"]
+    data, fit, ahead = axes.get_lines()
+    np.testing.assert_array_equal(data.get_ydata(), NILE)
+    np.testing.assert_allclose(fit.get_ydata(), ss.filter(fitted.model, NILE).predicted_mean[1:, 0], rtol=1e-12)
+    np.testing.assert_allclose(ahead.get_ydata(), fitted.forecast(5).mean)
+    assert str(data.get_xdata()[0])[:4] == "1871" and str(ahead.get_xdata()[-1])[:4] == "1975"
+    _, own = pyplot.subplots()
+    assert fitted.plot(ax=own) is own.figure and len(own.get_lines()) == 2
+    with pytest.raises(ArgumentError, match="ax holds 2 axes and there are 1 series"):
+        fitted.plot(ax=pyplot.subplots(2)[1])
+
+
+def test_picture_of_parts(pyplot):
+    fit = ss.fit(ss.level() + ss.regression(np.arange(100.0) >= 28), NILE)
+    figure = fit.plot_components(alpha=0.1)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["level", "beta", "irregular"]
+    assert "90 % interval" in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+    np.testing.assert_allclose(figure.axes[1].get_lines()[-1].get_ydata(), fit.components()["beta"].mean)
+    assert figure.axes[-1].get_xlabel() == "step"
+
+
+def test_picture_of_residuals(fitted, pyplot):
+    figure = fitted.plot_diagnostics(lags=10)
+    assert [axes.get_title() for axes in figure.axes] == [
+        "standardised residuals of flow",
+        "distribution",
+        "normal quantiles",
+        "autocorrelations",
+    ]
+    e = fitted.standardised[1:, 0]
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), e)
+    grid, density = figure.axes[1].get_lines()[0].get_data()
+    np.testing.assert_allclose(np.trapezoid(density, grid), 1.0, atol=2e-3)
+    r = np.corrcoef(e[1:] - e.mean(), e[:-1] - e.mean())[0, 1]
+    assert abs(figure.axes[3].get_lines()[0].get_ydata()[0] - r) < 0.02 and len(figure.axes[3].get_lines()[0].get_ydata()) == 10
+    with pytest.raises(ArgumentError, match="'floods' is not a series; wanted one of flow"):
+        fitted.plot_diagnostics("floods")
+
+
+def test_pictures_without_matplotlib(fitted, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ArgumentError, match="pip install matplotlib"):
+        fitted.plot()
+
+
+def test_tables_and_pictures_load_late():
+    code = "import sys, tapegrad.statespace as ss; ss.fit(ss.level(), [1., 2., 1., 3.]).summary(); "
+    code += "print({'pandas', 'matplotlib'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+
+
 # --- bad input ----------------------------------------------------------------------------------------------
 
 NILE2 = np.stack([NILE, NILE], axis=1)
@@ -264,6 +334,12 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.regression(np.array([1.0, np.nan])), DataError, "X[1, 0] is nan; regressors must be known"),
         (lambda: ss.regression(["a", "b"]), ArgumentError, "does not hold real numbers alone"),
         (lambda: ss.fit(ss.level() + ss.regression(np.ones(99)), NILE), ShapeError, "99 rows and y has 100"),
+        (lambda: ss.fit(ss.level(), [np.nan] * 5), DataError, "all 5 observations are missing"),
+        (lambda: ss.sarimax([np.nan] * 5), DataError, "0 observed values are too few"),
+        (lambda: ss.fit(ss.level(), [1.0]), DataError, "1 observed value"),
+        (lambda: ss.fit(ss.level() + ss.trend(), [1.0, 2.0, 4.0]), DataError, "3 observed values are too few for level + trend"),
+        (lambda: ss.fit(ss.level() + ss.regression(np.ones((100, 1))), NILE), DataError, "regressors are collinear"),
+        (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear"),
         (lambda: ss.fit(ss.level(), np.ones(9)), DataError, "all observations are equal"),
         (lambda: ss.fit(ss.level(var=1) + ss.noise(var=1), NILE), ArgumentError, "nothing to estimate"),
         (lambda: ss.fit(ss.level(), NILE, {"sigma2": 1.0}), ArgumentError, "'sigma2' is not a parameter of level, which has"),
