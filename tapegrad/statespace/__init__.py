@@ -14,6 +14,8 @@ from ._filter import forecast as forecast
 from ._filter import kalman_filter as filter  # noqa: F401
 from ._filter import loglik as loglik
 from ._fit import fit as fit
+from ._many import ManyFits as ManyFits
+from ._many import fit_many as fit_many
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
 from ._model import Start as Start

@@ -7,11 +7,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._transforms import jacobian
-from .._tree import Const
 from ..errors import ArgumentError
-from ..optimize import to_host
-from ._filter import kalman_filter
 from ._model import LinearGaussian, Observations
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -61,14 +57,7 @@ class Problem:
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
-
-        if self.quick is not None:
-            return self.quick.scores(u)
-
-        def terms(u: Any, build: Callable, data: Observations) -> Any:
-            return kalman_filter(build(self.parameters.tree(u)), data, self.joseph).loglik_terms
-
-        return to_host(jacobian(terms, mode="forward")(self.data.xp.asarray(u), self.build, Const(self.data)))
+        return self.objective().scores(u)
 
 
 @dataclass(frozen=True)

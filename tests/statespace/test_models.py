@@ -220,3 +220,72 @@ def test_dynamic_factors_against_statsmodels(settings, params, loglik):
     params = {name: np.array(x) for name, x in params.items()}
     np.testing.assert_allclose(ss.loglik(specified.model(params), MACRO), loglik, rtol=1e-10)
     assert np.isfinite(ss.loglik(specified.model(problem.parameters.tree(problem.parameters.start)), MACRO))
+
+
+COMPILED = {
+    "slope, seasonal": ss.level() + ss.trend() + ss.seasonal(4),
+    "waves": ss.level() + ss.seasonal(6, harmonics=3),
+    "autoregression beside a level": ss.level() + ss.ar(1),
+    "autoregression beside a slope": ss.level() + ss.trend() + ss.ar(2),
+    "cycle": ss.level() + ss.cycle(period=(4, 20)),
+    "cycle of known period beside a slope": ss.trend() + ss.cycle(period=8.0),
+    "regression": ss.level() + ss.regression(np.stack([DAM, np.sin(np.arange(40.0))], axis=1)),
+    "varying regression": ss.level(var=0) + ss.regression(np.sin(np.arange(40.0)), varying=True),
+    "ARMA": ss.sarimax(FLOW, (2, 0, 1), trend="ct"),
+    "seasonal ARIMA": ss.sarimax(FLOW, (1, 1, 0), (0, 1, 1, 4), exog=DAM),
+    "missing": ss.sarimax(GAPS, (0, 1, 1)),
+    "VAR": ss.var(MACRO[:, :2], order=2),
+    "factor": ss.dynamic_factor(MACRO, order=2),
+    "factor, errors": ss.dynamic_factor(MACRO, error_order=1, trend="n"),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_derivatives(name):
+    """What the search goes by, gradient, Hessian and scores, against differences of the filter on arrays."""
+    model = COMPILED[name]
+    if isinstance(model, ss.Structural):
+        problem = model.problem(ss.Observations(FLOW))
+    else:
+        problem = model.model.problem(model.data, None, None, False, None)
+    objective = problem.objective()
+    u = objective.start + 0.05 * np.cos(np.arange(objective.start.size))
+    inner = problem.quick or problem
+    assert objective.way.startswith("compiled filter")
+
+    def on_arrays(u):
+        return -ss.loglik(problem.build(problem.parameters.tree(u)), problem.data) - problem.offset
+
+    np.testing.assert_allclose(objective(u)[0], on_arrays(u), rtol=1e-10)
+    gradient, h = objective(u)[1], 1e-4 * np.eye(u.size)
+    expected = [(8 * (on_arrays(u + e) - on_arrays(u - e)) - on_arrays(u + 2 * e) + on_arrays(u - 2 * e)) / 12e-4 for e in h]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6 * abs(gradient).max())
+    H = objective.hessian(u)
+    expected = [(8 * (objective(u + e)[1] - objective(u - e)[1]) - objective(u + 2 * e)[1] + objective(u - 2 * e)[1]) / 12e-4 for e in h]
+    np.testing.assert_allclose(H, expected, rtol=1e-5, atol=1e-6 * abs(H).max())
+    np.testing.assert_allclose(-problem.scores(u).sum(axis=0), gradient, rtol=1e-7, atol=1e-7 * abs(gradient).max())
+    assert len(problem.scores(u)) == inner.data.steps
+
+
+def test_parts_of_one_kind_have_names_of_their_own():
+    parts = ss.level() + ss.seasonal(4) + ss.seasonal(6) + ss.ar(1) + ss.ar(1, name="slow")
+    names = parts.problem(ss.Observations(FLOW)).parameters.names
+    assert names[2:4] == ["sigma2.seasonal1", "sigma2.seasonal2"] and "slow.L1" in names and "ar.L1" in names
+
+
+def test_moving_average_at_its_bound():
+    """White noise that was differenced: the moving average ends at -1, where the likelihood piles up; the variance is that of the
+    noise."""
+    y = np.random.default_rng(0).normal(size=100)
+    fit = ss.sarimax(y, (0, 1, 1)).fit()
+    assert fit.at_bound == ["ma.L1"] and np.isnan(fit.standard_errors[0])
+    np.testing.assert_allclose(fit.estimates, [-1.0, y.var(ddof=1)], rtol=1e-4)
+
+
+def test_parameters_of_small_unit():
+    """A drift whose gradient rounding keeps above the limit: the estimates are those of the scaled series."""
+    t = np.arange(200.0)
+    y = 8.0 + 0.008 * t + 0.01 * np.random.default_rng(1).normal(size=200).cumsum() * 0.5
+    fit = ss.sarimax(y, (1, 0, 0), trend="ct").fit()
+    scaled = ss.sarimax(y * 100, (1, 0, 0), trend="ct").fit()
+    np.testing.assert_allclose(fit.estimates * [100, 100, 1, 1e4], scaled.estimates, rtol=1e-5)
