@@ -198,6 +198,7 @@ class Regression(Part):
     X: numpy.ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
     varying: bool
+    index: Any = field(default=None, repr=False, compare=False)
 
     @property
     def labels(self) -> list[str]:

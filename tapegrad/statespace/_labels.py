@@ -31,6 +31,11 @@ class Labels:
             return pandas.Series(values, index=index, name=columns or self.columns[0])
         return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
 
+    def require_same_dates(self, what: str, index: Any) -> None:
+        """Raise `DataError` if regressors have other dates than the data."""
+        if is_dates(self.index) and is_dates(index) and not self.index.equals(index):
+            raise DataError(f"{what} has other dates than y; write X.reindex(y.index)")
+
     def places(self, n: int) -> Any:
         """Where the n data stand on an axis: their dates, or 0 to n - 1."""
         return numpy.arange(n) if self.index is None else self.index

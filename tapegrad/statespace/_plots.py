@@ -9,9 +9,7 @@ from .._late import load
 from ..errors import ArgumentError
 from ..optimize import to_host
 from ._diagnostics import autocorrelations
-from ._filter import observed
 from ._forecast import normal_quantile
-from ._model import system
 
 SHADE = {"alpha": 0.2, "linewidth": 0}
 
@@ -46,7 +44,7 @@ def plot(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
             raise ArgumentError(f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each")
         figure = axes[0].figure
     y = to_host(data.raw)
-    mean = to_host(observed(system(fit.model, data), r.predicted_mean, r.predicted_cov, 0, data.steps)[0])
+    mean = fit.foretold
     half = z * numpy.sqrt(numpy.maximum(numpy.diagonal(to_host(r.innovation_cov), axis1=1, axis2=2), 0.0))
     x, begin = _axis(data.labels.places(data.steps)), r.diffuse_steps
     ahead = fit.forecast(steps, exog) if steps else None

@@ -10,9 +10,9 @@ from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
 from ..optimize import to_host
 from ._diagnostics import Diagnostics, diagnostics
-from ._filter import FilterResult, kalman_filter
+from ._filter import FilterResult, kalman_filter, observed
 from ._forecast import Forecast, forecast_of, normal_quantile
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian, Observations, system
 from ._plots import plot, plot_components, plot_diagnostics
 from ._problem import Problem, Stop
 from ._profile import Profile, likelihood_limits, profile_of
@@ -179,6 +179,19 @@ class FitResult:
                 L = numpy.linalg.cholesky(S[t][numpy.ix_(rows, rows)])
                 result[t, rows] = numpy.linalg.solve(L, v[t, rows])
         return result
+
+    @cached_property
+    def foretold(self) -> numpy.ndarray:
+        """What the past foretold of each observation, (n, p)."""
+        r = self.filtered
+        return to_host(observed(system(self.model, self.data), r.predicted_mean, r.predicted_cov, 0, self.data.steps)[0])
+
+    @property
+    def fitted_values(self) -> Any:
+        """The one-step forecasts in the form of the data; nan where the start was still diffuse."""
+        values = self.foretold.copy()
+        values[: self.filtered.diffuse_steps] = numpy.nan
+        return self.data.in_form(values)
 
     @property
     def residuals(self) -> Any:

@@ -60,6 +60,7 @@ def sarimax(
     X, columns = (None, ()) if exog is None else checked_regressors("sarimax", exog)
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
+    data.labels.require_same_dates("sarimax: exog", getattr(exog, "index", None))
     process = Arima(tuple(order), tuple(seasonal_order), trend or "n", X, columns, data.steps, data.xp)
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")

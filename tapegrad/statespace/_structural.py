@@ -99,7 +99,9 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     variances are estimated (or all `var`; `varying=True, var=0` are constants that the filter estimates)."""
     checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
-    return Structural((Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying)),))
+    return Structural(
+        (Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying), getattr(X, "index", None)),)
+    )
 
 
 def noise(var: float | None = None, name: str = "irregular") -> "Structural":
@@ -177,6 +179,8 @@ class Structural:
                 parts[i] = replace(p, period=(2.0, float(max(data.steps, 3))))
             if isinstance(p, Regression) and len(p.X) != data.steps:
                 raise ShapeError(f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step")
+            if isinstance(p, Regression):
+                data.labels.require_same_dates("fit: regression", p.index)
         return tuple(parts)
 
 

@@ -91,6 +91,8 @@ def test_residuals_are_the_standardised_innovations(fitted):
     expected[0] = np.nan
     np.testing.assert_allclose(fitted.residuals, expected, rtol=1e-13)
     assert (fitted.residuals.index == YEARS.index).all()
+    np.testing.assert_allclose(fitted.fitted_values[1:], NILE[1:] - r.innovations[1:, 0], rtol=1e-12)
+    assert np.isnan(fitted.fitted_values.iloc[0]) and (fitted.fitted_values.index == YEARS.index).all()
 
 
 def test_summary_and_html(fitted):
@@ -315,6 +317,7 @@ def test_tables_and_pictures_load_late():
 
 # --- bad input ----------------------------------------------------------------------------------------------
 
+DAM = pd.Series(np.arange(100.0) >= 28, YEARS.index, float, "dam")
 NILE2 = np.stack([NILE, NILE], axis=1)
 
 
@@ -340,6 +343,10 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.fit(ss.level() + ss.trend(), [1.0, 2.0, 4.0]), DataError, "3 observed values are too few for level + trend"),
         (lambda: ss.fit(ss.level() + ss.regression(np.ones((100, 1))), NILE), DataError, "regressors are collinear"),
         (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear"),
+        (lambda: ss.fit(ss.level() + ss.regression(DAM.shift(1, freq="Y")), YEARS), DataError, "fit: regression has other dates than y"),
+        (lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")), DataError, "sarimax: exog has other dates than y; write X.reindex"),
+        (lambda: ss.fit(NILE, ss.level()), ArgumentError, "build"),
+        (lambda: ss.fit(ss.level() + ss.seasonal(99), NILE), DataError, "100 observed values are too few"),
         (lambda: ss.fit(ss.level(), np.ones(9)), DataError, "all observations are equal"),
         (lambda: ss.fit(ss.level(var=1) + ss.noise(var=1), NILE), ArgumentError, "nothing to estimate"),
         (lambda: ss.fit(ss.level(), NILE, {"sigma2": 1.0}), ArgumentError, "'sigma2' is not a parameter of level, which has"),
