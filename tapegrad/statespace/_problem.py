@@ -37,7 +37,8 @@ class Prior:
 class Problem:
     """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
     is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
-    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one."""
+    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one;
+    `others` are starts for a search that the first leads nowhere."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -48,6 +49,7 @@ class Problem:
     offset: float = 0.0
     used_up: int = 0
     quick: "Problem | None" = None
+    others: tuple[Parameters, ...] = ()
 
     def objective(self) -> ModelObjective:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""

@@ -30,7 +30,7 @@ from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 
-# Shares of the variance of the changes, for noise, level and the rest, from which the best start is taken.
+# Shares of the variance of the changes, for noise, level and the rest: the starts.
 SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]
 
 
@@ -154,10 +154,11 @@ class Structural:
         _require_identified(self, parts, blocks, data)
         if not blocks:
             raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
+        starts = [start]
         if not start:
-            best = _best(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
-            blocks = {name: replace(block, start=best[name]) for name, block in blocks.items()}
-        return Problem(whole, data, parameters_of(str(self), blocks, start, constraints), joseph, prior, described=whole)
+            starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
+        first, *others = [parameters_of(str(self), blocks, x, constraints) for x in starts]
+        return Problem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
 
     def _completed(self, data: Observations) -> tuple[Part, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that
@@ -222,17 +223,17 @@ def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def _best(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> dict[str, Any]:
-    """The start with the highest log-likelihood among a few divisions of the variance."""
+def _starts(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> list[dict[str, Any]]:
+    """A few divisions of the variance, the one with the highest log-likelihood first."""
     found = []
     for noise_share, level_share, other in SHARES:
         share = {Noise: noise_share, Level: level_share}
-        factors = {part.variance: share.get(type(part), other) for part in whole.parts}
+        factors = {part.variance: share.get(type(part), other) for part in (whole.noise, *whole.parts)}
         trial = {name: x * factors.get(name, 1.0) for name, x in plain.items()}
         placed = {name: data.xp.asarray(x)[()] for name, x in trial.items()}
         found.append((float(to_host(loglik(whole(placed), data, joseph))), trial))
-    finite = [pair for pair in found if numpy.isfinite(pair[0])]
-    return max(finite, key=lambda pair: pair[0])[1] if finite else plain
+    found = [pair for pair in found if numpy.isfinite(pair[0])] or found[:1]
+    return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 
 
 class Assembled:
