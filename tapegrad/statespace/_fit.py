@@ -1,5 +1,6 @@
 """Maximum likelihood: an optimiser of SciPy with exact derivatives, then Newton steps to the last digit."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -152,9 +153,9 @@ class _Bar:
         if progress is True and tqdm is None:
             raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
         self._bar = None
-        if progress is not False and tqdm is not None:
-            # disable=None: only in a terminal
-            quiet = {"disable": None, "delay": 2.0} if progress == "auto" else {}
+        shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
+        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is not wanted
+            quiet = {"delay": 2.0} if progress == "auto" else {}
             self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
 
     def __call__(self, value: float) -> None:
