@@ -2,6 +2,7 @@
 
 pandas is never imported here: who brings a Series has imported it, and its objects know what is asked of them."""
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,16 @@ import numpy
 
 from .._late import load
 from ..errors import DataError
+
+
+class OnLibrary:
+    """A base of what holds its array library as `xp`, which is pickled by its name."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "xp": self.xp.__name__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, xp=sys.modules[state["xp"]])
 
 
 @dataclass(frozen=True)

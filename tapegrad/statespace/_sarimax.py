@@ -19,6 +19,7 @@ from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._filter import LOG_2PI
+from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start, arma, stationary_covariance
 from ._parameters import Block, parameters_of
 from ._problem import Problem
@@ -73,7 +74,7 @@ def _is_count(x: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Arima:
+class Arima(OnLibrary):
     """The process as a model of the levels: called with parameters, it is what builds them."""
 
     order: tuple[int, int, int]

@@ -26,6 +26,7 @@ from ._components import (
     checked_variance,
 )
 from ._filter import is_number, loglik
+from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
@@ -236,7 +237,7 @@ def _starts(whole: "Assembled", plain: dict[str, Any], data: Observations, josep
     return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 
 
-class Assembled:
+class Assembled(OnLibrary):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()

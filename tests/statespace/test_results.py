@@ -1,5 +1,6 @@
 """What a fit says: covariances, criteria, tests of residuals, profiles, dates, parts; figures of statsmodels 0.15 where named."""
 
+import pickle
 import re
 import subprocess
 import sys
@@ -247,6 +248,31 @@ def test_prior_of_a_normal_mean():
         ss.fit(build, y, {"mu": 1.0}, prior=3.0)
 
 
+# --- pickles ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "specified",
+    [ss.sarimax(YEARS[:30], (1, 1, 1)), ss.var(np.random.default_rng(2).normal(size=(20, 2))), ss.level() + ss.cycle(period=(3, 9))],
+)
+def test_fits_are_pickled(specified):
+    fit = ss.fit(specified, YEARS[:30]) if isinstance(specified, ss.Structural) else specified.fit()
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.summary() == fit.summary()
+    np.testing.assert_array_equal(again.forecast(3).mean, fit.forecast(3).mean)
+    np.testing.assert_allclose(again.cov("opg"), fit.cov("opg"), rtol=1e-12)
+
+
+def test_a_fit_without_its_function_is_pickled(fitted):
+    again = pickle.loads(pickle.dumps(fitted))  # nile_build has a name
+    np.testing.assert_allclose(again.cov("opg"), fitted.cov("opg"), rtol=1e-12)
+    own = ss.fit(lambda p: ss.local_level(p["a"], 1.0), NILE, {"a": 1e4}, ss.positive())
+    again = pickle.loads(pickle.dumps(own))
+    assert again.summary() == own.summary() and (again.forecast(2).mean == own.forecast(2).mean).all()
+    with pytest.raises(ArgumentError, match="pickled without its build.*def at the top level"):
+        again.cov("opg")
+
+
 # --- pictures -----------------------------------------------------------------------------------------------
 
 
@@ -347,6 +373,7 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")), DataError, "sarimax: exog has other dates than y; write X.reindex"),
         (lambda: ss.fit(NILE, ss.level()), ArgumentError, "build"),
         (lambda: ss.fit(ss.level() + ss.seasonal(99), NILE), DataError, "100 observed values are too few"),
+        (lambda: ss.fit(ss.level(), "abc"), ArgumentError, "y: a str; wanted numbers"),
         (lambda: ss.fit(ss.level(), np.ones(9)), DataError, "all observations are equal"),
         (lambda: ss.fit(ss.level(var=1) + ss.noise(var=1), NILE), ArgumentError, "nothing to estimate"),
         (lambda: ss.fit(ss.level(), NILE, {"sigma2": 1.0}), ArgumentError, "'sigma2' is not a parameter of level, which has"),
