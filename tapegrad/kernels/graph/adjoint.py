@@ -5,7 +5,8 @@ directional derivative is n applications, and one reverse sweep over it gives it
 
 The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
 carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
-code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop.
+code outside is reversed once, after it.  The reverse of a loop without carry, or with one that is made of data alone, is more sums in
+the same loop.
 
 A step with loops in it is reversed as a program is: its sweep runs the inner loops again, from the stored carry of the step, and
 then back.
@@ -213,7 +214,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     each = {loop.id: loop.each for loop in p.loops}
 
     def turn(loop: Loop) -> None:
-        if loop.carry or (loop.data and (data or streams)):
+        if any(c in active for c in loop.carry) or (loop.data and (data or streams)):
             back.append(_swept_back(g, loop, adj, active, 0, data if loop.data else [], each[loop.id]))
         else:
             _more_sums(g, loop, adj, active)

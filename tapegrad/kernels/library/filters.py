@@ -195,6 +195,7 @@ class Filter(Shelved):
         definition = Definition(
             name=of.stem,
             stem=of.stem,
+            key=f"{sizes} {by_data}",
             formula=recursion(init, step, missing="step", invalid=self._invalid),
             fit=lambda p, d: macros,
             wants="as packed",
