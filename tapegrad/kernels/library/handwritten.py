@@ -163,15 +163,15 @@ class Handwritten(Shelved, Generated):
         theta, data = arrays[:2]
         if n == (0, 0) and kind != "D" and xp_of(theta) is not np:
             return self._filled(outs, self._on_device(kind, theta, data), theta)
-        narrow = self._family.wide(theta.dtype) and kind in ("F", "VG")
+        narrow = self._family.wide(theta.dtype) and kind in ("F", "VG", "VGD")
         nan = self._keeps_nan and n == (0, 0) and kind != "D"
         if not (narrow or nan):
             return super()._run(kind, n, arrays, outs)
-        made = super()._run("VG" if nan else kind, n, arrays)
+        made = super()._run("VG" if nan and kind != "VGD" else kind, n, arrays)
         made = list(made) if isinstance(made, tuple) else [made]
         if nan:
             made = made_nan(made, ~np.isfinite(made[0]))
-            made = {"F": made[:1], "R": made[1:], "VG": made}[kind]
+            made = {"F": made[:1], "R": made[1:]}.get(kind, made)
         if narrow:
             made[0] = made[0].astype(theta.dtype)
         return self._filled(outs, made, theta)

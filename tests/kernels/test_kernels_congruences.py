@@ -1,0 +1,183 @@
+"""Programs whose adjoints take short ways, A P A' as a whole and carries made of data alone, against the array tape."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+RNG = np.random.default_rng(0)
+Y = RNG.normal(size=(2, 7))
+
+
+def close(a, b, tolerance=1e-12):
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
+
+
+def square(theta):
+    return theta[:9].reshape(3, 3)
+
+
+def companion(theta):
+    A = np.zeros((3, 3))
+    A[0], A[1, 0], A[2, 1] = theta[:3], 1.0, 1.0
+    return A
+
+
+def alike(theta):
+    """Rows that are the same, and one of zeros."""
+    A = np.zeros((3, 3))
+    A[0], A[1] = theta[:3], theta[:3]
+    return A
+
+
+def growing(theta):
+    """Each row has what the row before it has, and more: partial sums of one element are another."""
+    A = np.zeros((3, 3))
+    A[0, 0], A[1, :2], A[2] = theta[0], theta[:2], theta[:3]
+    return A
+
+
+def wide(theta):
+    return theta[:6].reshape(2, 3)
+
+
+def all_elements(N, theta):
+    return N
+
+
+def with_its_user(N, theta):
+    """An element is used by what another element is added to."""
+    return N + np.outer(N[0], N[0]) * theta[9]
+
+
+MATRICES = [square, companion, alike, growing]
+USES = {
+    "all": lambda N: np.sum(np.sin(N)),
+    "diagonal": lambda N: np.sum(np.sin(np.diag(N))),
+    "corner": lambda N: np.sin(N[0, 1]),
+    "products": lambda N: N[0, 0] * N[1, 0] + np.sin(N[1, 1] * N[0, 0]),
+}
+
+
+def model(matrix, after, use):
+    def init(theta):
+        return np.eye(3) * 0.5 + 0.1 * theta[9]
+
+    def step(P, theta, y):
+        A = matrix(theta)
+        N = after(A @ P @ A.T, theta)
+        return 0.4 * N + np.diag(np.exp(0.1 * theta[9:12])), use(N) * y[0] + y[1]
+
+    return init, step
+
+
+def by_tape(init, step, theta, data):
+    carry, total = init(theta), 0.0
+    for t in range(data.shape[1]):
+        carry, term = step(carry, theta, data[:, t])
+        total = total + term
+    return total
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("after", [all_elements, with_its_user])
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_congruences(matrix, after, use):
+    init, step = model(matrix, after, USES[use])
+    k = tg.kernels.recursion(init, step)
+    theta = 0.5 * np.random.default_rng(1).normal(size=(12, 3))
+    value, gradient = k.value_and_grad(theta, Y)
+    v = np.random.default_rng(2).normal(size=theta.shape)
+    product = k.hvp(theta, v, Y)
+    for b in range(3):
+        f = lambda th: by_tape(init, step, th, Y)
+        expected, slope = tg.value_and_grad(f)(theta[:, b])
+        close(value[b], expected)
+        close(gradient[:, b], slope)
+        close(product[:, b], tg.hvp(f, theta[:, b], v[:, b]), 1e-11)
+    found = tg.grad(lambda y: k(theta, y).sum())(Y)
+    close(found, tg.grad(lambda y: sum([by_tape(init, step, theta[:, b], y) for b in range(3)]))(Y), 1e-11)
+
+
+def test_congruences_of_congruences():
+    """A product in the middle of another one, and one that is no square matrix of the carry."""
+
+    def f(theta, x):
+        A, C = theta[:9].reshape(3, 3), theta[9:15].reshape(2, 3)
+        P = A @ (np.eye(3) * x[0]) @ A.T + np.eye(3)
+        S = C @ (A @ P @ A.T) @ C.T
+        return np.sin(S[0, 0]) + S[0, 1] * x[1] + np.cos(S[1, 1]) * P[2, 0]
+
+    k, theta = tg.kernels.likelihood(f), 0.5 * np.random.default_rng(3).normal(size=(15, 2))
+    gradient = k.grad(theta, Y)
+    for b in range(2):
+        close(gradient[:, b], tg.grad(lambda th: sum([f(th, Y[:, t]) for t in range(7)]))(theta[:, b]))
+
+
+def test_half_of_the_products():
+    """Eight states: a dense product's adjoint by its single elements would take 2,112 multiplications."""
+
+    def step(P, theta, y):
+        A = theta.reshape(8, 8)
+        N = A @ P @ A.T
+        return N, np.sum(N)
+
+    low = tg.kernels.recursion(lambda theta: np.eye(8), step).lowered(64, 0)
+    code = [op for _, op, _ in low.bodies[1].code]
+    assert sum([op in ("mul", "fma", "fms", "fnma") for op in code]) < 1500
+
+
+@pytest.mark.parametrize("also", [False, True])
+def test_a_carry_made_of_data_alone(also):
+    """The last two data, and with `also` a number that depends on theta beside them."""
+
+    def init(theta):
+        return np.zeros(2), 0.0, theta[0] if also else 0.0
+
+    def step(carry, theta, y):
+        lags, count, level = carry
+        e = np.where(count < 2, 0.0, y[0] - theta[1:] @ lags) * np.exp(theta[0]) - level
+        return (np.stack([y[0], lags[0]]), count + 1.0, 0.5 * level), -e * e
+
+    k, theta = tg.kernels.recursion(init, step), np.random.default_rng(4).normal(size=(3, 4))
+    data = Y[:1]
+    low = k.lowered(3, 1)
+    assert len(low.bodies) == 1 + also, "a sweep back only where something is to be swept"
+    gradient, v = k.grad(theta, data), np.ones_like(theta)
+    product, W = k.hvp(theta, v, data), np.arange(1.0, 5.0)
+    for b in range(4):
+        f = lambda th: by_tape(init, step, th, data)
+        close(gradient[:, b], tg.grad(f)(theta[:, b]))
+        close(product[:, b], tg.hvp(f, theta[:, b], v[:, b]), 1e-11)
+    found = tg.grad(lambda y: (W * k(theta, y)).sum())(data)
+    close(found, tg.grad(lambda y: sum([W[b] * by_tape(init, step, theta[:, b], y) for b in range(4)]))(data))
+    mixed = tg.jvp(lambda y: k.grad(theta, y), (data,), (np.ones_like(data),))[1]
+    h = 1e-6
+    close(mixed, (k.grad(theta, data + h) - k.grad(theta, data - h)) / (2 * h), 1e-7)
+
+
+def test_steps_that_look_for_nan_with_and_without_it():
+    """Where no datum is nan, isnan is false while tracing; what is shown of a program holds for all data."""
+
+    def step(m, theta, y):
+        here = ~np.isnan(y)
+        e = np.where(here, y, 0.0) - m
+        return theta[0] * np.where(here, y, m), np.where(here, -e * e, 0.0)
+
+    def reference(theta, data):
+        m, total = 0.0, 0.0
+        for y in data:
+            if y == y:
+                total, m = total - (y - m) ** 2, y
+            m = theta[0] * m
+        return total
+
+    k = tg.kernels.recursion(lambda theta: 0.0, step, missing="step")
+    holes = Y[0].copy()
+    holes[[1, 4]] = np.nan
+    theta = np.array([[0.3, -0.6]])
+    for data in (Y[0], holes, Y[0]):
+        close(k(theta, data), [reference(theta[:, b], data) for b in range(2)])
+    assert any(op == "isnan" for _, op, _ in k.lowered(1, 0).bodies[0].code)
+    inside = k._family.launcher("F", 0, (1, 0, False), np.dtype(float), False).low
+    assert not any(op in ("isnan", "select") for _, op, _ in inside.bodies[0].code)
