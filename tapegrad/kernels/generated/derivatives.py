@@ -11,7 +11,8 @@ the shape of the data, and W a cotangent of f.  Three families hold all that any
     <U, R> = <W, F(.., v = U)>   and   <U, D> = <W, F(.., y = U)>, so their derivatives are of the same kinds again
 
 and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
-and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data.  Each program is derived, and each kernel compiled, when it is first needed."""
+and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data.  Each program is derived, and
+each kernel compiled, when it is first needed."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +30,8 @@ from ..graph.program import Program
 from ..launch.cpu import Launcher
 from ..launch.stored import StoredLauncher
 
-PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}  # which groups of outputs have the dtype of the sums
+# which groups of outputs have the dtype of the sums
+PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}
 
 
 def orders(n: Any) -> tuple[int, int]:
