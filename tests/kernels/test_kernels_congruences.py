@@ -114,6 +114,47 @@ def test_congruences_of_congruences():
         close(gradient[:, b], tg.grad(lambda th: sum([f(th, Y[:, t]) for t in range(7)]))(theta[:, b]))
 
 
+def test_elements_that_are_those_of_the_middle():
+    """Rows that select and add up: elements of the product are elements of the other matrix."""
+
+    def f(theta, x):
+        B, A = theta.reshape(2, 2), np.array([[1.0, 0.0], [1.0, 1.0]])
+        P = B @ np.array([[2.0, 0.5], [0.5, 1.0]]) @ B.T + np.eye(2) * x[0]
+        N = A @ P @ A.T
+        M = A.T @ N @ A
+        return np.sin(N[0, 0]) + N[0, 1] * x[1] + np.cos(N[1, 1]) + np.sum(np.sin(M)) * P[0, 1]
+
+    k, theta = tg.kernels.likelihood(f), 0.5 * np.random.default_rng(6).normal(size=(4, 3))
+    gradient = k.grad(theta, Y)
+    for b in range(3):
+        close(gradient[:, b], tg.grad(lambda th: sum([f(th, Y[:, t]) for t in range(7)]))(theta[:, b]))
+
+
+@pytest.mark.parametrize("inverse", [1.0, -1.0, 0.5])
+def test_congruences_of_an_inverse(inverse):
+    """Of the inverse in the middle a sign or a factor is pulled out; and a filter whose program is numbered anew."""
+
+    def init(theta):
+        return np.zeros(2), np.eye(2)
+
+    def step(carry, theta, y):
+        m, P = carry
+        A, h = theta[:4].reshape(2, 2), np.array([[1.0, 0.3], [-0.2, 1.0]])
+        m, P = A @ m, A @ P @ A.T + np.diag(np.exp(theta[4:6]))
+        v, PH = y - h @ m, P @ h.T
+        S = h @ PH + np.eye(2)
+        det = S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1]
+        Si = inverse * np.array([[S[1, 1], -S[0, 1]], [-S[0, 1], S[0, 0]]]) / det
+        return (m + PH @ Si @ v, P - PH @ Si @ PH.T), -0.5 * (np.log(det) + v @ Si @ v)
+
+    k, theta = tg.kernels.recursion(init, step), 0.3 * np.random.default_rng(5).normal(size=(6, 3))
+    value, gradient = k.value_and_grad(theta, Y)
+    for b in range(3):
+        expected, slope = tg.value_and_grad(lambda th: by_tape(init, step, th, Y))(theta[:, b])
+        close(value[b], expected)
+        close(gradient[:, b], slope)
+
+
 def test_half_of_the_products():
     """Eight states: a dense product's adjoint by its single elements would take 2,112 multiplications."""
 
