@@ -222,3 +222,64 @@ def test_steps_that_look_for_nan_with_and_without_it():
     assert any(op == "isnan" for _, op, _ in k.lowered(1, 0).bodies[0].code)
     inside = k._family.launcher("F", 0, (1, 0, False), np.dtype(float), False).low
     assert not any(op in ("isnan", "select") for _, op, _ in inside.bodies[0].code)
+
+
+def element(theta, at, kind, factor):
+    """What may stand in a matrix: constants, parameters, and multiples, functions and branches of them."""
+    x = theta[at]
+    return [0.0, 1.0, x, factor * x, np.sin(x), np.where(x > 0, factor * x, 0.0)][kind]
+
+
+def random_program(rng):
+    """init, step and the number of parameters of a recursion that takes a few products A N A' one after the other."""
+    k, p = int(rng.integers(2, 4)), int(rng.integers(2, 6))
+    at, kinds = rng.integers(0, p, size=(3, k, k)), rng.integers(0, 6, size=(3, k, k))
+    factors, choices = rng.choice([1.0, -1.0, 0.5], size=(3, k, k)), rng.integers(0, 6, size=4)
+
+    def matrix(theta, n):
+        M = np.zeros((k, k))
+        for i, j in np.ndindex(k, k):
+            M[i, j] = element(theta, at[n, i, j], kinds[n, i, j], factors[n, i, j])
+        return M
+
+    def chained(N, A, B, theta, y):
+        total = 0.0
+        for choice in choices:
+            if choice == 0:
+                N = A @ N @ A.T
+            elif choice == 1:
+                N = B @ N @ B.T + np.diag(np.exp(theta[0] * np.ones(k)))
+            elif choice == 2:
+                N = N - np.outer(N[0], N[0]) / (2.0 + N[0, 0] ** 2)
+            elif choice == 3:
+                chosen = np.where(theta[0] > 0.1, A, B)
+                N = chosen @ N @ chosen.T
+            elif choice == 4:
+                N = A @ (factors[0, 0, 0] * N / (1 + y[1] ** 2)) @ A.T
+            else:
+                N = B.T @ N @ B + N
+            total = total + np.sin(N[0, k - 1]) * y[1]
+        return total + np.sum(np.sin(N))
+
+    def init(theta):
+        return np.eye(k) * 0.3 + theta[0] * 0.1
+
+    def step(P, theta, y):
+        A, B, C = [matrix(theta, n) for n in range(3)]
+        N = A @ P @ A.T
+        term = chained(0.5 * (C + C.T) + np.eye(k) * y[0], A, B, theta, y) + np.sum(np.cos(N)) * y[1] + 0.01 * np.sum(theta)
+        return 0.3 * N + np.eye(k) * y[0] * 0.1, term
+
+    return init, step, p
+
+
+@pytest.mark.parametrize("seed", [*range(3), *[pytest.param(n, marks=pytest.mark.long) for n in range(3, 300)]])
+def test_random_programs(seed):
+    rng = np.random.default_rng(seed)
+    init, step, p = random_program(rng)
+    k, theta = tg.kernels.recursion(init, step), 0.6 * rng.normal(size=(p, 2))
+    value, gradient = k.value_and_grad(theta, Y[:, :4])
+    for b in range(2):
+        expected, slope = tg.value_and_grad(lambda th: by_tape(init, step, th, Y[:, :4]))(theta[:, b])
+        close(value[b], expected, 1e-11)
+        close(gradient[:, b], slope, 1e-10)
