@@ -19,5 +19,8 @@ from ._model import Start as Start
 from ._model import arma as arma
 from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
+from ._nonlinear import Nonlinear as Nonlinear
+from ._nonlinear import extended as extended
+from ._nonlinear import unscented as unscented
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth

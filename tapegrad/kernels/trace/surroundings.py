@@ -163,9 +163,9 @@ class Rebuilder:
         return new
 
 
-def through(f: types.FunctionType, users: Any) -> types.FunctionType:
+def through(f: types.FunctionType, users: Any = None) -> types.FunctionType:
     """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
-    f.users = users
+    f.users = f if users is None else users
     return f
 
 
