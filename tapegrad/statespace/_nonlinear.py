@@ -141,7 +141,7 @@ class Step:
             return covariance(name, given(params, t) if callable(given) else given, k, xp)
 
         def update(x: Any, P: Any, y: Any, missing: Any, params: Any, t: Any) -> tuple:
-            expected, S, C = moments(lambda x: vector(h(x, params, t)), x, P, xp)
+            expected, S, C = moments(h, x, P, params, t)
             check("observation", len(expected), len(y), "numbers are observed")
             S = S + noise("observation_cov", R, len(y), params, t)
             v, count = y - expected, len(y)
@@ -163,7 +163,7 @@ class Step:
             return (x, P), (x + C @ w, 0.5 * (after + after.T)), innovation, spread, term
 
         def predict(x: Any, P: Any, params: Any, t: Any) -> tuple:
-            mean, cov, _ = moments(lambda x: vector(f(x, params, t)), x, P, xp)
+            mean, cov, _ = moments(f, x, P, params, t)
             check("transition", len(mean), len(x), "states stand in start")
             cov = cov + noise("transition_cov", Q, len(x), params, t)
             return mean, 0.5 * (cov + cov.T)
@@ -172,23 +172,23 @@ class Step:
 
 
 @through
-def extended_moments(g: Callable, x: Any, P: Any, xp: Any) -> tuple:
-    """Mean and covariance of g(x), and the covariance of x with it, from the tangent of g."""
-    J = jacobian(g)(x)
+def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
+    """Mean and covariance of g(x, params, t), and the covariance of x with it, from the tangent of g."""
+    J = jacobian(image)(x, g, params, t)  # g is an argument, so that what it captures is followed
     C = P @ J.T
-    return g(x), J @ C, C
+    return image(x, g, params, t), J @ C, C
 
 
 def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
     """The same from weighted points."""
 
     @through
-    def moments(g: Callable, x: Any, P: Any, xp: Any) -> tuple:
+    def moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
         m = len(x)
         scale = alpha**2 * (m + kappa)
         root = np.linalg.cholesky(P) * math.sqrt(scale)
         points = [x] + [x + root[:, k] for k in range(m)] + [x - root[:, k] for k in range(m)]
-        images = np.stack([g(p) for p in points])
+        images = np.stack([image(p, g, params, t) for p in points])
         first, each = (scale - m) / scale, 1 / (2 * scale)
         mean = first * images[0] + each * images[1:].sum(axis=0)
         d, e = images - mean, np.stack([p - x for p in points])
@@ -197,6 +197,10 @@ def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
         return mean, cov, each * (e[1:].T @ d[1:])
 
     return moments
+
+
+def image(x: Any, g: Callable, params: Any, t: Any) -> Any:
+    return vector(g(x, params, t))
 
 
 def vector(z: Any) -> Any:

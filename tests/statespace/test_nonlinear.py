@@ -264,7 +264,12 @@ same = lambda x, p, t: x
         (ss.extended(same, same, 0.1, 0.1, (np.zeros(2), np.ones(3))), np.ones((3, 2)), ShapeError, r"start: cov: shape \(3,\)"),
         (ss.extended(same, same, 0.1, -5.0, STATE), np.ones((3, 2)), np.linalg.LinAlgError, "ositive definite"),
         (ss.extended(same, lambda x, p, t: x[0], 0.1, -5.0, STATE), np.ones(3), NotPositiveDefiniteError, "step 0"),
-        (ss.extended(lambda x, p, t: np.log(x), same, 0.1, 0.5, STATE), np.ones((3, 2)), NotPositiveDefiniteError, "step 1 .* not finite"),
+        (
+            ss.extended(lambda x, p, t: np.log(x), lambda x, p, t: x[0], 0.1, 0.5, STATE),
+            -np.ones(3),
+            NotPositiveDefiniteError,
+            "step 1 .* not finite",
+        ),
         (ss.extended(same, same, 0.1, 0.1, STATE), np.full((3, 2), np.inf), DataError, "infinite"),
     ],
 )
