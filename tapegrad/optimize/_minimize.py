@@ -31,10 +31,11 @@ class Objective:
     def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
         self.flat = Flat(call, x)
         self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
+        restore = self.restore
         # f goes through the transforms as an argument, so that the arrays it captures are treated as
-        # those of a function that is differentiated itself.
+        # those of a function that is differentiated itself; so `_f` captures no object that leads to them by another way.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
-        self._f = lambda u, f, *rest: f(self.restore(u), *rest)
+        self._f = lambda u, f, *rest: f(restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
@@ -73,6 +74,8 @@ class Objective:
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
         self.hessians += 1
+        if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
+            return np.eye(u.size)
         with np.errstate(all="ignore"):
             H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
         self._require_finite(H, u)

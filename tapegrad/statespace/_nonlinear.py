@@ -27,6 +27,7 @@ from ._filter import FilterResult
 from ._model import Observations, Start
 
 LOG_2PI = math.log(2 * math.pi)
+ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,15 @@ class Nonlinear:
                 missing = np.ones(data.width, bool)
                 missing[data.rows[t]] = False
                 missing = xp.asarray(missing)
-            found = step.update(x, P, data.values[t], missing, params, t)
-            if xp is np:
-                check_finite(t, value(found[4]), value(found[1][0]))
+            try:
+                found = step.update(x, P, data.values[t], missing, params, t)
+                finite = xp is not np or (np.isfinite(value(found[4])) and np.isfinite(value(found[1][0])).all())
+                x, P = step.predict(*found[1], params, t) if finite and t + 1 < data.steps else found[1]
+            except np.linalg.LinAlgError as error:
+                raise NotPositiveDefiniteError(f"step {t} of the filter: {error}. {ADVICE}") from error
+            if not finite:
+                raise NotPositiveDefiniteError(f"step {t} of the filter is not finite. {ADVICE}")
             yield found
-            if t + 1 < data.steps:
-                x, P = step.predict(*found[1], params, t)
 
 
 # A transform that follows the arrays which a function captures follows those of the model's functions, too.
@@ -216,14 +220,6 @@ def covariance(name: str, given: Any, k: int, xp: Any) -> Any:
     if shape not in ((), (1,), (k,), (k, k)):
         raise ShapeError(f"{name}: shape {shape}; wanted a variance, ({k},) variances or ({k}, {k})")
     return given if len(shape) == 2 else given * xp.eye(k)
-
-
-def check_finite(t: int, term: float, mean: np.ndarray) -> None:
-    if not (np.isfinite(term) and np.isfinite(mean).all()):
-        raise NotPositiveDefiniteError(
-            f"step {t} of the filter is not finite: the covariance of the observation given the past is not positive definite, or the "
-            "model's functions gave nan"
-        )
 
 
 def check(name: str, got: int, wanted: int, why: str) -> None:

@@ -276,3 +276,29 @@ def test_wholes_in_a_tree_are_constants():
 def test_bad_input(program, error, text):
     with pytest.raises(error, match=text):
         kernels.map(program)(X, A)
+
+
+@pytest.mark.parametrize("product", [lambda J, P: J @ P @ J.T, lambda J, P: J @ (P @ J.T)])
+def test_congruences_of_multiples(product):
+    """J P J' whose factors are multiples: simplified, the product is made of other nodes than J, which gets its adjoint all the same."""
+
+    def step(carry, theta, y):
+        x, P = carry
+        S = P[0, 0] + 0.1
+        v, gain = y - x[0], P[0] / S
+        x, P = x + gain * v, P - np.outer(P[0], P[0]) / S
+        J = np.array([[1 + 0.1 * theta[0] * (1 - x[1]), -0.1 * theta[0] * x[0]], [0.1 * np.exp(theta[1]), 0.9]])
+        return (growth(x, theta), product(J, P) + 0.01 * np.eye(2)), -0.5 * (np.log(S) + v * v / S)
+
+    y, theta = np.array([1.3, 1.7, 1.2, 1.6]), np.array([0.5, 0.1])
+
+    def plain(theta):
+        carry, total = extended_init(theta), 0.0
+        for v in y:
+            carry, inc = step(carry, theta, v)
+            total = total + inc
+        return total
+
+    k = kernels.recursion(extended_init, step)
+    np.testing.assert_allclose(k.grad(theta, y), tg.grad(plain)(theta), rtol=1e-11)
+    np.testing.assert_allclose(k.hessian(theta, y), tg.hessian(plain)(theta), rtol=1e-10)

@@ -20,11 +20,12 @@ cotangents of step outputs its step input."""
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError
-from .nodes import LEAVES, Graph
+from .nodes import LEAVES, Congruence, Graph
 from .program import Loop, Outside, Program, copies, nested, relate, stages
 
 FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
@@ -112,11 +113,17 @@ class Adjoints(dict):
         if bar != self.g.zero:
             self[i] = self.g.add(self[i], bar) if i in self else bar
 
-    def sweep(self, order: list[int], active: set[int], outside: bool = False) -> None:
+    def sweep(self, order: list[int], active: set[int], outside: bool = False, whole: bool = True) -> None:
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
-        nothing, a zero adjoint stays zero through an infinite derivative."""
+        nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
         g = self.g
+        whole, done = self.together(order, active) if whole else {}, set()
         for i in order:
+            if i in whole and i not in done:
+                self.through(whole[i], active)
+                done.update(j for row in whole[i].product for j in row)
+            if i in done:
+                continue
             self.settle(i)
             bar = self.get(i)
             if bar is None or g.op[i] in LEAVES:
@@ -135,6 +142,50 @@ class Adjoints(dict):
                     self.include(j, share)
         for block in list(self.elements):
             self.settle(block)
+
+    def together(self, order: list[int], active: set[int]) -> dict:
+        """The congruences whose elements have all of their users above them, by the element that a sweep meets first.
+
+        What is multiplied must be swept after them: here, or later as it stands outside; and simplified products may have been made of
+        other nodes, such as x where 2 x is multiplied."""
+        g, here, found = self.g, set(order), {}
+        lowest = min([g.level(i) for i in order], default=0) if g.congruences else 0
+
+        def met(j: int) -> bool:
+            if j in active and (j in here or g.op[j] in LEAVES or g.level(j) < lowest):
+                return True
+            return not dependents(g, [j], active)
+
+        for names, x in g.congruences.items():
+            first, last = max(names), min(names)
+            if not names <= here or not all(j < first and met(j) for j in {j for row in x.left + x.middle for j in row}):
+                continue
+            if not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+                found[first] = x
+        return found
+
+    def through(self, x: Congruence, active: set[int]) -> None:
+        """With N = A P A' and T the adjoint of N, each pair of elements having one and those on the diagonal twice theirs,
+
+            B = T A        adjoint of A: B P        of P: A' B, each pair having one, and half of it on the diagonal
+
+        which takes half of the products that the rules of all the single ones would."""
+        g, size, inner = self.g, range(len(x.left)), range(len(x.middle))
+        T = [[g.mul(g.const(1.0 + (i == j)), self.get(x.product[i][j], g.zero)) for j in size] for i in size]
+
+        def dot(pairs: Any) -> int:
+            return reduce(lambda total, pair: g.add(total, g.mul(*pair)), pairs, g.zero)
+
+        B = [[dot([(T[i][j], x.left[j][p]) for j in size]) for p in inner] for i in size]
+        for i in size:
+            for p in inner:
+                if x.left[i][p] in active:
+                    self.include(x.left[i][p], dot([(B[i][q], x.middle[q][p]) for q in inner]))
+        for q in inner:
+            for p in range(q + 1):
+                if x.middle[p][q] in active:
+                    share = dot([(x.left[i][p], B[i][q]) for i in size])
+                    self.include(x.middle[p][q], g.mul(g.const(0.5), share) if p == q else share)
 
     def all_zero(self, bar: int) -> int:
         g = self.g

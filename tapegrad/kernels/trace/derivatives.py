@@ -120,7 +120,7 @@ class Run:
             if o in active:
                 adj.include(o, bar)
         order = [i for i in g.reach(outs, self.marks) if i not in self.marks]
-        adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1)
+        adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1, whole=False)
         return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
 
     def pushed(self, ways: list[list[int]]) -> Any:
