@@ -175,7 +175,6 @@ class Step:
         self.update, self.predict = through(update, h), through(predict, f)
 
 
-@through
 def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
     """Mean and covariance of g(x, params, t), and the covariance of x with it, from the tangent of g."""
     J = jacobian(image)(x, g, params, t)  # g is an argument, so that what it captures is followed
@@ -186,7 +185,6 @@ def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
 def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
     """The same from weighted points."""
 
-    @through
     def moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
         m = len(x)
         scale = alpha**2 * (m + kappa)

@@ -190,6 +190,37 @@ def test_a_captured_transform_reads_anew():
     np.testing.assert_allclose(k(np.ones((2, 3)))[:, 0], [10.0, 10.0])
 
 
+class Body:
+    stiffness = 2.0
+
+    def energy(self, x):
+        return self.stiffness * (x**2).sum()
+
+    force = tg.grad(energy, argnums=1)
+
+    def step(self, x):
+        import tapegrad
+
+        return x - 0.1 * self.force(x) + 0 * tapegrad.grad(self.energy)(x)
+
+
+def test_methods_and_imports_inside():
+    body = Body()
+    for f in (body.step, lambda x: body.step(x), lambda x: x - 0.1 * body.force(x)):
+        k = kernels.map(f)
+        np.testing.assert_allclose(k(X), X * (1 - 0.4))
+        body.stiffness = 1.0
+        np.testing.assert_allclose(k(X), X * (1 - 0.2))
+        body.stiffness = 2.0
+
+
+def test_outside_of_a_trace_nothing_is_left():
+    """A trace that fails leaves the transforms as they were."""
+    with pytest.raises(KernelError):
+        kernels.map(lambda x: tg.grad(lambda y: float(y))(x))(A)
+    assert tg.grad(lambda x: x**2)(3.0) == 6.0 and type(tg.grad(np.sin)(0.0)) is np.float64
+
+
 def test_whole_matrices(monkeypatch):
     """Where arrays are kept as blocks."""
     rng = np.random.default_rng(4)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import _transforms as transforms
 from ..._calls import name_of
+from ..._transforms import Transform
 from ..._tree import Const, is_node, leaves, tree_map
 from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..graph.adjoint import Adjoints, dependents, tangents
@@ -168,22 +168,20 @@ def plain_function(f: Any) -> Any:
 
 
 class Derivatives:
-    """The transforms for one trace, by the names of those that they stand for."""
+    """The transforms for one trace."""
 
     def __init__(self, tracer: Any):
         self.tracer = tracer
-        names = ("grad", "value_and_grad", "jvp", "vjp", "jacobian", "hessian", "hvp", "value_grad_hvp", "hmp")
-        self.own = {getattr(transforms, name): getattr(self, name) for name in names}
 
-    def made(self, x: transforms.Transform) -> Callable:
-        """What stands for a transform of a function that was made outside."""
-        return getattr(self, x.prefix)(self.tracer.rebuild(plain_function(x.of)), *x.settings)
+    def transformed(self, x: Transform) -> Callable:
+        """What stands for a transform."""
+        return getattr(self, x.prefix)(x.of, *x.settings)
 
     def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
-        f = plain_function(f)
+        f = self.tracer.rebuild(plain_function(f))
         return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs)
 
-    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:
             r = self.run("grad", f, argnums, args, kwargs)
             if has_aux and not (isinstance(r.out, tuple) and len(r.out) == 2):
@@ -200,7 +198,7 @@ class Derivatives:
 
         return ours
 
-    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         both = self.value_and_grad(f, argnums, has_aux)
 
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -240,7 +238,7 @@ class Derivatives:
                     ways.append(m.like(v))
         return r.value(), r.pushed(ways)
 
-    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
+    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> Any:
             r = self.run("jacobian", f, argnums, args, kwargs)
             outputs = [r.numbers(y) for y in leaves(r.out)]
@@ -251,7 +249,7 @@ class Derivatives:
 
         return ours
 
-    def hessian(self, f: Callable, argnums: Any = 0, *, shadow: bool = True) -> Callable:
+    def hessian(self, f: Callable, argnums: Any = 0) -> Callable:
         return self.jacobian(self.grad(f, argnums), argnums, "forward")
 
     def value_grad_hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
