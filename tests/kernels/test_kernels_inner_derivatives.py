@@ -333,3 +333,81 @@ def test_congruences_of_multiples(product):
     k = kernels.recursion(extended_init, step)
     np.testing.assert_allclose(k.grad(theta, y), tg.grad(plain)(theta), rtol=1e-11)
     np.testing.assert_allclose(k.hessian(theta, y), tg.hessian(plain)(theta), rtol=1e-10)
+
+
+# --- random programs ---
+
+UNARY = [np.sin, np.tanh, lambda u: np.exp(0.3 * u), lambda u: np.log1p(u * u), lambda u: np.sqrt(1.5 + np.cos(u)), np.arctan]
+BINARY = [
+    lambda u, v: u * v,
+    lambda u, v: u - 2.0 * v,
+    lambda u, v: u / (2.0 + v * v),
+    lambda u, v: np.where(u > v, u * u, v),
+    lambda u, v: np.hypot(u, v + 3.0),
+    lambda u, v: np.maximum(u, v * 0.5),
+]
+
+
+def random_function(rng):
+    """Of x (3,) and a number, made of a handful of operations, arrays and writes."""
+    steps = [(int(rng.integers(3)), int(rng.integers(6)), rng.integers(0, 100, 2)) for _ in range(int(rng.integers(3, 9)))]
+
+    def program(x, a):
+        work = np.zeros(4)
+        work[:3] = x
+        work[3] = a
+        for kind, op, at in steps:
+            i, j = int(at[0]) % 4, int(at[1]) % 4
+            if kind == 0:
+                work[i] = UNARY[op](work[j])
+            elif kind == 1:
+                work[i] = BINARY[op](work[i], work[j])
+            else:
+                work[1:] = work[1:] * UNARY[op](work[:3])
+        return work
+
+    return program
+
+
+def nested(rng, f):
+    """One of the transforms of a function of x and a number, whose value is an array of 3 or 4."""
+    kind = int(rng.integers(7))
+    v = rng.normal(size=3)
+    one = lambda x, a: f(x, a)[:3].sum() * f(x, a)[0]
+    return [
+        lambda x, a: tg.grad(one)(x, a),
+        lambda x, a: tg.jvp(f, (x, a), (v, 0.5))[1],
+        lambda x, a: tg.jacobian(f)(x, a) @ v,
+        lambda x, a: tg.vjp(f, x, a)[1](f(x, a))[0],
+        lambda x, a: tg.hvp(one, x, v, (a,)),
+        lambda x, a: x * tg.grad(one, argnums=1)(x, a),
+        lambda x, a: tg.hessian(one)(x * 0.5, a) @ x,
+    ][kind]
+
+
+def agrees(seed):
+    rng = np.random.default_rng(seed)
+    program = random_function(rng)
+    for _ in range(int(rng.integers(1, 3))):
+        program = nested(rng, program)
+    x, a = rng.normal(size=(3, 2)), rng.normal(size=2)
+    k = kernels.map(program)
+    w = rng.normal(size=3)
+    got, slope = k(x, a), tg.grad(lambda x: (k(x, a)[:3] * w[:, None]).sum())(x)
+    for b in range(2):
+        expected = program(x[:, b], a[b])
+        scale = 1e-9 * max(1.0, abs(expected).max())
+        np.testing.assert_allclose(got[:, b], expected, rtol=1e-9, atol=scale, err_msg=str(seed))
+        alone = tg.grad(lambda x, b=b: (program(x, a[b])[:3] * w).sum())(x[:, b])
+        np.testing.assert_allclose(slope[:, b], alone, rtol=1e-8, atol=1e-8 * max(1.0, abs(alone).max()), err_msg=str(seed))
+
+
+def test_random_nests():
+    for seed in range(5):
+        agrees(seed)
+
+
+@pytest.mark.long
+def test_many_random_nests():
+    for seed in range(1000, 1500):
+        agrees(seed)
