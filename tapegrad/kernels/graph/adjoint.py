@@ -117,7 +117,7 @@ class Adjoints(dict):
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
         nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
         g = self.g
-        whole, done = self.together(order, active) if whole else {}, set()
+        whole, done = self.together(order) if whole else {}, set()
         for i in order:
             if i in whole and i not in done:
                 self.through(whole[i], active)
@@ -143,24 +143,16 @@ class Adjoints(dict):
         for block in list(self.elements):
             self.settle(block)
 
-    def together(self, order: list[int], active: set[int]) -> dict:
-        """The congruences whose elements have all of their users above them, by the element that a sweep meets first.
-
-        What is multiplied must be swept after them: here, or later as it stands outside; and simplified products may have been made of
-        other nodes, such as x where 2 x is multiplied."""
+    def together(self, order: list[int]) -> dict:
+        """The congruences whose elements have all of their users above them, by the element that a sweep meets first.  A factor that no
+        node uses, as -2 k where the products have become -2 (k p), gets no adjoint in a sweep: then the single rules hold."""
         g, here, found = self.g, set(order), {}
-        lowest = min([g.level(i) for i in order], default=0) if g.congruences else 0
-
-        def met(j: int) -> bool:
-            if j in active and (j in here or g.op[j] in LEAVES or g.level(j) < lowest):
-                return True
-            return not dependents(g, [j], active)
-
+        used = {j for i in order if g.op[i] not in LEAVES for j in g.args[i]} if g.congruences else set()
         for names, x in g.congruences.items():
             first, last = max(names), min(names)
-            if not names <= here or not all(j < first and met(j) for j in {j for row in x.left + x.middle for j in row}):
+            if any(i not in used and g.op[i] != "const" for row in (*x.left, *x.middle) for i in row):
                 continue
-            if not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+            if names <= here and not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
                 found[first] = x
         return found
 
