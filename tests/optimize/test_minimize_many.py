@@ -64,6 +64,12 @@ def test_logistic_regressions(method):
         assert np.allclose(r.x[:, b], beta, rtol=1e-6 if method == "newton" else 1e-5)
 
 
+def test_kernels_of_map():
+    f = lambda x, a: (x[0] - a) ** 2 + x[1] ** 4 + x[1]
+    a = np.arange(3.0)
+    assert np.array_equal(minimize_many(tg.kernels.map(f), np.ones((2, 3)), (a,)).x, minimize_many(f, np.ones((2, 3)), (a,)).x)
+
+
 def test_captured_arrays_are_read_at_each_call():
     target = np.array([1.0, 2.0])
     f = lambda x: ((x - target) ** 2).sum()
