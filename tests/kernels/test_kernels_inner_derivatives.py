@@ -261,15 +261,85 @@ def test_inside_loops_of_the_kernel():
     np.testing.assert_allclose(outer[1], tg.grad(lambda x: program(x, 7))(x[1]), rtol=1e-10)
 
 
-def test_loops_inside_of_a_transform():
-    squared = lambda y, n: kernels.loop(n, lambda i, s: s * y, 1.0)
-    k = kernels.map(lambda x, n: tg.grad(lambda y: squared(y, n))(x))
-    with pytest.raises(KernelError, match=r"grad\(<lambda>\) inside a kernel: the function has a loop.*range"):
-        k(np.array([1.0, 2.0]), np.array([30.0, 7.0]))
-    free = kernels.map(lambda x, n: tg.grad(lambda y: y**2 * squared(x, n))(x))  # the loop depends on other numbers alone
+def powers(y, n):
+    return kernels.loop(n, lambda i, s: s * y, 1.0)
+
+
+def orbit(x, a, n):
+    """A loop with a carry of two arrays, another one in its step, and one that goes on as long as needed."""
+
+    def body(i, carry):
+        u, v = carry
+        w = kernels.loop(n - 2.0, lambda j, w: w + 0.1 * np.sin(w * x[1]), v)
+        return u + 0.1 * w * x[0], v - 0.1 * u * a
+
+    u, v = kernels.loop(n, body, (x[:2], x[1:] * a))
+    root = kernels.while_loop(lambda r: abs(r * r - 2 - x[0] ** 2) > 1e-13, lambda r: 0.5 * (r + (2 + x[0] ** 2) / r), 1.0 + 0 * a, 40)
+    return u @ v + root
+
+
+N = np.array([20.0, 7.0, 24.0, 18.0])
+LOOPED = {
+    "grad": lambda x, a, n: tg.grad(orbit)(x, a, n),
+    "by a": lambda x, a, n: x * tg.grad(orbit, argnums=1)(x, a, n),
+    "jvp": lambda x, a, n: x * tg.jvp(lambda x, a: orbit(x, a, n), (x, a), (V, 0.3))[1],
+    "vjp": lambda x, a, n: tg.vjp(lambda x: orbit(x, a, n) * x, x)[1](x)[0] * x,
+    "jacobian": lambda x, a, n: tg.jacobian(lambda x: orbit(x, a, n) * x)(x) @ V,
+    "hvp": lambda x, a, n: tg.hvp(orbit, x, V, (a, n)),
+    "hessian": lambda x, a, n: tg.hessian(lambda x: orbit(x, a, n))(x) @ V,
+    "value": lambda x, a, n: x * tg.value_and_grad(orbit)(x, a, n)[0],
+    "not called": lambda x, a, n: x * tg.vjp(lambda x: orbit(x, a, n), x)[0],
+    "in a loop": lambda x, a, n: kernels.loop(n - 4.0, lambda i, s: s - 0.01 * tg.grad(lambda s: powers(s @ s + a, n - 5.0) * 1e-3)(s), x),
+}
+
+
+@pytest.mark.parametrize("name", LOOPED)
+def test_loops_inside_of_a_transform(name):
+    program = LOOPED[name]
+    k = kernels.map(program)
+    x, a = 0.3 * X, A * 0.3
+    got = k(x, a, tg.Const(N))
+    slope = tg.grad(lambda x, a: (k(x, a, tg.Const(N)) * V[:, None]).sum(), argnums=(0, 1))(x, a)
+    for b in range(4):
+        plain = lambda x, a, b=b: program(x, a, Whole(N[b]))
+        np.testing.assert_allclose(got[:, b], plain(x[:, b], a[b]), rtol=1e-10, atol=1e-12)
+        alone = tg.grad(lambda x, a: (plain(x, a) * V).sum(), argnums=(0, 1))(x[:, b], a[b])
+        np.testing.assert_allclose(slope[0][:, b], alone[0], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(slope[1][b], alone[1], rtol=1e-8, atol=1e-10)
+
+
+class Whole(int):
+    """A number of steps outside of kernels."""
+
+    def __sub__(self, other):
+        return Whole(int(self) - int(other))
+
+
+def test_loops_that_depend_on_other_numbers_alone():
+    free = kernels.map(lambda x, n: tg.grad(lambda y: y**2 * powers(x, n))(x))
     np.testing.assert_allclose(free(np.array([1.5, 2.0]), np.array([3.0, 2.0])), [2 * 1.5**4, 2 * 2.0**3])
-    short = kernels.map(lambda x: tg.grad(lambda y: squared(y, 3))(x))  # written out
+    short = kernels.map(lambda x: tg.grad(lambda y: powers(y, 3))(x))  # written out
     np.testing.assert_allclose(short(np.array([1.5, 2.0])), [3 * 1.5**2, 12.0])
+
+
+def test_a_loop_in_a_step_whose_derivative_enters():
+    """A likelihood of the slope of what a loop gives, in each datum: value, gradient, Hessian and scores."""
+
+    def term(theta, d):
+        curve = lambda t: kernels.loop(d[0], lambda i, s: s + 0.1 * theta[0] * np.sin(s) * t, t)
+        return -0.5 * (d[1] - tg.grad(curve)(theta[1])) ** 2
+
+    data = np.array([[20.0, 18.0, 25.0], [1.0, 2.0, 0.5]])
+    theta = np.array([[0.4, 0.7], [0.9, 0.5]])
+    k = kernels.likelihood(term)
+    value, gradient = k.value_and_grad(theta, data)
+    for b in range(2):
+        plain = lambda th: sum(term(th, (Whole(d[0]), d[1])) for d in data.T)
+        v, g = tg.value_and_grad(plain)(theta[:, b])
+        np.testing.assert_allclose(value[b], v, rtol=1e-11)
+        np.testing.assert_allclose(gradient[:, b], g, rtol=1e-9)
+        np.testing.assert_allclose(k.hessian(theta, data)[b], tg.hessian(plain)(theta[:, b]), rtol=1e-8)
+        np.testing.assert_allclose(k.scores(theta, data).sum(axis=0)[:, b], g, rtol=1e-9)
 
 
 def test_float32_and_the_text_of_a_device():

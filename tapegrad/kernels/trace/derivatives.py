@@ -3,8 +3,11 @@
 The arguments of a transform are marked: each number that is to be varied becomes a node of its own, ("mark", x), which nothing
 simplifies away, so that a function differs by its argument alone and not by what else it reads, however the two are made.  The
 function runs on the marks; the derivative is a sweep over what it left in the graph; then x is put in place of each mark.  What comes
-out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself."""
+out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself.
 
+Loops of the kernel in such a function get a carry more for each number that is varied, its tangent: forwards, whatever was asked."""
+
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +16,9 @@ import numpy as np
 from ..._calls import name_of
 from ..._transforms import Transform
 from ..._tree import Const, is_node, leaves, tree_map
-from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
-from ..graph.adjoint import Adjoints, dependents, tangents
+from ...errors import ArgumentError, NotScalarError, ShapeError
+from ..graph.adjoint import Adjoints, dependents, pushed, tangents
+from ..graph.program import nested
 from .symbolic import Sym, lift, real
 
 
@@ -47,7 +51,7 @@ class Marked:
 class Run:
     """f of marked arguments: what it gave, and sweeps over it."""
 
-    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict):
+    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, one_way: bool = False):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
         self.chosen = places(call, argnums, len(args))
@@ -62,8 +66,9 @@ class Run:
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
-        for loops, n in before:
-            self.refuse_loops(loops[n:])
+        self.fresh = [(loops, n) for loops, n in before if len(loops) > n]  # where loops of f stand
+        self.looped = any(not self.marks.isdisjoint(self.g.reach(loop.reads())) for loops, n in self.fresh for loop in loops[n:])
+        self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
     def mark(self, n: int, x: Any) -> Any:
         found: list = []
@@ -82,14 +87,31 @@ class Run:
         self.marked.append(found)
         return made
 
-    def refuse_loops(self, loops: list) -> None:
-        for loop in loops:
-            if not self.marks.isdisjoint(self.g.reach(loop.reads())):
-                raise KernelError(
-                    f"{self.call} inside a kernel: the function has a loop of the kernel (tapegrad.kernels.loop, while_loop) that depends "
-                    "on what is varied. Write the loop with Python's range, or differentiate the kernel from outside, whose derivatives "
-                    "go through its loops"
-                )
+    # --- loops of the kernel in f, through which derivatives go forwards ---
+
+    def unit_ways(self) -> list[dict]:
+        """The tangents of the marks, for each number that is varied alone."""
+        made = []
+        for k, m in enumerate(self.all):
+            for e in np.eye(int(np.prod(m.shape))):
+                parts = [e.reshape(m.shape) if j == k else np.zeros(other.shape) for j, other in enumerate(self.all)]
+                made.append(self.way([other.like(lift(self.g, x)) for other, x in zip(self.all, parts, strict=True)]))
+        return made
+
+    def way(self, nodes: list[list[int]]) -> dict:
+        return {i: d for m, way in zip(self.all, nodes, strict=True) for i, d in zip(m.marks, way, strict=True)}
+
+    def through(self, ways: list[dict]) -> list[dict]:
+        """Give f's loops a tangent of their carry for each of these ways, which afterwards holds the tangents of what they give."""
+        first = {loop.id: len(loop.carry) for loops, n in self.fresh for loop in nested(loops[n:])}
+        for loops, n in self.fresh:
+            for t in ways:
+                loops[n:] = pushed(self.g, loops[n:], t, first)
+        for loops, n in self.fresh:
+            for loop in loops[n:]:
+                self.g.substitute(loop.reads(), self.back)
+                loop.rewrite(self.back)
+        return ways
 
     def plain(self, nodes: list[int]) -> list[int]:
         """These nodes without marks."""
@@ -114,6 +136,8 @@ class Run:
     def pulled(self, seeds: list[tuple[int, int]]) -> list[Sym]:
         """The gradient, for every marked array, of the sum of node times cotangent."""
         g, outs = self.g, [o for o, _ in seeds]
+        if self.units is not None:
+            return self.summed(seeds)
         active = dependents(g, outs, self.marks)
         adj = Adjoints(g)
         for o, bar in seeds:
@@ -123,10 +147,18 @@ class Run:
         adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1, whole=False)
         return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
 
-    def pushed(self, ways: list[list[int]]) -> Any:
-        """The tangent of what f gave, where marked array k moves along ways[k]."""
+    def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
+        """The same by the tangents in all ways."""
+        g, slopes = self.g, []
+        for t in self.units:
+            tangents(g, [o for o, _ in seeds], t)
+            slopes.append(functools.reduce(lambda total, pair, t=t: g.add(total, g.mul(pair[1], t[pair[0]])), seeds, g.zero))
+        rest = iter(self.plain(slopes))
+        return [Sym(g, np.array([next(rest) for _ in range(int(np.prod(m.shape)))], np.int64).reshape(m.shape)) for m in self.all]
+
+    def pushed(self, t: dict) -> Any:
+        """The tangent of what f gave, where the marks have the tangents t."""
         g = self.g
-        t = {i: d for m, way in zip(self.all, ways, strict=True) for i, d in zip(m.marks, way, strict=True)}
 
         def leaf(x: Any) -> Any:
             y = self.numbers(x)
@@ -179,7 +211,7 @@ class Derivatives:
 
     def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
         f = self.tracer.rebuild(plain_function(f))
-        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs)
+        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs, name == "jvp")
 
     def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:
@@ -236,7 +268,8 @@ class Derivatives:
                     if v.shape != m.shape:
                         raise ShapeError(f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; they must be equal")
                     ways.append(m.like(v))
-        return r.value(), r.pushed(ways)
+        t = r.way(ways)
+        return r.value(), r.pushed(r.through([t])[0] if r.looped else t)
 
     def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -279,11 +312,9 @@ def columns(r: Run) -> list:
     """The same by one sweep for each number that is varied."""
     g = r.g
     found: list = []
-    for k, m in enumerate(r.all):
-        found.append([])
-        for e in np.eye(int(np.prod(m.shape))):
-            ways = [other.like(lift(g, e.reshape(m.shape) if j == k else np.zeros(other.shape))) for j, other in enumerate(r.all)]
-            found[k].append([x for x in leaves(r.pushed(ways)) if x is not None])
+    ways = iter(r.unit_ways() if r.units is None else r.units)
+    for m in r.all:
+        found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(int(np.prod(m.shape)))])
     made = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])
