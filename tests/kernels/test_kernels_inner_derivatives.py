@@ -214,6 +214,25 @@ def test_methods_and_imports_inside():
         body.stiffness = 2.0
 
 
+def leaking(x, n):
+    box = []
+
+    def f(y):
+        box.append(y * 2)
+        return y**2
+
+    return tg.grad(f)(x) * box[0]
+
+
+def test_what_is_kept_of_a_function_is_refused():
+    with pytest.raises(KernelError, match="made in the function of a transform"):
+        kernels.map(leaking)(A, A)
+    with pytest.raises(KernelError, match="made in the function of a transform"):
+        kernels.likelihood(lambda theta, d: leaking(theta[0], d)).scores(np.ones((1, 2)), A)
+    with pytest.raises(KernelError, match="made in the function of a transform"):
+        kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * leaking(x, n), 1.0))(A, N)
+
+
 def test_outside_of_a_trace_nothing_is_left():
     """A trace that fails leaves the transforms as they were."""
     with pytest.raises(KernelError):

@@ -16,7 +16,7 @@ import numpy as np
 from ..._calls import name_of
 from ..._transforms import Transform
 from ..._tree import Const, is_node, leaves, tree_map
-from ...errors import ArgumentError, NotScalarError, ShapeError
+from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..graph.adjoint import Adjoints, dependents, pushed, tangents
 from ..graph.program import nested
 from .symbolic import Sym, lift, real
@@ -62,7 +62,7 @@ class Run:
             given[n] = self.mark(n, args[n])
         self.trees = [args[n] for n in self.chosen]
         before = [(region.loops, len(region.loops)) for region in tracer.regions]
-        self.out = f(*given, **kwargs)
+        self.out = tracer.derivatives.called(f, given, kwargs)
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
@@ -77,8 +77,7 @@ class Run:
             if not varied(v):
                 found.append(None)
                 return v
-            self.t.marks += 1
-            found.append(Marked(self.g, real(lift(self.g, v)), self.t.marks))
+            found.append(Marked(self.g, real(lift(self.g, v)), self.t.derivatives.number()))
             return found[-1].array(found[-1].marks)
 
         made = tree_map(leaf, x)
@@ -204,6 +203,30 @@ class Derivatives:
 
     def __init__(self, tracer: Any):
         self.tracer = tracer
+        self.count, self.first = 0, 1  # marks made, and the first that no function has got yet
+        self.open: set[int] = set()  # those of functions that run
+
+    def number(self) -> int:
+        """Of a new mark."""
+        self.count += 1
+        return self.count
+
+    def called(self, f: Callable, args: list, kwargs: dict) -> Any:
+        """f of marked arguments."""
+        open_ = self.open
+        self.open = {*open_, *range(self.first, self.count + 1)}
+        try:
+            return f(*args, **kwargs)
+        finally:
+            self.open, self.first = open_, self.count + 1
+
+    def refuse_marks(self, nodes: list[int]) -> None:
+        """Raises where one of these depends on the argument of a function that has returned."""
+        g = self.tracer.g
+        if self.count and any(g.op[i] == "mark" and np.ravel(g.meta[i])[0] not in self.open for i in g.reach(nodes)):
+            raise KernelError(
+                "a number made in the function of a transform (grad, jvp, ...) is used outside of it: only what it returns leaves it"
+            )
 
     def transformed(self, x: Transform) -> Callable:
         """What stands for a transform."""

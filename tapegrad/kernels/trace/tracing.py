@@ -45,7 +45,7 @@ class Tracer:
 
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
-        self.rebuild, self.derivatives, self.marks = Rebuilder(self.g), Derivatives(self), 0
+        self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
@@ -77,6 +77,8 @@ class Tracer:
     def varying(self, nodes: Iterable[int]) -> int:
         """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
         and got out of it other than by its carry are refused."""
+        nodes = list(nodes)
+        self.derivatives.refuse_marks(nodes)
         found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
         if found & ~sum([1 << region.loop for region in self.regions[1:]]):
             raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
