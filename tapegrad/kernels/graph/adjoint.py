@@ -147,11 +147,14 @@ class Adjoints(dict):
 
     def together(self, order: list[int]) -> dict:
         """The congruences whose elements have all of their users above them, by the element that a sweep meets first.  A factor that no
-        node uses, as -2 k where the products have become -2 (k p), gets no adjoint in a sweep: then the single rules hold."""
+        node uses, as -2 k where the products have become -2 (k p), gets no adjoint in a sweep: then the single rules hold.  So where an
+        element of the product is one of P itself, as with a 1 alone in a row of A."""
         g, here, found = self.g, set(order), {}
         used = {j for i in order if g.op[i] not in LEAVES for j in g.args[i]} if g.congruences else set()
         for names, x in g.congruences.items():
             first, last = max(names), min(names)
+            if not names.isdisjoint([i for row in (*x.left, *x.middle) for i in row]):
+                continue
             if any(i not in used and g.op[i] != "const" for row in (*x.left, *x.middle) for i in row):
                 continue
             if names <= here and not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
