@@ -1,4 +1,6 @@
-"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _calls.py."""
+"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _calls.py.
+
+`OPEN.inside`: while a kernel function is traced, those that stand for them there (kernels/trace/derivatives.py)."""
 
 import types
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade, named_like
-from ._primitive import layout_of
+from ._primitive import OPEN, layout_of
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
@@ -50,6 +52,9 @@ class Transform(Remade):
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = getattr(OPEN, "inside", None)
+        if inside is not None:
+            return inside.transformed(self)(*args, **kwargs)
         return self.body(self.of, self.settings, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -164,6 +169,9 @@ def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     >>> pullback(np.array([1.0, 10.0]))
     array([ 2., 60.])
     """
+    inside = getattr(OPEN, "inside", None)
+    if inside is not None:
+        return inside.vjp(f, *primals)
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
@@ -191,6 +199,9 @@ def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
+    inside = getattr(OPEN, "inside", None)
+    if inside is not None:
+        return inside.jvp(f, primals, tangents)
     return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
 
 
@@ -204,6 +215,9 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
+    inside = getattr(OPEN, "inside", None)
+    if inside is not None:
+        return inside.value_grad_hvp(f, x, v, args)
     pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
@@ -227,6 +241,9 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
+    inside = getattr(OPEN, "inside", None)
+    if inside is not None:
+        return inside.hmp(f, x, V, args)
     call = f"hmp({name_of(f)})"
     results = []
     with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:

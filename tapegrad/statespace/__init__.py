@@ -24,6 +24,9 @@ from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
 from ._multivariate import dynamic_factor as dynamic_factor
 from ._multivariate import var as var
+from ._nonlinear import Nonlinear as Nonlinear
+from ._nonlinear import extended as extended
+from ._nonlinear import unscented as unscented
 from ._result import FitResult as FitResult
 from ._sarimax import sarimax as sarimax
 from ._simulate import Draws as Draws

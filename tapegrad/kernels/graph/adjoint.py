@@ -43,25 +43,27 @@ def forward(p: Program, group: int | None) -> Program:
         thetas = p.thetas(group)
         t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
         inputs.append(p.inputs[group])
-    loops = _pushed(g, p.loops, t)
+    loops = pushed(g, p.loops, t)
     tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways, order=p.order + 1)
 
 
-def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
-    """The loops with the tangents of their carries and sums, which come to stand in t."""
+def pushed(g: Graph, loops: list[Loop], t: dict, first: dict | None = None) -> list[Loop]:
+    """The loops with the tangents of their carries and sums, which come to stand in t.  `first`: of how many components of a loop's
+    carry, by its number, where the rest are tangents in other directions."""
     made = []
     for old in loops:
         loop = old.copy()
         tangents(g, loop.start, t)
-        varying = sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0])
+        count = len(old.carry) if first is None else first[old.id]
+        varying = [k for k in sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0]) if k < count]
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
-        loop.inner = _pushed(g, loop.inner, t)
-        tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        loop.inner = pushed(g, loop.inner, t, first)
+        tangents(g, loop.next[:count] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
@@ -114,11 +116,11 @@ class Adjoints(dict):
         if bar != self.g.zero:
             self[i] = self.g.add(self[i], bar) if i in self else bar
 
-    def sweep(self, order: list[int], active: set[int], outside: bool = False) -> None:
+    def sweep(self, order: list[int], active: set[int], outside: bool = False, whole: bool = True) -> None:
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
-        nothing, a zero adjoint stays zero through an infinite derivative."""
+        nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
         g = self.g
-        whole, done = self.together(order), set()
+        whole, done = self.together(order) if whole else {}, set()
         for i in order:
             if i in whole and i not in done:
                 self.through(whole[i], active)
