@@ -6,6 +6,7 @@ Others may add theirs."""
 import builtins
 import dis
 import importlib
+import operator
 import sys
 import types
 import weakref
@@ -15,7 +16,7 @@ from typing import Any
 from .._primitive import OPEN
 from .._questions import type_
 from .classes import metaclass
-from .kinds import original
+from .kinds import EMPTY, Holder, original
 
 
 class Builtins(dict):
@@ -32,11 +33,12 @@ class Globals(dict):
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
 
-    __slots__ = ("real", "shadow", "first", "__weakref__")
+    __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
     def __init__(self, real, shadow):
-        """`first`: what was found for each name when it was first asked for; of these, what is in the dict no more was deleted."""
-        self.real, self.shadow, self.first = real, shadow, {"__builtins__": BUILTINS}
+        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
+        deleted."""
+        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
         dict.__setitem__(self, "__builtins__", BUILTINS)
 
     def __missing__(self, name):
@@ -45,9 +47,9 @@ class Globals(dict):
             return value
         if name in self.first:
             raise KeyError(name)
+        self.met[name] = value
         new = self.first[name] = self.shadow(value)
         dict.__setitem__(self, name, new)
-        self.shadow.names.append((self, name, value, new))
         return new
 
     def keep(self, names: tuple) -> None:
@@ -111,6 +113,50 @@ class Globals(dict):
         value = self[name]
         del self[name]
         return value
+
+
+class Names(Holder):
+    """(Names, globals of a module, those that stand for them)"""
+
+    @staticmethod
+    def bound(space: Globals) -> list:
+        """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
+        first, values = space.first, dict.values(space)
+        if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
+            return []
+        found = [(name, EMPTY) for name in first if not dict.__contains__(space, name)]
+        return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return [v for _, v in Names.bound(change[2]) if v is not EMPTY]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(Names.other(change[2]))
+
+    @staticmethod
+    def other(space: Globals) -> set:
+        """The names that f, or something else, has bound."""
+        real = space.real
+        return {name for name, _ in Names.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, real, space = change
+        for name, v in () if back.undo else Names.bound(space):
+            if v is EMPTY:
+                real.pop(name, None)
+            else:
+                real[name] = back(v)
+
+    @staticmethod
+    def close(space: Globals) -> None:
+        """No name means a shadow any longer."""
+        space.shadow = None
+        space.first.clear()
+        space.met.clear()
+        dict.clear(space)
 
 
 class Module:

@@ -33,12 +33,12 @@ from .ambient import Ambients
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
 from .cached import Cached
-from .classes import Classes
+from .classes import Classes, users_own
 from .containers import Containers
 from .functions import Functions
 from .iterators import ITERATORS, VIEWS, Iterators
 from .kinds import ATOMS, HELD, is_user_class, state_of
-from .restore import restore, users_own
+from .restore import restore
 from .routes import finding, first_write, leave
 
 
@@ -52,32 +52,25 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "seen",
         "hold",
         "arrays",
-        "names",
-        "cells",
-        "lists",
-        "objects",
+        "changes",
         "classes",
-        "members",
-        "bare",
-        "generics",
         "memories",
         "strangers",
         "left",
         "reached",
         "near",
         "walked",
-        "ambients",
         "theirs",
         "outer",
         "sums",
         "given",
         "fresh",
-        "spaces",
         "wrote",
         "mine",
         "turned",
         "stashes",
         "borrowed",
+        "vacant",
         "__weakref__",
     )
 
@@ -94,25 +87,18 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.seen: dict = {}  # id of what was replaced -> what it became
         self.hold: list = []  # keeps those objects alive, so that no id is given twice
         self.arrays: list = []  # (array, Variable)
-        self.spaces: list = []  # Globals
-        self.names: list = []  # (Globals, name, value, shadow)
-        self.cells: list = []  # (cell, new cell, value, shadow)
-        self.lists: list = []  # (container, new container, its contents as they were made)
-        self.objects: list = []  # (object, new object, its attributes as they were made)
+        self.changes: list = []  # what holds objects and was replaced: `kinds.Holder`
         self.classes: dict = {}  # shadow class -> class
-        self.members: list = []  # (class, shadow class, its bases, its members as they were made)
-        self.bare: list = []  # (function, shadow), of functions without attributes
-        self.generics: list = []  # functions made by singledispatch
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
         self.walked: list = []  # (container, iterator that walks along it)
-        self.ambients: list = []  # those made of context variables
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
+        self.vacant = NOTHING  # ids of the cells that were empty when they were met
         self.outer = self.made_outside()
         try:
             g = self(self.f)
