@@ -185,7 +185,7 @@ def share_of(x: Any, r: Any, length: Any) -> Any:
     return (x[0] / xp.where(r == 0, r.dtype.type(1), r))[()]
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="elementwise")
 def phase_of(x):
     """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
     return share_of((x,), abs(x), abs)
