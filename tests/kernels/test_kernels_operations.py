@@ -83,6 +83,23 @@ def test_what_is_masked_has_no_derivative(f):
     assert tg.grad(lambda x: k(x, np.zeros(1)).sum())(x)[0] == 0.0
 
 
+def test_powers_of_zero_and_of_negative_numbers():
+    """By the rules of the array operation: x^n at 0 is flat for n > 1, and whole powers of negative numbers are numbers."""
+    x = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, -2.0, -2.0, -2.0, 1.5, 3.0])
+    n = np.array([2.0, 1.0, 0.0, 3.5, 1.5, 3.0, -0.5, 3.0, 2.0, -3.0, -0.7, 0.0])
+    k, f = kernels.map(lambda x, n: x**n), lambda x, n: x**n
+    np.testing.assert_allclose(k(x, n), f(x, n), rtol=1e-14)
+    with np.errstate(all="ignore"):
+        for which in (0, 1):
+            mine, theirs = (tg.grad(lambda x, n, h=h: h(x, n).sum(), which)(x, n) for h in (k, f))
+            np.testing.assert_allclose(mine, theirs, rtol=1e-14)
+        for c in (1.7, 2.3, -0.4):
+            k = kernels.map(lambda x, c=c: x**c)
+            for order in (1, 2):
+                mine, theirs = (seeded(h, order)(x[4:7]) for h in (k, lambda x, c=c: x**c))
+                np.testing.assert_allclose(mine, theirs, rtol=1e-13)
+
+
 def test_the_derivative_of_abs_at_nan_is_nan():
     k = kernels.map(lambda x: 2.0 * np.abs(x))
     np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0])
