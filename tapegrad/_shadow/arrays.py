@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._array import address, is_array, xp_of
-from .._primitive import OPEN, view
-from .._variable import Variable, new
+from .._primitive import OPEN, Ended, view
+from .._variable import Variable, View, new
 from ..errors import AliasError
 from . import routes, threads
 from .threads import THREADS, WRITERS
@@ -43,9 +43,13 @@ class Arrays:
     __slots__ = ()
 
     def handle(self, x: Variable) -> Any:
-        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside."""
-        self.seen[id(x)] = x
-        self.hold.append(x)
+        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside.  (One that a
+        transform has left behind that ended is plain afterwards.)"""
+        if type(x._trace) is not Ended:
+            self.seen[id(x)] = x
+            self.hold.append(x)
+            if type(x) is View:
+                self(x._base)
         return x
 
     def array(self, x: Any) -> Any:

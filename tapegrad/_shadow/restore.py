@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array
-from .._primitive import Ended, is_tracked, live
+from .._primitive import is_tracked, live
 from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
@@ -113,8 +113,10 @@ class Back:
             seen = self.shadow.seen
             self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
-        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and id(v) in self.stored):
             return old
+        if id(v) in self.shadow.outer and isinstance(v, Variable):
+            return v
         if id(v) in self.memo:
             return self.memo[id(v)][1]
         new = self.plain(v)
@@ -122,8 +124,12 @@ class Back:
         return new
 
     def plain(self, v: Any) -> Any:
-        if type(v) is View and not is_tracked(v) and is_array(base := self(v._base)):
-            return region(base, v._path)  # an alias, as in a plain call
+        if type(v) is View:  # an alias, as in a plain call
+            base = self(v._base)
+            if base is v._base:
+                return v
+            if is_array(base) and not is_tracked(v):
+                return region(base, v._path)
         if isinstance(v, Variable):
             v = live(v)
             if v._trace is not None:

@@ -5,7 +5,9 @@ from . import corners as corners
 from . import creation as creation
 from . import degenerate as degenerate
 from . import elementwise as elementwise
+from . import far_out as far_out
 from . import fft as fft
+from . import gamma as gamma
 from . import gates as gates
 from . import gathering as gathering
 from . import indexing as indexing

@@ -290,13 +290,13 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # --- between host and device ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def to_device(x):
     """A NumPy array as a CuPy array, on the current device."""
     return sys.modules["cupy"].asarray(x)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def to_host(x):
     return x.get()
 

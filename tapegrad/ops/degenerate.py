@@ -76,14 +76,14 @@ TURN.level, TURN.risen = 0.25, Nowhere()
 REST.level, REST.risen = 0.125, Nowhere()
 
 
-@primitive(holomorphic=False, aliases=True)
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
 def steady(x, *, part="all"):
     """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
     turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
     return x
 
 
-@primitive(holomorphic=False, aliases=True)
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
 def without_eta(x):
     return x
 
@@ -234,7 +234,7 @@ rules(
 )
 
 
-@primitive()
+@primitive(batch="matrix")
 def unknown(m, w):
     """nan where eigenvalues are equal, unless m is zero altogether: the limit there has a derivative that needs a second order."""
     library = xp_of(m)

@@ -41,6 +41,7 @@ ASKING = {
     "ops.gathering": "indices, counts, and masks that make shapes",
     "ops.norms": "the order of a norm",
     "ops.sorting": "unique and bincount, whose shape depends on values",
+    "ops.gamma": "orders of functions",
     "ops.special": "orders of functions",
     "ops.spectral": "pivots; tolerances that are numbers",
     "ops.statistics": "the place of a quantile",

@@ -17,7 +17,7 @@ from ..graph.nodes import LEAVES, PER_STEP, Graph
 from ..graph.program import Loop, Program, carried, pruned
 from ..graph.wide_sums import widened
 from .arena import Placement, cost
-from .elementary import FUNCTIONS
+from .elementary import FUNCTIONS, is_function
 
 Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
@@ -308,7 +308,7 @@ class _Lowering:
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]
-                    alone[i] = SLOW.get(op, 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
+                    alone[i] = SLOW.get(op, 16 if is_function(op) else 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
             best = max(alone.values(), default=0)
             if best < COSTLY:
                 break

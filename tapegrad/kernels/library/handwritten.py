@@ -14,7 +14,7 @@ and round the results to float32."""
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +99,7 @@ class Handwritten(Shelved, Generated):
     """A generated kernel whose value and gradient on a device are launched from a .cu."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
-        f, trace, missing, *_ = definition.formula._parts
-        super().__init__(f, trace, missing, invalid, SUMS)
+        super().__init__(replace(definition.formula._parts, invalid=invalid, sums=SUMS))
         self.definition = definition
         self.__name__ = self._family.name = self._is_missing.name = definition.name
         self._family.key = f"library {definition.stem} {definition.name} {definition.key} {invalid}"
