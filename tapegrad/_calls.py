@@ -75,7 +75,7 @@ class Inputs:
         self.given: list = []  # (the caller's array, the handle that stands for it)
         self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
         self.constants = [a.value for a in args if type(a) is Const]
-        self.outer = getattr(OPEN, "aliased", NONE)
+        self.outer = OPEN.aliased
         for n in self.nums:
             if not is_active(args[n]):
                 self._check(n)
@@ -97,6 +97,13 @@ class Inputs:
         aliased = {}
         key = 0
         for n in self.nums:
+            x = self.args[n]
+            if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":  # the usual argument
+                value = self.watched[key] = x.copy(order="K")
+                out[n] = v = watch(key, value)
+                self.given.append((x, v))
+                key += 1
+                continue
             members: list = []
             for x in self.flat[n]:
                 if is_active(x):
@@ -133,12 +140,11 @@ class Inputs:
         for n in self.nums:
             a = self.args[n]
             end = key + len(self.flat[n])
-            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
+            trees.append(found.get(key) if type(a) in LEAVES or not is_node(a) else filled(a, map(found.get, range(key, end))))
             key = end
         return trees[0] if self.single else tuple(trees)
 
 
-NONE: dict = {}
 PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
 
 
@@ -192,7 +198,7 @@ def full_like(x: Any, c: float) -> Any:
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
     """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform.
     `plain`: there is none."""
-    if plain or not getattr(OPEN, "depth", 0):  # the usual ones, told at once
+    if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:
                 return np.zeros(like.shape, like.dtype)
@@ -213,7 +219,7 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
 
 def _given(a: Any) -> Any:
     """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
-    return handle(a) if getattr(OPEN, "depth", 0) and is_array(a) else a
+    return handle(a) if OPEN.depth and is_array(a) else a
 
 
 def _plain_out(g: Any, like: Any) -> Any:
@@ -355,7 +361,7 @@ class Recorded:
 
     def gradient(self, cotangents: list, last: bool = False) -> dict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
-        found, plain = self.pull(cotangents, last), not getattr(OPEN, "depth", 0)
+        found, plain = self.pull(cotangents, last), not OPEN.depth
         return {key: derivative_out(found.get(key), x, plain) for key, x in self.inputs.watched.items()}
 
     def pull(self, cotangents: list, last: bool = False) -> dict:

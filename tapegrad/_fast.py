@@ -26,7 +26,7 @@ from ._variable import Variable, View, bottom, frozen, new, variable
 from .ops import _families as _families
 from .ops import _protocols, products, views, writing
 from .ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
-from .ops.indexing import laid_out, pull_diagonal, pull_turned, read, zeros_of
+from .ops.indexing import ALL, laid_out, pull_diagonal, pull_turned, read, zeros_of
 from .ops.products import T, column, matmul, row
 from .ops.views import DIAGONAL, is_element, shown, transpose, unchanging
 
@@ -581,17 +581,19 @@ def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
 
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row, slice or all of an owned float64 buffer, with one transform open at most."""
+    """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return False
-    if not getattr(x, "_version", 0) or getattr(x, "_saved", False) or not (trace is None or type(trace) is Tape or type(trace) is Dual):
+    if not (trace is None or type(trace) is Tape or type(trace) is Dual):
         return False
     kind = type(at)
     if kind is int:
         to = value.shape[1:]
     elif kind is slice:
         to = value[at].shape
+        if at == ALL:
+            at = Ellipsis
     elif kind is tuple and is_element(at, value.ndim):
         to = ()
     elif at is Ellipsis:
@@ -611,6 +613,11 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         v = y
     else:
         return False
+    if not getattr(x, "_version", 0) or getattr(x, "_saved", False):
+        if not value.flags.writeable:
+            return False
+        own(x)
+        value = x._value
     if type(trace) is Dual:
         return written_forward(x, v, slot, at, trace)
     value[at] = v

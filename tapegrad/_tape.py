@@ -302,8 +302,8 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
-    outer = getattr(OPEN, "invalid", None)
-    invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
+    outer = OPEN.invalid
+    invalid: Any = Unknown() if OPEN.hiding else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:

@@ -81,7 +81,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
 
     def __enter__(self):
-        OPEN.depth = getattr(OPEN, "depth", 0) + 1
+        OPEN.depth = OPEN.depth + 1
         if not self.on:
             return self.f, self.args
         self.seen: dict = {}  # id of what was replaced -> what it became
@@ -103,7 +103,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         try:
             g = self(self.f)
             args = self.borrow()
-            OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
+            OPEN.shadows = (*OPEN.shadows, self)
             return g, args
         except BaseException as error:
             self.__exit__(type(error), error)
@@ -111,13 +111,15 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-        shadows = getattr(OPEN, "shadows", ())
+        shadows = OPEN.shadows
         return {id(new) for s in shadows for new in s.seen.values()} if shadows else NOTHING
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
         own = self.fresh
+        if OWN.issuperset(map(type, self.args)):
+            return self.args
         if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
@@ -152,7 +154,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def __exit__(self, *error):
         OPEN.depth -= 1
-        shadows = getattr(OPEN, "shadows", ())
+        shadows = OPEN.shadows
         if shadows and shadows[-1] is self:
             OPEN.shadows = shadows[:-1]
         elif shadows:
@@ -291,6 +293,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 
 NOTHING: Any = frozenset()
+OWN = ATOMS | {Variable}
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 

@@ -155,7 +155,7 @@ class Functions:
                 return c
             new = self.seen[key] = types.CellType()
             self.hold.append(c)
-        elif key not in self.vacant:
+        elif key not in self.vacant or Cell.bound(new, EMPTY) is not EMPTY:
             return new
         try:
             value = c.cell_contents
@@ -164,10 +164,6 @@ class Functions:
                 self.vacant |= {key}
                 self.changes.append((Cell, c, new, EMPTY, EMPTY))
             return new
-        if key in self.vacant:
-            self.vacant -= {key}
-            if Cell.bound(new, EMPTY) is not EMPTY:
-                return new
         if type(value) in ATOMS:
             new.cell_contents = value
             self.changes.append((Cell, c, new, value, value))
