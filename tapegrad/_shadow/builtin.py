@@ -4,10 +4,12 @@ A function takes its builtins from its globals when it is made; `Globals` gives 
 Others may add theirs."""
 
 import builtins
+import dis
 import importlib
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,31 +28,35 @@ class Builtins(dict):
         return vars(builtins)[name]
 
 
-NO_NAMES: Any = frozenset()
-
-
 class Globals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
 
-    __slots__ = ("real", "shadow", "met", "first", "dropped", "__weakref__")
+    __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
     def __init__(self, real, shadow):
-        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; `dropped`: names that were deleted."""
-        self.real, self.shadow, self.met, self.first, self.dropped = real, shadow, {}, {"__builtins__": BUILTINS}, NO_NAMES
+        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
+        deleted."""
+        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
         dict.__setitem__(self, "__builtins__", BUILTINS)
 
     def __missing__(self, name):
         value = self.real[name]
         if self.shadow is None:  # the call has ended; this function leaked out of it
             return value
-        if name in self.dropped:
+        if name in self.first:
             raise KeyError(name)
         self.met[name] = value
         new = self.first[name] = self.shadow(value)
         dict.__setitem__(self, name, new)
         return new
+
+    def keep(self, names: tuple) -> None:
+        """Names that the code deletes."""
+        for name in names:
+            if name in self:
+                self[name]
 
     def fill(self) -> "Globals":
         """All names of the module."""
@@ -72,7 +78,7 @@ class Globals(dict):
         return self[name] if name in self else default
 
     def __contains__(self, name):
-        return dict.__contains__(self, name) or (name in self.real and name not in self.dropped)
+        return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
     def __iter__(self):
         return dict.__iter__(self.fill())
@@ -100,7 +106,6 @@ class Globals(dict):
     def __delitem__(self, name):
         self[name]
         dict.__delitem__(self, name)
-        self.dropped |= {name}
 
     def pop(self, name, *default):
         if name not in self and default:
@@ -119,7 +124,7 @@ class Names(Holder):
         first, values = space.first, dict.values(space)
         if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
             return []
-        found = [(name, EMPTY) for name in space.dropped if not dict.__contains__(space, name)]
+        found = [(name, EMPTY) for name in first if not dict.__contains__(space, name)]
         return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
 
     @staticmethod
@@ -140,7 +145,7 @@ class Names(Holder):
     def undo(back: Any, change: tuple) -> None:
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
-        if dict.__len__(space) > 1 or space.dropped:
+        if dict.__len__(space) > 1 or len(space.first) > 1:
             for name, v in () if back.undo else Names.bound(space):
                 if v is EMPTY:
                     real.pop(name, None)
@@ -229,6 +234,20 @@ def names_in(code: types.CodeType) -> set:
         if isinstance(c, types.CodeType):
             names |= names_in(c)
     return names
+
+
+DELETE = dis.opmap["DELETE_GLOBAL"]
+DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of globals that it deletes)
+
+
+def deletes(code: types.CodeType) -> tuple:
+    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
+    key = id(code)
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if DELETE in code.co_code else set()
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            found.update(deletes(c))
+    return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
 
 
 # --- the stand-ins ---

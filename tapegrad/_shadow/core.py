@@ -116,12 +116,15 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
-        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
+        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
+        function has captured that is an argument is captured."""
         own = self.fresh
         if OWN.issuperset(map(type, self.args)):
             return self.args
         if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
+        for a in functions_in(self.args):
+            self(a)
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
         apart = self.memories, self.strangers
         self.memories, self.strangers = {}, []
@@ -294,6 +297,22 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 NOTHING: Any = frozenset()
 OWN = ATOMS | {Variable}
+BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
+
+
+def functions_in(args: list) -> list:
+    """The functions among the arguments, and in their lists, tuples and dicts."""
+    found, todo, met = [], list(args), set()
+    for x in todo:
+        kind = type(x)
+        if kind in BOUND:
+            found.append(x)
+        elif kind in (list, tuple, dict) and id(x) not in met:
+            met.add(id(x))
+            todo += x.values() if kind is dict else x
+    return found
+
+
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 

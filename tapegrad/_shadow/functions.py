@@ -10,7 +10,7 @@ import numpy as np
 from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
-from .builtin import FUNCTIONS, LIBRARY, Globals, Module, Names
+from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
 from .cached import Cached
 from .classes import State
 from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
@@ -31,6 +31,15 @@ class Cell(Holder):
             return EMPTY
 
     @staticmethod
+    def emptied(new: types.CellType, first: Any) -> bool:
+        """Was the variable deleted?"""
+        try:
+            new.cell_contents  # noqa: B018
+        except ValueError:
+            return first is not EMPTY
+        return False
+
+    @staticmethod
     def put(change: tuple) -> list:
         now = Cell.bound(change[2], change[4])
         return [] if now is EMPTY or change[4] is EMPTY else [now]
@@ -38,17 +47,21 @@ class Cell(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, value, first = change
-        return Cell.bound(new, first) is not EMPTY or value is not EMPTY and Cell.bound(c, value) is not EMPTY
+        there = value is not EMPTY and Cell.bound(c, value) is not EMPTY
+        return there or Cell.bound(new, first) is not EMPTY or Cell.emptied(new, first)
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
         """A cycle through the new cell ends here."""
         _, c, new, value, first = change
-        now = Cell.bound(new, first)
+        now, gone = Cell.bound(new, first), Cell.emptied(new, first)
+        if gone and not back.undo:
+            del c.cell_contents
+            return
         if now is not EMPTY and not back.undo:
             value = back(now)
             c.cell_contents = value
-        if value is not first or now is not EMPTY:
+        if value is not first or now is not EMPTY or gone:
             new.cell_contents = value
 
 
@@ -101,6 +114,10 @@ class Functions:
                 mine = space  # contextmanager and others that wrap a function of the user's
             elif mine is None:
                 mine = self.globals_of(space)
+        gone = DELETES.get(id(f.__code__))
+        gone = deletes(f.__code__) if gone is None else gone[1]
+        if gone and type(mine) is Globals:
+            mine.keep(gone)
         waiting: list = []
         if closure:
             closure = tuple([self.cell(c, waiting) for c in closure])
