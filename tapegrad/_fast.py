@@ -26,7 +26,7 @@ from ._variable import Variable, View, bottom, frozen, new, variable
 from .ops import _families as _families
 from .ops import _protocols, products, views, writing
 from .ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
-from .ops.indexing import ALL, laid_out, pull_diagonal, pull_turned, read, zeros_of
+from .ops.indexing import ALL, laid_out, pull_diagonal, pull_element, pull_turned, read, zeros_of
 from .ops.products import T, column, matmul, row
 from .ops.views import DIAGONAL, is_element, shown, transpose, unchanging
 
@@ -514,6 +514,9 @@ def refreshed(y):
     y._seen = base._version
 
 
+INTEGER = frozenset((int,))
+
+
 def are_places(at: tuple) -> bool:
     """Are these arrays of integers?"""
     return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
@@ -525,11 +528,23 @@ def getitem(x, at):
         value = x._value
         if type(value) is ndarray:
             kind, rank = type(at), value.ndim
-            if rank == 1 if kind is int else kind is tuple and is_element(at, rank):
+            if rank == 1 if kind is int else kind is tuple and len(at) == rank and INTEGER.issuperset(map(type, at)):
                 element, trace = value[at], x._trace
                 if trace is None:
                     return element
-                if type(trace) is Tape or type(trace) is Dual:
+                if type(trace) is Tape:
+                    records, known = trace.records, trace.layouts.get(id(value))
+                    k = len(records)
+                    layout = known[1] if known is not None and known[0] is value else trace.layout(value)
+                    records.append((pull_element, x._slot, REGION, None, layout, (), at))
+                    if k > trace.look:
+                        trace.grown()
+                    y = new(Variable)
+                    y._value = element
+                    y._trace = trace
+                    y._slot = k
+                    return y
+                if type(trace) is Dual:
                     return variable(element, trace, slot_read(trace, x._slot, value, (), at, False))
             elif rank and kind is slice:
                 return view(x, ("at", unchanging(at)))

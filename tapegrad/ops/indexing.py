@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import constant_winner, is_array, shares_memory, xp_of
+from .._array import constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
 from .._primitive import ADD_AT, ASSIGN, READ, bind
 from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
@@ -229,6 +229,21 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
+def pull_element(G, owned, k, g, i, _, layout, path, at):
+    """The rule of one element of a plain buffer."""
+    buffer = G[i]
+    if type(g) is np.float64:
+        if buffer is None:
+            G[i] = buffer = zeros_laid_out(*layout)
+            owned.add(i)
+            buffer[at] = g
+            return
+        if type(buffer) is np.ndarray and i in owned and buffer.strides == layout[2]:
+            buffer[at] += g
+            return
+    _pull_read(G, owned, k, g, i, None, layout, path, at)
+
+
 def pull_turned(g, out, x):
     """The rule of a matrix read transposed."""
     return g.T if type(g) is np.ndarray else transpose(g, axes=(1, 0))
@@ -360,7 +375,7 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read, pull_turned, pull_diagonal), _record_read
+READ.vjp, READ.pull = (_pull_read, pull_element, pull_turned, pull_diagonal), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp

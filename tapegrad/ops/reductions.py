@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .corners import isnan, maximum, minimum
-from .elementwise import add, exp, log, multiply, select, sign, sqrt, square, times0, zero_of
+from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .gates import note, users_line
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 from .zero_derivative import any_of
@@ -499,6 +499,12 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are left."""
+    if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
+        if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
+            x = x.copy(order="F")  # short rows are read slowly (`shaping.SHORT`)
+        top = np.maximum.reduce(x, axis, None, None, True)
+        if finite(top):
+            return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top
 
