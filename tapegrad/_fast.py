@@ -514,7 +514,7 @@ def refreshed(y):
     y._seen = base._version
 
 
-INTEGER = frozenset((int,))
+INTEGER, SLICED = frozenset((int,)), frozenset((int, slice))
 
 
 def are_places(at: tuple) -> bool:
@@ -551,6 +551,9 @@ def getitem(x, at):
             elif rank and kind is int:
                 value[at]  # raises as NumPy does
                 return view(x, ("at", at))
+            elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
+                value[at]
+                return view(x, ("at", tuple([i if type(i) is int else unchanging(i) for i in at])))
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
+from .._array import F8, constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
 from .._primitive import ADD_AT, ASSIGN, READ, bind
 from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
@@ -45,9 +45,12 @@ def region(b: Any, path: tuple) -> Any:
     return b
 
 
+PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
+
+
 def basic(at: Any) -> bool:
     """Does NumPy answer this index with a view (or, for a full index, an element)?"""
-    if type(at) is int or type(at) is slice:
+    if type(at) is int or type(at) is slice or type(at) is tuple and PLAIN_INDEX.issuperset(map(type, at)):
         return True
     for i in at if type(at) is tuple else (at,):
         if i is None or i is Ellipsis or type(i) is slice or type(i) is int:
@@ -289,7 +292,8 @@ def _record_write(pull):
 
 def _give(G, owned, j, c, like):
     """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
-    c = fit(c, *like)
+    if like[0] or like[1] is not F8 or type(c) is not np.float64:
+        c = fit(c, *like)
     h = G[j]
     G[j] = c if h is None else summed(h, c, j, owned)
 
@@ -307,6 +311,13 @@ def _hand_on(G, owned, k, g, i):
 
 def _pull_assign(G, owned, k, g, i, j, layout, like, where):
     path, at = where
+    if type(g) is np.ndarray and k in owned and (type(at) is int or type(at) is tuple) and not path and g.strides == layout[2]:
+        part = g[at]
+        if type(part) is np.float64:  # one number
+            if j is not None:
+                _give(G, owned, j, part, like)
+            g[at] = 0.0
+            return _hand_on(G, owned, k, g, i)
     if at is Ellipsis and not path:  # all of it: nothing is left for the version before
         if j is not None:
             _give(G, owned, j, g, like)
