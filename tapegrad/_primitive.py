@@ -2,7 +2,7 @@
 
 `bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds again, one level
 down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments take a shorter way, a function
-generated for them in _fast.py, which does the same."""
+generated for them in _fast, which does the same."""
 
 import itertools
 import threading
@@ -161,7 +161,7 @@ HOOKS: list = []
 
 
 def hook(f: Any) -> Any:
-    """The function may get another body, which does the same sooner (_fast.py)."""
+    """The function may get another body, which does the same sooner (_fast)."""
     HOOKS.append(f)
     return f
 

@@ -240,12 +240,13 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             return found
         if self.outer and id(x) in self.outer:
             return x
-        make = MAKERS.get(kind)
-        if make is None:
-            make = self.maker(x, kind)
+        if kind is types.FunctionType:
+            new = self.function(x)
+        else:
+            make = MAKERS.get(kind) or self.maker(x, kind)
             if make is None:
                 return self.leave(x)
-        new = make(self, x)
+            new = make(self, x)
         if new is not x:
             self.seen[id(x)] = new
             self.hold.append(x)

@@ -118,17 +118,20 @@ class Functions:
         gone = deletes(f.__code__) if gone is None else gone[1]
         if gone and type(mine) is Globals:
             mine.keep(gone)
-        waiting: list = []
-        if closure:
-            closure = tuple([self.cell(c, waiting) for c in closure])
-        elif mine is space:
-            return f
-        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure)
-        self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
-        self.hold.append(f)
-        for c, new, value in waiting:
-            new.cell_contents = shadow = self(value)
-            self.changes.append((Cell, c, new, value, shadow))
+        if not closure:
+            if mine is space:
+                return f
+            g = types.FunctionType(f.__code__, mine, f.__name__)
+            self.seen[id(f)] = g
+            self.hold.append(f)
+        else:
+            waiting: list = []
+            g = types.FunctionType(f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure]))
+            self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
+            self.hold.append(f)
+            for c, new, value in waiting:
+                new.cell_contents = shadow = self(value)
+                self.changes.append((Cell, c, new, value, shadow))
         if f.__defaults__:
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:

@@ -15,6 +15,7 @@ from ..ops.indexing import region
 from . import threads
 from .classes import Members, rest, users_own
 from .containers import base_of
+from .functions import Bare
 from .kinds import ATOMS, EMPTY, HELD, dict_of, is_user_class, put_state, state_of
 from .routes import is_written, strays
 
@@ -48,7 +49,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
     astray, stored = strays(shadow) if shadow.near else ((), {})
     back = Back(shadow, stored, undo)
     for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
-        change[0].undo(back, change)
+        if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
+            change[0].undo(back, change)
     for x in astray:
         clean(x, back)
     if shadow.classes:

@@ -1,0 +1,405 @@
+"""Entry points.  The function by which an operation is called gets the code of one of the texts below, so that the common case,
+one open level and one or two arguments, runs straight through: no loop over arguments, no second bind, no choice left that the
+declaration settles.  The text is the same for every level: a value that is itself a Variable calls the entry point again.  A
+tape and a dual are written out in it; any other trace gets its arguments lowered (`Trace.step`)."""
+
+from types import FunctionType
+
+import numpy as np
+
+from .._array import F8, NUMBERS
+from .._dual import FORWARD, Dual
+from .._foreign import OBJECTS
+from .._late import late
+from .._primitive import Primitive, bind, both_saved, handle, refresh, settled
+from .._tape import IMMUTABLE, JOINT, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._variable import Variable, View, bottom, frozen, new
+from ..ops import _families as _families
+from ..ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
+
+GENERAL = """
+def {name}({signature}):
+    return bind(prim, {arrays}, {settings})
+"""
+
+UNARY = """
+def {name}({signature}):
+    c = type(x)
+    if c is not Variable:
+        if c is not View:
+            return run(x{p})
+        if x._seen != x._base._version:
+            refresh(x)
+    v = x._value
+    trace = x._trace
+    kind = type(trace)
+    if kind is not Tape and kind is not Dual:
+        if trace is not None and trace.step is not None:
+            return {stepped}
+        return {low}
+    out = {name}(v{p}) if isinstance(v, Variable) else run(v{p})
+    y = new(Variable)
+    y._value = out
+    y._trace = trace
+    {mark_both}
+    if kind is Tape:
+        {mark_x}
+        {mark_y}
+        records = trace.records
+        y._slot = len(records)
+        {rule}
+        return y
+    x._saved = True  # forward
+    t = {jvp}
+    if type(t) is View:
+        t = settled(t)
+    elif t is None:
+        return handle(out)
+    y._slot = t
+    return y
+"""
+
+BINARY = """
+def {name}(a, b):
+    ca = type(a)
+    cb = type(b)
+    if ca is View:
+        if a._seen != a._base._version:
+            refresh(a)
+        ca = Variable
+    if cb is View:
+        if b._seen != b._base._version:
+            refresh(b)
+        cb = Variable
+    if ca is Variable:
+        v = a._value
+        trace = a._trace
+        i = a._slot
+        if cb is Variable:
+            w = b._value
+            j = b._slot
+            other = b._trace
+            if other is not trace:
+                if other is None:
+                    j = None
+                elif trace is None:
+                    trace = other
+                    i = None
+                elif trace.level > other.level:
+                    w = frozen(b)
+                    j = None
+                else:
+                    v = frozen(a)
+                    trace = other
+                    i = None
+        else:
+            j = None
+            w = b
+            if cb is float:
+                if type(v) is ndarray and v.dtype is F8:
+                    w = CONSTANT.get(b)
+                    if w is None:
+                        w = constant(b)
+            elif cb is complex:
+                if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
+                    w = complex128(b)
+            elif (cb is not ndarray or b.dtype is OBJECTS) and cb not in NUMBERS:
+                w = coerced(b, a)
+                if w is NotImplemented:
+                    return w
+                if type(w) is Variable:
+                    return {name}(a, w)
+    elif cb is Variable:
+        v = a
+        i = None
+        w = b._value
+        trace = b._trace
+        j = b._slot
+        if ca is float:
+            if type(w) is ndarray and w.dtype is F8:
+                v = CONSTANT.get(a)
+                if v is None:
+                    v = constant(a)
+        elif ca is complex:
+            if issubclass(type(bottom(w)), float64):
+                v = complex128(a)
+        elif (ca is not ndarray or a.dtype is OBJECTS) and ca not in NUMBERS:
+            v = coerced(a, b)
+            if v is NotImplemented:
+                return v
+            if type(v) is Variable:
+                return {name}(v, b)
+    else:
+        return {body_ab}
+    kind = type(trace)
+    if kind is not Tape and kind is not Dual:
+        if trace is not None and trace.step is not None:
+            return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
+        return bind(prim, (a, b), NOTHING) if trace is not None else handle({body})
+    out = {body}
+    y = new(Variable)
+    y._value = out
+    y._trace = trace
+    if kind is Tape:
+        d = out.dtype
+        {mark_y}
+        records = trace.records
+        y._slot = len(records)
+        if j is None:
+            {mark_a0}
+            {mark_b0}
+            records.append(({fold0}, i, NONE, None, {out0}, {x0}, {y0}))
+        elif i is None:
+            {mark_a1}
+            {mark_b1}
+            records.append((None, None, {fold1}, j, {out1}, {x1}, {y1}))
+        else:
+            {mark_a}
+            {mark_b}
+            {both}
+        return y
+    if cb is Variable:  # forward
+        b._saved = True
+    if ca is Variable:
+        a._saved = True
+    {dual}
+    if type(t) is View:
+        t = settled(t)
+    y._slot = t
+    return y
+"""
+
+# Two arrays and a joint rule, as solve has: real matrices on one tape.
+JOINT_BINARY = """
+def {name}(a, b):
+    ca = type(a)
+    cb = type(b)
+    v = a
+    w = b
+    i = j = trace = other = None
+    if ca is Variable or ca is View:
+        if ca is View and a._seen != a._base._version:
+            refresh(a)
+        v = a._value
+        trace = other = a._trace
+        i = a._slot
+    if cb is Variable or cb is View:
+        if cb is View and b._seen != b._base._version:
+            refresh(b)
+        w = b._value
+        other = b._trace
+        j = b._slot
+        if trace is None:
+            trace = other
+    if type(trace) is not Tape or (other is not None and other is not trace):
+        return bind(prim, (a, b), NOTHING)
+    if not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
+        return bind(prim, (a, b), NOTHING)
+    out = run(v, w)
+    y = new(Variable)
+    y._value = out
+    y._trace = trace
+    {mark_y}
+    {mark_a}
+    {mark_b}
+    records = trace.records
+    y._slot = len(records)
+    records.append((vjp0, i, JOINT, j, {out}, {x}, {y}))
+    return y
+"""
+
+DUAL_SAME = """if j is None:
+        t = vjp0(i if v.shape == out.shape else late.widened(i, out), out, v, w)
+    elif i is None:
+        t = vjp1(j if w.shape == out.shape else late.widened(j, out), out, v, w)
+    elif v.shape == w.shape:
+        t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
+    else:
+        t = vjp0(late.widened(i, out), out, v, w) + vjp1(late.widened(j, out), out, v, w)"""
+
+
+def NONE(g, out, x, y):
+    """Stands where a record of two arguments has no second rule."""
+    raise AssertionError
+
+
+CONSTANT: dict = {}
+NOTHING: dict = {}
+
+
+def constant(b: float) -> np.ndarray:
+    """NumPy multiplies an array by a 0-d array in 0.6 of the time it needs for a Python float."""
+    w = np.array(b)
+    w.flags.writeable = False
+    if b and b == b:  # 0.0 and -0.0 are one key; nan is none
+        if len(CONSTANT) > 999:
+            CONSTANT.clear()
+        CONSTANT[b] = w
+    return w
+
+
+# On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
+BODIES = {"matmul": "(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)"}
+LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
+
+# What the generated texts name.
+SPACE: dict = dict(
+    __name__=__name__, both_saved=both_saved,
+    Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
+    settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
+    OBJECTS=OBJECTS, bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
+)  # fmt: skip
+
+
+def recorded(signature: Signature, setting: str) -> str:
+    """The setting as a record holds it; what is usual (True, None, a number) costs little or nothing."""
+    if type(signature.whole.parameters[setting].default) is bool:
+        return setting
+    return f"{setting} if {setting}.__class__ in IMMUTABLE else fixed({setting})"
+
+
+def pieces_of(signature: Signature, names: list[str]) -> dict:
+    """Pieces of text, with the arrays called `names`."""
+    varying, settings = signature.varying, signature.settings
+    return dict(
+        signature=", ".join(names + ["*" + n for n in varying] + settings),
+        arrays="(" + "".join(n + ", " for n in names) + "".join("*" + n + ", " for n in varying) + ")",
+        settings="{" + ", ".join(f"'{s}': {s}" for s in settings) + "}" if settings else "NOTHING",
+        p="".join(f", {s}={s}" if s in signature.named else f", {s}" for s in settings),
+        q="".join(f", {s}" for s in settings),
+        settings_tuple="(" + "".join(recorded(signature, s) + ", " for s in settings) + ")" if settings else "None",
+    )
+
+
+def text_of(prim: Primitive, signature: Signature) -> str:
+    """The text of the operation's entry point."""
+    n, others = len(signature.arrays), prim.multi or prim.writes or prim.pull or signature.varying
+    if prim.vjp is not None and not others:
+        if is_operator(prim, signature):
+            return _binary_text(prim)
+        if n == 1 and not prim.joint:
+            return _unary_text(prim, signature)
+        if n == 2 and prim.joint and not signature.settings and not prim.aliases:
+            return _joint_text(prim)
+    return GENERAL.format(name=prim.name, **pieces_of(signature, signature.arrays))
+
+
+def _first(*args, **kwargs):
+    """The code of every entry point before its first call, which writes the real one: most operations are never called."""
+    return install()(*args, **kwargs)  # noqa: F821
+
+
+def quicken(entry: FunctionType) -> None:
+    prim = entry.prim
+    vjp = prim.vjp or (None,)
+    entry.__globals__.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
+    entry.__globals__[prim.name] = entry
+    entry.__code__ = _first.__code__
+
+
+def _install(entry: FunctionType) -> FunctionType:
+    """Give the entry point the code of its text.  Others have imported it already: the object stays the same."""
+    signature = signature_of(entry.__globals__["run"])
+    text, made = text_of(entry.prim, signature), {}
+    exec(compile(text, f"<entry of {entry.__name__}>", "exec"), entry.__globals__, made)
+    entry.__code__, entry.text = made[entry.__name__].__code__, text
+    if "# forward" in text:
+        FORWARD[entry.__code__] = text[: text.index("# forward")].count("\n") + 1
+    entry.__globals__[entry.__name__] = entry
+    if signature.varying:
+        entry.__kwdefaults__ = dict(
+            zip(signature.settings[len(signature.settings) - len(signature.defaults) :], signature.defaults, strict=True)
+        )
+    else:
+        entry.__defaults__ = signature.defaults or None
+    return entry
+
+
+def _unary_text(prim: Primitive, signature: Signature) -> str:
+    """One array, or one and settings.  The array is called x here, whatever the body calls it."""
+    used = reads(prim.vjp[0])
+    out, x = used[1], used[2]
+    if LOCALS & set(signature.settings):
+        raise TypeError(f"{prim.name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
+    kept = x and 0 not in prim.shapes and prim.shapes != "*"
+    pieces = pieces_of(signature, ["x"])
+    p, q = pieces["p"], pieces["q"]
+    forward = f"vjp0(x._slot, out, v{q})" if prim.same else f"{prim.name}(x._slot{p})" if prim.linear else f"jvp((x._slot,), out, v{q})"
+    held = "v" if kept else "Like(v)" if x else None
+    rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
+    rule = f"records.append((vjp0, x._slot, {rest}))"
+    if prim.holomorphic:
+        fits = "d is not C16 and d is not C8 and v.dtype is d"
+        rule = f"d = out.dtype\n        records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
+    general = f"bind(prim, (x,), {pieces['settings']})"
+    stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
+    return UNARY.format(
+        name=prim.name, jvp=forward, rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
+        low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
+        mark_both="x._saved = y._saved = True" if prim.aliases else "",
+        mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
+    )  # fmt: skip
+
+
+def _joint_text(prim: Primitive) -> str:
+    _, out, _, x, y = reads(prim.vjp[0])
+
+    def mark(wanted, name, c, value):
+        return f"if {c} is not ndarray: {name}._saved = True\n    else: {value} = keep(trace, {value})" if wanted else ""
+
+    return JOINT_BINARY.format(
+        name=prim.name, out="out" if out else None, mark_y="y._saved = True" if out else "",
+        x="v" if x else "Like(v)", mark_a=mark(x, "a", "ca", "v"),
+        y="w" if y else "Like(w)", mark_b=mark(y, "b", "cb", "w"),
+    )  # fmt: skip
+
+
+def _binary_text(prim: Primitive) -> str:
+    """Two arrays: what is kept depends on which of them is active."""
+    (_, o0, x0, y0), (_, o1, x1, y1) = [reads(r) for r in prim.vjp]
+    small = (0 in prim.shapes, 1 in prim.shapes)
+    elementwise = prim.same
+
+    def mark(wanted, name, c):
+        return f"if {c} is Variable: {name}._saved = True" if wanted else ""
+
+    def mark_constant(wanted, name, c, value):
+        if not wanted:
+            return ""
+        return f"if {c} is Variable: {name}._saved = True\n            elif {c} is not float: {value} = keep(trace, {value})"
+
+    def piece(wanted, value, by_shape):
+        return "None" if not wanted else f"Like({value})" if by_shape else value
+
+    holomorphic = prim.holomorphic
+
+    def fold(k, value):
+        fits = f"{value}.dtype is d" + (" and d is not C16 and d is not C8" if holomorphic else "")
+        fits += f" and {value}.shape == out.shape" if elementwise else ""
+        return f"vjp{k} if {fits} else Fold(vjp{k}, {value}, {holomorphic})"
+
+    xs, ys, outs = piece(x0 or x1, "v", small[0]), piece(y0 or y1, "w", small[1]), "out" if o0 or o1 else None
+    both = f"records.append(({fold(0, 'v')}, i, {fold(1, 'w')}, j, {outs}, {xs}, {ys}))"
+    if elementwise:
+        plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
+        real = " and d is not C16 and d is not C8" if holomorphic else ""
+        alike = f"v.shape == w.shape and v.dtype is w.dtype{real}"
+        both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
+    body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    body = f"v {body} w" if len(body) == 1 else body
+    return BINARY.format(
+        name=prim.name, body_ab="run(a, b)", body=body,
+        mark_y="y._saved = True" if o0 or o1 else "",
+        mark_a0=mark(x0 and not small[0], "a", "ca"), mark_b0=mark_constant(y0 and not small[1], "b", "cb", "w"),
+        mark_b1=mark(y1 and not small[1], "b", "cb"), mark_a1=mark_constant(x1 and not small[0], "a", "ca", "v"),
+        mark_a=mark((x0 or x1) and not small[0], "a", "ca"), mark_b=mark((y0 or y1) and not small[1], "b", "cb"),
+        fold0=fold(0, "v"), fold1=fold(1, "w"), both=both,
+        out0="out" if o0 else None, x0=piece(x0, "v", small[0]), y0=piece(y0, "w", small[1]),
+        out1="out" if o1 else None, x1=piece(x1, "v", small[0]), y1=piece(y1, "w", small[1]),
+        dual=DUAL_SAME if elementwise else "t = jvp((i, j), out, v, w)",
+    )  # fmt: skip
+
+
+for _entry in PRIMITIVES.values():
+    quicken(_entry)
