@@ -92,13 +92,18 @@ class Inputs:
 
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):  # the usual call
+            value = self.watched[0] = x.copy(order="K")
+            v = watch(0, value)
+            self.given.append((x, v))
+            return [v]
         out = list(self.args)
         shared = overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
         aliased = {}
         key = 0
         for n in self.nums:
             x = self.args[n]
-            if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":  # the usual argument
+            if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":
                 value = self.watched[key] = x.copy(order="K")
                 out[n] = v = watch(key, value)
                 self.given.append((x, v))
@@ -136,11 +141,13 @@ class Inputs:
 
     def results(self, found: dict) -> Any:
         """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        if self.single and type(self.args[self.nums[0]]) in LEAVES:
+            return found.get(0)
         trees, key = [], 0
         for n in self.nums:
             a = self.args[n]
             end = key + len(self.flat[n])
-            trees.append(found.get(key) if type(a) in LEAVES or not is_node(a) else filled(a, map(found.get, range(key, end))))
+            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
             key = end
         return trees[0] if self.single else tuple(trees)
 
@@ -366,7 +373,7 @@ class Recorded:
 
     def pull(self, cotangents: list, last: bool = False) -> dict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
-        seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
+        seeds = [(y[1], g) for y, g in zip(self.low, cotangents, strict=True) if y[1] is not None and g is not None]
         if not seeds:
             return {}
         if not THREADS:  # nobody has captured anything

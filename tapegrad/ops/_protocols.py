@@ -71,7 +71,7 @@ class Adapter:
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
         self.plain = 99 if self.varying else self.places  # so many arguments need no arranging
-        self.direct = {n for n in self.names - {*self.leading} if n in params and own_default(params[n].default)}
+        self.direct = {n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if self.varying:

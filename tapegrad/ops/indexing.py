@@ -342,7 +342,7 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
 
 
 def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
-    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and not basic(where[1]):
+    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and type(where[1]) is np.ndarray:
         _give(G, owned, j, g[where[1]], like)
         return _hand_on(G, owned, k, g, i)
     if bottom(g).strides != layout[2]:  # a window is a region of the memory

@@ -285,3 +285,14 @@ def test_sums_of_exponentials_beside_their_text(shape, axis):
     e = np.exp(np.longdouble(x) - 700)
     full = w if axis is None else np.expand_dims(w, axis)
     np.testing.assert_allclose(g, (full * e / e.sum(axis=axis, keepdims=True)).astype(float), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_a_row_of_nan_does_not_hide_a_tie(axis):
+    x = np.array([[1.0, 2.0, 2.0], [0.5, np.nan, 3.0], [4.0, 1.0, 0.0]])
+    for f in (np.max, np.min):
+        with np.errstate(all="ignore"):
+            top = f(x, axis=axis, keepdims=True)
+            want = (x == top) / (x == top).sum(axis=axis, keepdims=True)
+            _, (g,) = gradient_of(lambda x, f=f: f(x, axis=axis, keepdims=True), x)
+        np.testing.assert_array_equal(g, want)
