@@ -23,7 +23,7 @@ from .cpu import Launcher, Plan
 def state_of_package() -> str:
     """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
     found = [str(Path(__file__))]
-    for folder in ("kernels", "statespace"):
+    for folder in ("kernels", "ops", "statespace"):
         for path in sorted((Path(__file__).parents[2] / folder).glob("**/*.py")):
             status = path.stat()
             found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
