@@ -54,7 +54,7 @@ FILLED = {
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise",),
-    "_dual.FORWARD": ("_fast",),
+    "_dual.FORWARD": ("_fast.entries",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),

@@ -57,7 +57,7 @@ def fresh(a: Any) -> Any:
     zeros = full_like(a, 0)
     if not is_array(zeros):
         zeros = layout_of(a).dtype.type(0)
-    return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
+    return variable(zeros) if OPEN.depth and zeros.dtype.kind in "fc" else zeros
 
 
 class stateful(Remade, Generic[Y]):
@@ -271,7 +271,7 @@ class checkpoint(Remade, Generic[P, Y]):
         return checkpoint, (self.f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
-        if not getattr(OPEN, "depth", 0):
+        if not OPEN.depth:
             return self.f(*args, **kwargs)
         first = Rebind(self.f, [*args, kwargs])
         with first as (g, (*own_args, own_kwargs)):

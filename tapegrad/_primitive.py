@@ -2,10 +2,11 @@
 
 `bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds again, one level
 down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments take a shorter way, a function
-generated for them in _fast.py, which does the same."""
+generated for them in _fast, which does the same."""
 
 import itertools
 import threading
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,17 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values;
-# `invalid`: what NumPy notes while a tape is swept (_tape).
-OPEN = threading.local()
+class Open(threading.local):
+    """What is open in this thread.  (`getattr` with a default costs ten times as much where there is none yet.)"""
+
+    depth = 0  # how many transforms are open
+    shadows: tuple = ()  # theirs (_shadow)
+    hiding: Any = ()  # those that hide values
+    invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
+    aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
+
+
+OPEN = Open()
 
 
 class Trace:
@@ -99,13 +108,13 @@ class Trace:
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
         if self.hides:
-            OPEN.__dict__.setdefault("hiding", []).append(self)
+            OPEN.hiding = [*OPEN.hiding, self]
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
         if self.hides:
-            OPEN.hiding.remove(self)
+            OPEN.hiding = [t for t in OPEN.hiding if t is not self]
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:
@@ -152,7 +161,7 @@ HOOKS: list = []
 
 
 def hook(f: Any) -> Any:
-    """The function may get another body, which does the same sooner (_fast.py)."""
+    """The function may get another body, which does the same sooner (_fast)."""
     HOOKS.append(f)
     return f
 
@@ -346,7 +355,7 @@ def own(x: Variable) -> None:
     """Move the handle to memory of its own before it is written, unless nobody else can hold it."""
     if getattr(x, "_version", 0) and not is_saved(x):
         return
-    if id(x) in getattr(OPEN, "aliased", ()):
+    if id(x) in OPEN.aliased:
         raise AliasError(
             "an argument that shares memory with another argument is written: the other would have to change with it; "
             "pass x.copy(), or one array, and take views of it inside the function"
@@ -357,7 +366,7 @@ def own(x: Variable) -> None:
             x._version = getattr(x, "_version", 0) + 1
             return
     if not getattr(x, "_version", 0):
-        for shadow in getattr(OPEN, "shadows", ()):
+        for shadow in OPEN.shadows:
             shadow.first_write(x)
     x._become(copied(x))
 

@@ -17,7 +17,7 @@ Every field, and every state that it can be in:
 
   _value    a NumPy or CuPy array or NumPy number    what one level down is; of a plain handle its memory
             a Variable                               of a handle of level 2 and more: a value, of a lower level or plain
-            a Variable, in an unread View            the matrix of which it is the transpose (_fast.py)
+            a Variable, in an unread View            the matrix of which it is the transpose (_fast)
             None                                     an unread View
   _trace    None                                     plain: no open transform watches it
             a Tape, a Dual, another open Trace       watched; `_slot` is that trace's

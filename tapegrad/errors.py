@@ -14,7 +14,11 @@ class TapegradError(Exception):
     """Base class of every error raised by tapegrad."""
 
 
-OPEN = threading.local()  # `dropped`: what was raised since the innermost transform of this thread began, None outside of all
+class Heard(threading.local):
+    dropped: Any = None  # what was raised since the innermost transform of this thread began, None outside of all
+
+
+OPEN = Heard()
 
 
 class OfTracked(TapegradError):
@@ -23,7 +27,7 @@ class OfTracked(TapegradError):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        dropped = getattr(OPEN, "dropped", None)
+        dropped = OPEN.dropped
         if dropped is not None:
             place = callers_line()
             if place is not None:
@@ -144,7 +148,7 @@ class Swallowed:
     __slots__ = ("outer",)
 
     def __enter__(self) -> None:
-        self.outer = getattr(OPEN, "dropped", None)
+        self.outer = OPEN.dropped
         OPEN.dropped = []
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:

@@ -92,7 +92,7 @@ def derived(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def run(self, *args, **given):
-        if getattr(OPEN, "depth", 0) and settled(args) and settled(given.values()):
+        if OPEN.depth and settled(args) and settled(given.values()):
             return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
         return method(self, *args, **given)
 

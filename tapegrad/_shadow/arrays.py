@@ -193,7 +193,7 @@ class Arrays:
                 "a captured array was written whose memory another captured array shares, with another dtype or by a way that cannot "
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
-        OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+        OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
 
 
 def bounds(x: Any) -> tuple:

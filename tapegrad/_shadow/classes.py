@@ -306,7 +306,7 @@ def subclasses(kind: type) -> list:
     while (real := layers[-1].__dict__.get(REAL)) is not None:
         layers.append(real)
     found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
-    for shadow in getattr(OPEN, "shadows", ()):
+    for shadow in OPEN.shadows:
         if any(c in shadow.classes for c in layers):
             found = [shadow(s) for s in found]
     return found

@@ -13,9 +13,9 @@ from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
 from . import threads
-from .builtin import Names
 from .classes import Members, rest, users_own
 from .containers import base_of
+from .functions import Bare
 from .kinds import ATOMS, EMPTY, HELD, dict_of, is_user_class, put_state, state_of
 from .routes import is_written, strays
 
@@ -48,15 +48,15 @@ def restore(shadow: Any, undo: bool = False) -> None:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
     back = Back(shadow, stored, undo)
-    for change in shadow.changes:
-        change[0].undo(back, change)
+    for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
+        if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
+            change[0].undo(back, change)
     for x in astray:
         clean(x, back)
-    for change in shadow.changes:
-        if change[0] is Names:
-            Names.close(change[2])
-        elif change[0] is Members:
-            rest(*change[1:4], change[2] not in back.kept)
+    if shadow.classes:
+        for change in shadow.changes:
+            if change[0] is Members:
+                rest(*change[1:4], change[2] not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -69,9 +69,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
 
 def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
-    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = None
-    shadow.left = shadow.near = shadow.walked = shadow.theirs = None
-    shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
+    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.near = shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
 
 
 def clean(x, back):

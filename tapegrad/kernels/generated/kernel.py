@@ -113,7 +113,7 @@ class Generated(Remade):
             if not c.same() and c.changed():
                 self._renew()
                 return
-        if getattr(OPEN, "shadows", ()):
+        if OPEN.shadows:
             for c in self._captured:
                 c.refuse_written(self.__name__)
 
