@@ -93,7 +93,10 @@ class Trace:
     lent = False  # is it a loan (_loans.py)?
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
-    holds = False  # are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one
+    # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
+    # `laid_slot(slot, value)` gives it in the memory order of `value`.
+    holds = False
+    samples = False  # does it run the function once for many samples (_batch.py)?
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
@@ -145,7 +148,11 @@ class Ended(Trace):
     __slots__ = ()
 
     def apply(self, prim, args, params):
-        return bind(prim, [a._value if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+        return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+
+    def beneath(self, x: Variable) -> Any:
+        """The value that x is from now on."""
+        return x._value
 
 
 HOOKS: list = []
@@ -216,7 +223,7 @@ def live(x: Variable) -> Variable:
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     while isinstance(x._trace, Ended):
-        below = x._value
+        below = x._trace.beneath(x)
         if not isinstance(below, Variable):
             y = variable(below)
             y._saved = True

@@ -181,7 +181,7 @@ def like_layout(tangent: Any, value: Any) -> Any:
             return like_layout(late.fit(tangent, value.shape, value.dtype), value)
         trace, slot = tangent._trace, tangent._slot
         if trace is not None and trace.holds:
-            slot = like_layout(slot, value)
+            slot = trace.laid_slot(slot, value)
         return variable(like_layout(tangent._value, value), trace, slot)
     xp = xp_of(value)
     fresh = xp.empty_like(value)
