@@ -2,7 +2,7 @@
 first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_hollow.py).
 
 An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
-other.  Reading order: `Batch`; the words; operations with a way of their own; regions.  Buffers that the function captured: _rows.py."""
+other.  Reading order: `Batch`; the words; operations with a way of their own; regions.  Arrays that the function captured: _carried.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array, xp_of
+from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
-from ._primitive import ADD_AT, ASSIGN, READ, Ended, Primitive, Trace, bind, layout_of, values_of
+from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, values_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
-from .errors import HiddenValueError, callers_line
+from .errors import BatchError, callers_line
 from .ops import indexing as ix
 from .ops import shaping as s
 from .ops._define import dtype, ndim, shape, xp
@@ -29,6 +30,7 @@ class Batch(Trace):
     def __init__(self, call: str, count: int):
         super().__init__()
         self.call, self.count = call, count
+        self.adopted: list = []  # captured arrays: (handle, its fields as they were)
 
     # --- what it is for others ---
 
@@ -52,8 +54,56 @@ class Batch(Trace):
         x._saved = True
         return x
 
+    def adopt(self, x: Variable) -> None:
+        """An array that the function captured: what is read of it and written is marked from now on."""
+        if type(x) is View:
+            x._seen, x._value, x = -1, None, x._base
+        trace, value = x._trace, x._value
+        b = bottom(x)
+        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, Ended):
+            return
+        if getattr(x, "_version", None) is None:
+            x._version = 0
+        outer = x._slot if trace is not None and trace.samples and type(x._slot) is Buffer else None
+        self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
+        if trace is None:
+            held = value
+        elif outer is None:
+            held = frozen(x)
+        else:
+            held = variable(value, trace, outer.value) if outer.batched else outer.value
+        if isinstance(held, Variable):
+            held._saved = True
+        x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
+        x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
+        for inner in OPEN.hiding[OPEN.hiding.index(self) + 1 :]:
+            if inner.samples:
+                inner.adopt(x)
+
+    def adopt_outer(self) -> None:
+        """What a vmap around this one has adopted."""
+        for outer in OPEN.hiding[:-1]:
+            for x, *_ in outer.adopted if outer.samples else ():
+                if x._trace is outer:
+                    self.adopt(x)
+
+    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
+        """What was adopted, after the function."""
+        if x._slot.marks.written is False:
+            x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
+        elif trace is not None and trace.samples and type(slot) is Buffer:
+            below = self.beneath(x)
+            batched = isinstance(below, Variable) and below._trace is trace
+            x._become(variable(value, trace, Buffer(below._slot if batched else below, batched, slot.marks)))
+            x._saved = True
+        else:
+            self.risen.append(x)
+
     def sample(self, x: Variable, k: int) -> Any:
         """x of one sample, one level down."""
+        if type(x._slot) is Buffer:
+            value = x._slot.value
+            return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
 
     def beneath(self, x: Variable) -> Any:
@@ -63,16 +113,33 @@ class Batch(Trace):
         y = self.sample(x, -1)
         return frozen(y) if isinstance(y, Variable) else np.asarray(y) if is_array(x._value) and not is_array(y) else y
 
-    def copied_slot(self, stack: Any, x: Variable) -> Any:
-        return samples_first(copied(stack))
+    def memory(self, slot: Any) -> Any:
+        return slot.value if type(slot) is Buffer else slot
+
+    def is_plain(self, x: Variable) -> bool:
+        slot = x._slot
+        return type(slot) is Buffer and not slot.batched and not is_tracked(slot.value)
+
+    def copied_slot(self, slot: Any, x: Variable) -> Any:
+        if type(slot) is Buffer:
+            return Buffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
+        return samples_first(copied(slot))
 
     def laid_slot(self, stack: Any, value: Any) -> Any:
         """The stack, each sample in the memory order of `value`."""
+        if type(stack) is Buffer:
+            stack.marks.on_read((), None)
+            stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
 
-    def agreed(self, stack: Any, what: str) -> Any:
+    def agreed(self, slot: Any, what: str) -> Any:
         """What is the same for all samples."""
-        v = values_of(stack)
+        if type(slot) is Buffer:
+            slot.marks.on_read((), None)
+            if not slot.batched:
+                return slot.value
+            slot = slot.value
+        v = values_of(slot)
         if len(v) and bool((v == v[:1]).all()):
             return v[-1]
         if len(v) and v.dtype.kind == "b":
@@ -80,15 +147,19 @@ class Batch(Trace):
             counts = f" (true for {n} of {len(v)})" if n is not None else ""
         else:
             counts = ""
-        raise HiddenValueError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
+        raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
 
     def values(self, x):
         return self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
 
     def truth(self, x):
-        return bool(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition"))
+        return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
 
     def close(self):
+        for x, *before in self.adopted:
+            if x._trace is self:
+                self.hand_back(x, *before)
+        self.adopted = []
         for x in self.risen:
             if x._trace is self:
                 x._value = self.beneath(x)
@@ -98,15 +169,34 @@ class Batch(Trace):
     # --- what an operation is ---
 
     def step(self, prim, args, inputs, slots, params):
-        given = [(v, False) if t is None else (t, True) for v, t in zip(inputs, slots, strict=True)]
+        given, target = [], None
+        for k, t in enumerate(slots):
+            if type(t) is not Buffer:
+                given.append((inputs[k], False) if t is None else (t, True))
+                continue
+            given.append((t.value, t.batched))
+            if prim.writes and k == 0:
+                target = t
+            t.marks.met(prim, params, k)
+        if True not in [batched for _, batched in given]:
+            return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
         way = OWN.get(prim) or WORDS.get(prim.batch) or (one_by_one if prim.batch is None else stacked_rule)
         out = way(self, prim, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
-        if prim is ASSIGN or prim is ADD_AT:
+        if target is not None:
+            return variable(inputs[0], self, Buffer(out, True, target.marks))
+        if prim.writes:
             return self.made(out, is_array(inputs[0]))
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
         return self.made(out, whole)
+
+    def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
+        """An operation on captured arrays that are the same for all samples yet."""
+        out = bind(prim, given, params)
+        if target is not None:
+            return variable(shown, self, Buffer(out, False, target.marks))
+        return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
 
 
 CURE = ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop over the samples"
@@ -117,7 +207,7 @@ class Closed(Ended):
 
     __slots__ = ()
     hides = True
-    beneath, sample = Batch.beneath, Batch.sample
+    beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
 
     def values(self, x):
         return self.beneath(x)
@@ -235,7 +325,7 @@ def pieces_moved(trace, prim, operands, params):
 def one_by_one(trace, prim, operands, params):
     """One sample after the other."""
     if not trace.count:
-        raise HiddenValueError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+        raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
     stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
     each = []
     for k in range(trace.count):
@@ -249,7 +339,7 @@ def one_by_one(trace, prim, operands, params):
 def together(trace: Batch, prim: Primitive, each: Any) -> Any:
     each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
     if any(shape(v) != shape(each[0]) for v in each):
-        raise HiddenValueError(
+        raise BatchError(
             f"{trace.call}: {callers_line()}: numpy.{prim.name} gives shapes that differ between samples, "
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
         )

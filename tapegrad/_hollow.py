@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .errors import HiddenValueError, callers_line
+from .errors import BatchError, callers_line
 
 
 def refused(what: str) -> Any:
     def method(*args: Any, **kwargs: Any) -> Any:
-        raise HiddenValueError(
+        raise BatchError(
             f"{callers_line()}: {what} asks for values that differ from sample to sample, and tg.vmap runs the function once for all "
             "of them; write it with numpy's functions on the tracked array, or loop over the samples"
         )

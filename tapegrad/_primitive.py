@@ -94,7 +94,7 @@ class Trace:
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
-    # `laid_slot(slot, value)` gives it in the memory order of `value`.
+    # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batch.py)?
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
@@ -287,7 +287,10 @@ def settled(x: View) -> Variable:
 
 def is_tracked(x: Any) -> bool:
     """Does an open transform watch x?"""
-    return isinstance(x, Variable) and live(x)._trace is not None
+    if not isinstance(x, Variable):
+        return False
+    x = live(x)
+    return x._trace is not None and not (x._trace.samples and x._trace.is_plain(x))
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so

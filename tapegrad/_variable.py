@@ -141,8 +141,10 @@ def is_saved(x: Any) -> bool:
     while isinstance(x, Variable):
         if getattr(x, "_saved", False):
             return True
-        if x._trace is not None and x._trace.holds and is_saved(x._slot):
-            return True
+        if x._trace is not None and x._trace.holds:
+            slot = x._slot
+            if type(slot) is not np.ndarray and is_saved(x._trace.memory(slot)):
+                return True
         x = x._value
     return False
 

@@ -26,7 +26,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = N
     `chunk=n` f runs once for n samples at a time.
 
     In-place writes, views and captured arrays are as in a loop over the samples: a captured array that f writes ends with what the
-    last sample left there; one that hands a value from sample to sample raises HiddenValueError.  So does `if` on a condition that
+    last sample left there; one that hands a value from sample to sample raises BatchError.  So does `if` on a condition that
     differs between samples: write numpy.where.
 
     >>> import numpy as np, tapegrad as tg
@@ -174,6 +174,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         found.append(tree_map(lambda v: None if v is None else result(call, f, trace, v, next(each)), y))
 
     try:
+        trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
     except BaseException:
         trace.close()

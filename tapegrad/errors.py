@@ -34,7 +34,7 @@ class DroppedDerivativeError(OfTracked, TypeError):
     """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
 
 
-class HiddenValueError(OfTracked, TypeError):
+class BatchError(OfTracked, TypeError):
     """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a shape or a conversion."""
 
 

@@ -46,6 +46,8 @@ class Arrays:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside."""
         self.seen[id(x)] = x
         self.hold.append(x)
+        if self.samples is not None and not any([x is v for _, v in self.given]):
+            self.samples.adopt(x)
         return x
 
     def array(self, x: Any) -> Any:
@@ -116,6 +118,8 @@ class Arrays:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
+        if self.samples is not None:
+            self.samples.adopt(v)
         return v
 
     def window(self, x: Any, root: Any) -> Any:

@@ -34,7 +34,7 @@ FLOORS = [
         "ops.structured",
         "ops.fft",
     ],
-    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast", "_batch"],
+    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast", "_carried", "_batch"],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
     ["_calls", "_transforms", "_transposed", "_rule", "_recording", "_memory", "_vmap"],
