@@ -76,15 +76,14 @@ class Batch(Trace):
             held._saved = True
         x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
-        for inner in OPEN.hiding[OPEN.hiding.index(self) + 1 :]:
-            if inner.samples:
-                inner.adopt(x)
 
     def adopt_outer(self) -> None:
-        """What a vmap around this one has adopted."""
-        for outer in OPEN.hiding[:-1]:
-            for x, *_ in outer.adopted if outer.samples else ():
-                if x._trace is outer:
+        """What the transforms around this one have captured."""
+        for shadow in getattr(OPEN, "shadows", ()):
+            for _, x in shadow.arrays:
+                self.adopt(x)
+            for x in shadow.hold:
+                if isinstance(x, Variable):
                     self.adopt(x)
 
     def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:

@@ -277,7 +277,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     if trace.samples:
-        shadow.samples = trace
+        shadow.within_hiding -= 1  # it is that of this trace
     with shadow as (g, args):
         try:
             with Swallowed(), Watched(isinstance(f, Const)):

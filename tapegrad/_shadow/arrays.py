@@ -46,9 +46,15 @@ class Arrays:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside."""
         self.seen[id(x)] = x
         self.hold.append(x)
-        if self.samples is not None and not any([x is v for _, v in self.given]):
-            self.samples.adopt(x)
+        if getattr(OPEN, "hiding", None) and not any([x is v for _, v in self.given]):
+            self.adopted(x)
         return x
+
+    def adopted(self, x: Variable) -> None:
+        """What comes from outside of a vmap gets marks there (_carried.py)."""
+        for trace in OPEN.hiding[self.within_hiding :]:
+            if trace.samples:
+                trace.adopt(x)
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
@@ -118,8 +124,8 @@ class Arrays:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
-        if self.samples is not None:
-            self.samples.adopt(v)
+        if getattr(OPEN, "hiding", None):
+            self.adopted(v)
         return v
 
     def window(self, x: Any, root: Any) -> Any:

@@ -78,7 +78,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "turned",
         "stashes",
         "borrowed",
-        "samples",
+        "within_hiding",
         "__weakref__",
     )
 
@@ -87,7 +87,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
-        self.samples: Any = None  # the trace of a vmap, which marks what is read of captured arrays and written (_batch.py)
+        self.within_hiding = len(getattr(OPEN, "hiding", ()))  # how many traces that hide values are around it
 
     def __enter__(self):
         OPEN.depth = getattr(OPEN, "depth", 0) + 1
