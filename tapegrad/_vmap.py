@@ -9,10 +9,11 @@ from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, returned, run_once, value_out, where_of
 from ._primitive import OPEN, layout_of, live
+from ._shadow.changes import stored
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
 from .ops._define import ndim, shape
 
@@ -179,8 +180,33 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     except BaseException:
         trace.close()
         raise
-    run_once(f, trace, inputs, entered_args, kwargs, read).finish()
+    shadow = run_once(f, trace, inputs, entered_args, kwargs, read)
+    error = kept_beyond(call, trace, shadow)
+    shadow.finish(error)
+    if error is not None:
+        raise error
     return found[0]
+
+
+def kept_beyond(call: str, trace: Batch, shadow: Any) -> BatchError | None:
+    """A loop would show each sample what the one before has put into names, attributes and containers."""
+    for around in (shadow, *getattr(OPEN, "shadows", ())) if shadow.on else ():
+        for where, v in stored(around):
+            if any([lies_on(leaf, trace) for leaf in leaves(v)]):
+                return BatchError(
+                    f"{call}: the function keeps a value that differs between samples in {where}, which outlives the call: a loop over "
+                    "the samples would show it to the next one, and tg.vmap runs the function once for all of them. Return it, or write "
+                    "it into a captured array, name[...] = value"
+                )
+    return None
+
+
+def lies_on(x: Any, trace: Batch) -> bool:
+    while isinstance(x, Variable):
+        if x._trace is trace:
+            return True
+        x = x._value
+    return False
 
 
 def axes_of_results(call: str, out_axes: Any, y: Any) -> list:

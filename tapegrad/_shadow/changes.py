@@ -6,7 +6,7 @@ holder held before (routes.py).  The same is so of a holder into which something
 import itertools
 import operator
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._array import is_array
@@ -55,6 +55,24 @@ def cell(new: types.CellType, first: Any) -> Any:
         return EMPTY if new.cell_contents is first else new.cell_contents
     except ValueError:
         return EMPTY
+
+
+def stored(shadow: Any) -> Iterator:
+    """(where, value) of what f has put into the holders that were replaced for it."""
+    for _, name, v in names(shadow):
+        yield f"`{name}`", v
+    for _, new, _, first in shadow.cells:
+        yield "a name of an outer function", cell(new, first)
+    for x, new, first in shadow.lists:
+        if first is None or items(new, first):  # (None: it held numbers and strings)
+            known = set(map(id, first or ()))
+            yield from [(f"a {type(x).__name__}", v) for v in base_of(new).read(new) if id(v) not in known]
+    for x, new, before in shadow.objects:
+        yield from [(f"`{n}` of a {type(x).__name__}", v) for n, v in attributes(state_of(new), before).items()]
+    for _, new, _, before in shadow.members:
+        yield from [(f"`{n}` of a class", v) for n, v in members(new, before).items()]
+    for f, g in shadow.bare:
+        yield from [(f"`{n}` of a function", v) for n, v in g.__dict__.items()]
 
 
 def altered(shadow: Any) -> dict:
