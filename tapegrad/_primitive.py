@@ -29,6 +29,7 @@ class Primitive:
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
       "matrix"       it acts on the last axes, however many stand before
       "moves"        each element of the result is one of the operands', or 0, which does not depend on values
+      "inside"       its body is made of operations, which are batched each by itself
     A word is a claim: tests/core/test_batched_words.py proves those of all operations."""
 
     __slots__ = (

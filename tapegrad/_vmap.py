@@ -224,9 +224,10 @@ def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> An
     else:
         y = y if not isinstance(y, Variable) or y._trace is not None else bottom(y)
         if not isinstance(y, Variable):
-            y = y if is_array(y) else np.asarray(y)
-            if y.dtype.kind not in "biufc":
+            a = y if is_array(y) else np.asarray(y)
+            if a.dtype.kind not in "biufc":
                 raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, of which there is no stack")
+            y = a
         if axis is None:
             return value_out(y)
         stack = shaping.broadcast_to(y, to=(trace.count, *shape(y)))

@@ -71,7 +71,7 @@ def stored(shadow: Any) -> Iterator:
         yield from [(f"`{n}` of a {type(x).__name__}", v) for n, v in attributes(state_of(new), before).items()]
     for _, new, _, before in shadow.members:
         yield from [(f"`{n}` of a class", v) for n, v in members(new, before).items()]
-    for f, g in shadow.bare:
+    for _, g in shadow.bare:
         yield from [(f"`{n}` of a function", v) for n, v in g.__dict__.items()]
 
 
