@@ -1,5 +1,6 @@
 """`vmap`: a function of one sample run once for all of them."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -180,8 +181,14 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     except BaseException:
         trace.close()
         raise
+    drawn = random.getstate()
     shadow = run_once(f, trace, inputs, entered_args, kwargs, read)
     error = kept_beyond(call, trace, shadow)
+    if random.getstate() != drawn:
+        error = BatchError(
+            f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for all "
+            "of them: draw the numbers outside and pass them as an argument"
+        )
     shadow.finish(error)
     if error is not None:
         raise error

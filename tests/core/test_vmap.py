@@ -1,5 +1,7 @@
 """`tg.vmap`: axes, trees, captured arrays, branches, nesting, chunks, and what it refuses."""
 
+import random
+
 import numpy as np
 import pytest
 from looped import looped, same, vmapped
@@ -299,6 +301,22 @@ def test_state_in_names_and_containers_raises():
         for h in (g, tg.grad(g)):
             with pytest.raises(BatchError, match=f"keeps a value .* in {where}"):
                 tg.vmap(h)(X)
+
+
+def test_random_numbers():
+    rng = np.random.default_rng(0)
+    seeded = lambda x: x + np.random.default_rng(7).standard_normal(3)
+    agree(seeded, X)
+    agree(tg.grad(lambda x: (seeded(x) ** 2).sum()), X)
+    for g in (lambda x: x + rng.standard_normal(3), lambda x: x * np.random.rand(), lambda x: x * np.random.default_rng().normal()):
+        for h in (g, tg.jacobian(g)):
+            with pytest.raises(BatchError, match=r"test_vmap.py:\d+: numpy.random: .* the same numbers"):
+                tg.vmap(h)(X)
+    with pytest.raises(BatchError, match="Python's `random`"):
+        tg.vmap(lambda x: x * random.random())(X)
+    made_inside = lambda x: (lambda r: tg.vmap(lambda y: y * r.standard_normal())(X) @ x)(np.random.default_rng(3))
+    with pytest.raises(BatchError, match="the same numbers"):
+        tg.vmap(made_inside)(X)
 
 
 # --- bad input ---
