@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
-from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, values_of
+from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, primal_of, values_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line
 from .ops import indexing as ix
@@ -130,6 +130,13 @@ class Batch(Trace):
             stack.marks.on_read((), None)
             stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
+
+    def differs(self, x: Variable) -> bool:
+        """Is x, which is not captured, not the same for all samples?"""
+        v = primal_of(x._slot)
+        if isinstance(v, Variable):
+            return True
+        return not bool((v == v[:1]).all())
 
     def agreed(self, slot: Any, what: str) -> Any:
         """What is the same for all samples."""

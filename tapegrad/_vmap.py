@@ -186,8 +186,8 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     error = kept_beyond(call, trace, shadow)
     if random.getstate() != drawn:
         error = BatchError(
-            f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for all "
-            "of them: draw the numbers outside and pass them as an argument"
+            f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for "
+            "all of them: draw the numbers outside and pass them as an argument"
         )
     shadow.finish(error)
     if error is not None:

@@ -25,6 +25,7 @@ FLOORS = [
         "ops.reductions",
         "ops.products",
         "ops.sorting",
+        "ops.picking",
         "ops.statistics",
         "ops.one_triangle",
         "ops.linalg",
