@@ -63,10 +63,13 @@ def main() -> int:
     fit = ss.fit(build, y, START, ss.positive(), method=args.method)
     print(fit.summary())
 
+    print()
     for name, published in PUBLISHED.items():
-        if not np.isclose(float(fit.params[name]), published, rtol=1e-4):
-            print(f"{name}: {fit.params[name]} differs from the published {published}", file=sys.stderr)
+        found = float(fit.params[name])
+        if not np.isclose(found, published, rtol=1e-4):
+            print(f"{name}: {found} differs from the published {published}", file=sys.stderr)
             return 1
+        print(f"checked: {name} {found:.2f}, published {published:g}, within 1e-4 of it")
 
     if pyplot is None:
         print("no picture: pip install 'tapegrad[plot]'")

@@ -17,7 +17,7 @@ from ._float_errors import Watched
 from ._foreign import OBJECTS, numbers_of
 from ._primitive import OPEN, Trace, handle, layout_of, live, values_of
 from ._shadow import THREADS, Shadow, mine, protect
-from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
+from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
 from .ops import shaping
@@ -70,12 +70,12 @@ class Inputs:
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
-        self.flat = [leaves(a) for a in args]
+        self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
         self.watched: dict = {}  # key -> value of the active leaf
         self.given: list = []  # (the caller's array, the handle that stands for it)
         self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
         self.constants = [a.value for a in args if type(a) is Const]
-        self.outer = getattr(OPEN, "aliased", {})
+        self.outer = getattr(OPEN, "aliased", NONE)
         for n in self.nums:
             if not is_active(args[n]):
                 self._check(n)
@@ -138,6 +138,7 @@ class Inputs:
         return trees[0] if self.single else tuple(trees)
 
 
+NONE: dict = {}
 PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
 
 
@@ -188,9 +189,10 @@ def full_like(x: Any, c: float) -> Any:
     return xp_of(x).full(x.shape, c, x.dtype)
 
 
-def derivative_out(g: Any, like: Any) -> Any:
-    """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform."""
-    if not getattr(OPEN, "depth", 0):  # the usual ones, told at once
+def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
+    """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform.
+    `plain`: there is none."""
+    if plain or not getattr(OPEN, "depth", 0):  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:
                 return np.zeros(like.shape, like.dtype)
@@ -283,7 +285,8 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
             with Swallowed(), Watched(isinstance(f, Const)):
                 if kwargs or inputs.constants:
                     shadow.pass_plain((*inputs.constants, *kwargs.values()))
-                read(shadow.settle((g if lift is None else lift(g))(*args, **kwargs)))
+                y = (g if lift is None else lift(g))(*args, **kwargs)
+                read(y if type(y) is Variable else shadow.settle(y))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(
@@ -313,7 +316,7 @@ class Recorded:
         lift: Callable | None = None,
         swept: bool = True,
     ):
-        self.inputs = Inputs(call, argnums, args)
+        self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
         self.slots: dict = {}
         self.aux: Any = None
@@ -329,13 +332,13 @@ class Recorded:
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
                 y, self.aux = y
             self.tree = y = returned(y)
-            self.low = [lowered(v, tape) for v in leaves(y)]
+            self.low = [lowered(y, tape)] if type(y) is Variable else [lowered(v, tape) for v in leaves(y)]
 
-        entered = self.inputs.enter(watch)
-        if self.inputs.constants:
-            tape.trusted = frozenset(map(id, self.inputs.constants))
+        entered = inputs.enter(watch)
+        if inputs.constants:
+            tape.trusted = frozenset(map(id, inputs.constants))
         try:
-            self.shadow = run_once(f, tape, self.inputs, entered, kwargs, read, lift)
+            self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
         except BaseException:
             reverse.release(tape)
             raise
@@ -354,8 +357,8 @@ class Recorded:
 
     def gradient(self, cotangents: list, last: bool = False) -> dict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
-        found = self.pull(cotangents, last)
-        return {key: derivative_out(found.get(key), x) for key, x in self.inputs.watched.items()}
+        found, plain = self.pull(cotangents, last), not getattr(OPEN, "depth", 0)
+        return {key: derivative_out(found.get(key), x, plain) for key, x in self.inputs.watched.items()}
 
     def pull(self, cotangents: list, last: bool = False) -> dict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""

@@ -22,7 +22,7 @@ from ._variable import Variable, View
 from .errors import ArgumentError
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
-from .ops._protocols import ADAPTERS, call, function_for, ufunc_call
+from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
 from .ops.creation import CREATORS, arange, array, linspace, made
 from .ops.gathering import concatenate
 
@@ -60,6 +60,8 @@ class Ufunc:
         return getattr(self.f, name)(*args, **kwargs)
 
     def at(self, *args, **kwargs):
+        if args and type(args[0]) is Variable and not kwargs:
+            return ufunc_at(self.key, *args)
         return self._method("at", args, kwargs)
 
     def reduce(self, *args, **kwargs):

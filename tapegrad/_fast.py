@@ -20,11 +20,11 @@ from ._array import F8, NUMBERS
 from ._dual import FORWARD, Dual
 from ._foreign import OBJECTS
 from ._late import late
-from ._primitive import ASSIGN, READ, Primitive, bind, both_saved, handle, refresh, settled, view
+from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, both_saved, handle, own, refresh, settled, view
 from ._tape import IMMUTABLE, JOINT, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from ._variable import Variable, View, bottom, frozen, new, variable
 from .ops import _families as _families
-from .ops import products, views, writing
+from .ops import _protocols, products, views, writing
 from .ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
 from .ops.indexing import laid_out, pull_diagonal, pull_turned, read, zeros_of
 from .ops.products import T, column, matmul, row
@@ -447,7 +447,7 @@ def replaces(slow: FunctionType) -> Callable:
 
 TRANSPOSED = ("transpose", (1, 0))
 refresh_generally, getitem_generally = before(refresh), before(views.getitem)
-run_read, pull_read, pull_assign = read.prim.run, READ.vjp[0], ASSIGN.vjp[0]
+run_read, pull_read, pull_assign, pull_add_at = read.prim.run, READ.vjp[0], ASSIGN.vjp[0], ADD_AT.vjp[0]
 
 
 def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
@@ -514,6 +514,11 @@ def refreshed(y):
     y._seen = base._version
 
 
+def are_places(at: tuple) -> bool:
+    """Are these arrays of integers?"""
+    return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
+
+
 @replaces(views.getitem)
 def getitem(x, at):
     if type(x) is Variable:
@@ -531,6 +536,9 @@ def getitem(x, at):
             elif rank and kind is int:
                 value[at]  # raises as NumPy does
                 return view(x, ("at", at))
+            elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
+                trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
+                return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
     return getitem_generally(x, at)
 
 
@@ -615,6 +623,32 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         x._slot = k = len(records) - 1
         if k > trace.look:
             trace.grown()
+    x._version += 1
+    return True
+
+
+@replaces(_protocols.added_short)
+def added_short(x, at, y):
+    """`np.add.at(x, at, y)` for a float64 vector of our own, numbers of one tape and as many places."""
+    value, trace = x._value, getattr(x, "_trace", None)
+    if type(x) is not Variable or type(y) is not Variable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
+        return False
+    v, other = y._value, y._trace
+    if type(value) is not ndarray or type(v) is not ndarray or not (value.dtype is v.dtype is F8) or value.ndim != 1 or v.shape != at.shape:
+        return False
+    if type(other) is not Tape or not (trace is None or trace is other):
+        return False
+    own(x)
+    value, trace = x._value, other
+    np.add.at(value, at, v)
+    records = trace.records
+    records.append((pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), fixed(at))))
+    if x._trace is None:
+        x._trace = trace
+        trace.risen.append(x)
+    x._slot = k = len(records) - 1
+    if k > trace.look:
+        trace.grown()
     x._version += 1
     return True
 

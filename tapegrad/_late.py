@@ -20,7 +20,7 @@ GIVEN = {
 }
 
 PUBLIC = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
-MODELS = (  # tapegrad.kernels.<name> on first use; their twins need Numba
+MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
 
@@ -43,6 +43,8 @@ LOADED: dict[str, tuple] = {
     # slow to import
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
+    # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
+    "pandas": ("statespace._labels",),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package

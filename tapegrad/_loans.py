@@ -45,7 +45,7 @@ class Loan(Ended):
     """One handle's memory in other hands."""
 
     __slots__ = ("memory", "given", "kept")
-    lent = True
+    lent, over = True, False
 
     def __init__(self, x: Variable):
         """x, of level 0, moves to memory that nobody holds, and that is lent."""

@@ -13,7 +13,7 @@ from ._array import is_array, is_differentiable, xp_of
 from ._calls import full_like, name_of, number, value_out
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
-from ._shadow import EMPTY, MAKERS, Globals, Shadow, names_in
+from ._shadow import MAKERS, Globals, Names, Shadow, names_in
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
@@ -157,7 +157,7 @@ class Rebind(Shadow):
         found = self.seen.get(id(space))
         if found is None:
             found = self.seen[id(space)] = Globals(space, self)
-            self.spaces.append(found)
+            self.changes.append((Names, space, found))
             self.hold.append(space)
         return found
 
@@ -176,24 +176,9 @@ class Rebind(Shadow):
 
     def check(self, call: str) -> None:
         """Values that left by other ways than arrays and the return value would lose their derivative."""
-        for _, new, _, first in self.cells:
-            try:
-                now = new.cell_contents
-            except ValueError:
-                continue
-            if now is not first and first is not EMPTY:
+        for change in self.changes:
+            for now in change[0].put(change):
                 refuse(call, now)
-        for x, new, first in self.lists:
-            if first is not None and self.differs(new, first):
-                refuse(call, x)
-        for space, name, _, first in self.names:
-            if dict.get(space, name, first) is not first:
-                refuse(call, space[name])
-        for _, new, before in self.objects:
-            for name, first in before.items():
-                now = getattr(new, name, first)
-                if now is not first:
-                    refuse(call, now)
 
 
 def refuse(call: str, now: Any) -> None:

@@ -92,6 +92,7 @@ class Trace:
     )
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
+    over = False  # was it open?
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
@@ -147,6 +148,7 @@ class Ended(Trace):
     """A trace after its transform: its Variables are their values."""
 
     __slots__ = ()
+    over = True
 
     def apply(self, prim, args, params):
         return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
@@ -390,7 +392,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
         return base._trace.write(prim, base, path, y, at)
-    if type(base._trace) is Ended:
+    if base._trace is not None and base._trace.over:
         base._become(frozen(live(base)))
         base._saved = True
     if type(y) is View:

@@ -10,7 +10,7 @@ from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, returned, run_once, value_out, where_of
 from ._primitive import OPEN, layout_of, live
-from ._shadow.changes import stored
+from ._shadow.containers import Contents, base_of
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom
@@ -198,14 +198,21 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
 def kept_beyond(call: str, trace: Batch, shadow: Any) -> BatchError | None:
     """A loop would show each sample what the one before has put into names, attributes and containers."""
     for around in (shadow, *getattr(OPEN, "shadows", ())) if shadow.on else ():
-        for where, v in stored(around):
-            if any([lies_on(leaf, trace) for leaf in leaves(v)]):
+        for change in around.changes:
+            if any([lies_on(leaf, trace) for v in put_by(change) for leaf in leaves(v)]):
+                where = change[0].words.format(change[1])
                 return BatchError(
                     f"{call}: the function keeps a value that differs between samples in {where}, which outlives the call: a loop over "
                     "the samples would show it to the next one, and tg.vmap runs the function once for all of them. Return it, or write "
                     "it into a captured array, name[...] = value"
                 )
     return None
+
+
+def put_by(change: tuple) -> Any:
+    """What the function has put into a holder; of a container that held numbers only, all that it holds now."""
+    kind, _, new, *first = change
+    return base_of(new).read(new) if kind is Contents and first == [None] else kind.put(change)
 
 
 def lies_on(x: Any, trace: Batch) -> bool:

@@ -3,10 +3,11 @@
 from contextvars import ContextVar
 from typing import Any
 
-from .kinds import HEAP, put_state, state_of
+from .classes import State
+from .kinds import HEAP, Holder, put_state, state_of
 
 
-class Ambient:
+class Ambient(Holder):
     """A context variable.  What f sets is set at once, for the context keeps it, and made plain afterwards."""
 
     __slots__ = ("real", "shadow", "put", "first")
@@ -26,7 +27,13 @@ class Ambient:
         self.first = self.first or token
         return token
 
-    def restore(self, back: Any) -> None:
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return False  # what f set was set at once
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        self = change[2]
         value = self.real.get(None)
         if any([value is v for v in self.put]):
             if back.undo:
@@ -50,7 +57,7 @@ class Ambients:
 
     def ambient(self, x: ContextVar) -> Any:
         new = Ambient(x, self)
-        self.ambients.append(new)
+        self.changes.append((Ambient, x, new))
         return new
 
     def future(self, x: Any) -> Any:
@@ -69,5 +76,5 @@ class Ambients:
             return self.leave(x)
         new = BaseException.__new__(kind, *args)
         put_state(new, before)
-        self.objects.append((x, new, before))
+        self.changes.append((State, x, new, before))
         return new

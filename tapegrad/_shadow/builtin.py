@@ -4,16 +4,19 @@ A function takes its builtins from its globals when it is made; `Globals` gives 
 Others may add theirs."""
 
 import builtins
+import dis
 import importlib
+import operator
 import sys
 import types
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._primitive import OPEN
 from .._questions import type_
 from .classes import metaclass
-from .kinds import original
+from .kinds import EMPTY, Holder, original
 
 
 class Builtins(dict):
@@ -25,31 +28,35 @@ class Builtins(dict):
         return vars(builtins)[name]
 
 
-NO_NAMES: Any = frozenset()
-
-
 class Globals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
 
-    __slots__ = ("real", "shadow", "first", "dropped", "__weakref__")
+    __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
     def __init__(self, real, shadow):
-        """`first`: what was found for each name when it was first asked for; `dropped`: names that were deleted."""
-        self.real, self.shadow, self.first, self.dropped = real, shadow, {"__builtins__": BUILTINS}, NO_NAMES
+        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
+        deleted."""
+        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
         dict.__setitem__(self, "__builtins__", BUILTINS)
 
     def __missing__(self, name):
         value = self.real[name]
         if self.shadow is None:  # the call has ended; this function leaked out of it
             return value
-        if name in self.dropped:
+        if name in self.first:
             raise KeyError(name)
+        self.met[name] = value
         new = self.first[name] = self.shadow(value)
         dict.__setitem__(self, name, new)
-        self.shadow.names.append((self, name, value, new))
         return new
+
+    def keep(self, names: tuple) -> None:
+        """Names that the code deletes."""
+        for name in names:
+            if name in self:
+                self[name]
 
     def fill(self) -> "Globals":
         """All names of the module."""
@@ -71,7 +78,7 @@ class Globals(dict):
         return self[name] if name in self else default
 
     def __contains__(self, name):
-        return dict.__contains__(self, name) or (name in self.real and name not in self.dropped)
+        return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
     def __iter__(self):
         return dict.__iter__(self.fill())
@@ -99,7 +106,6 @@ class Globals(dict):
     def __delitem__(self, name):
         self[name]
         dict.__delitem__(self, name)
-        self.dropped |= {name}
 
     def pop(self, name, *default):
         if name not in self and default:
@@ -107,6 +113,52 @@ class Globals(dict):
         value = self[name]
         del self[name]
         return value
+
+
+class Names(Holder):
+    """(Names, globals of a module, those that stand for them)"""
+
+    words = "a global name"
+
+    @staticmethod
+    def bound(space: Globals) -> list:
+        """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
+        first, values = space.first, dict.values(space)
+        if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
+            return []
+        found = [(name, EMPTY) for name in first if not dict.__contains__(space, name)]
+        return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return [v for _, v in Names.bound(change[2]) if v is not EMPTY]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(Names.other(change[2]))
+
+    @staticmethod
+    def other(space: Globals) -> set:
+        """The names that f, or something else, has bound."""
+        real = space.real
+        return {name for name, _ in Names.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, real, space = change
+        for name, v in () if back.undo else Names.bound(space):
+            if v is EMPTY:
+                real.pop(name, None)
+            else:
+                real[name] = back(v)
+
+    @staticmethod
+    def close(space: Globals) -> None:
+        """No name means a shadow any longer."""
+        space.shadow = None
+        space.first.clear()
+        space.met.clear()
+        dict.clear(space)
 
 
 class Module:
@@ -186,6 +238,20 @@ def names_in(code: types.CodeType) -> set:
         if isinstance(c, types.CodeType):
             names |= names_in(c)
     return names
+
+
+DELETE = dis.opmap["DELETE_GLOBAL"]
+DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of globals that it deletes)
+
+
+def deletes(code: types.CodeType) -> tuple:
+    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
+    key = id(code)
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if DELETE in code.co_code else set()
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            found.update(deletes(c))
+    return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
 
 
 # --- the stand-ins ---

@@ -4,8 +4,9 @@ import types
 from typing import Any
 
 from .._variable import Variable, View
-from .builtin import Globals, names_in
-from .changes import names
+from .builtin import Globals, Names, names_in
+from .classes import State
+from .containers import Contents, differ
 from .kinds import ATOMS, is_foreign, state_of
 
 PLAIN = (types.ModuleType, types.BuiltinFunctionType)
@@ -69,12 +70,17 @@ class Reach:
 
     def __init__(self, shadow: Any, f: Any):
         self.shadow, self.met = shadow, set()
-        holders = [(old, now, first) for old, now, first in (*shadow.lists, *shadow.objects) if first is not None]
-        self.written = {id(old) for old, now, first in holders if shadow.differs(now, first)}
+        self.written = set()
+        for kind, old, now, *first in shadow.changes:
+            if kind is State and State.bound(state_of(now), first[0]):
+                self.written.add(id(old))
+            elif kind is Contents and first[0] is not None and differ(now, first[0]):
+                self.written.add(id(old))
         self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is Globals}
 
     def finds_written(self, todo: list) -> bool:
-        if not (self.written or names(self.shadow) or any([is_written(v) for v in self.shadow.seen.values() if is_variable(v)])):
+        names = any([kind is Names and Names.bound(now) for kind, _, now, *_ in self.shadow.changes])
+        if not (self.written or names or any([is_written(v) for v in self.shadow.seen.values() if is_variable(v)])):
             return False
         while todo:
             x = todo.pop()

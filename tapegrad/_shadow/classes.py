@@ -19,7 +19,23 @@ from typing import Any
 from .. import _stand_ins
 from .._primitive import OPEN
 from .._questions import METAS
-from .kinds import REAL, SLOTS, base_of, bases_of, is_user_class, mro_of, original, put_state, slots_of, state_of
+from .kinds import (
+    EMPTY,
+    REAL,
+    SLOTS,
+    Holder,
+    base_of,
+    bases_of,
+    drop_state,
+    empty,
+    is_user_class,
+    mro_of,
+    original,
+    put_state,
+    same,
+    slots_of,
+    state_of,
+)
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT = 16  # of them
@@ -76,6 +92,83 @@ def metaclass(bases: tuple, wanted: Any) -> Any:
     return next((seeing(m) for m in theirs if all([issubclass(m, k) for k in theirs])), wanted)
 
 
+class Members(Holder):
+    """(Members, class, its shadow, the bases and the members that this was made with)"""
+
+    words = "an attribute of a class"
+
+    @staticmethod
+    def bound(new: type, before: dict) -> dict:
+        return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return list(Members.bound(change[2], change[4]).values())
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, c, new, _, before = change
+        own = [(c.__dict__.get(name, EMPTY), v) for name, v in before.items()]
+        past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
+        return past or bool(Members.bound(new, before))
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, c, new, _, before = change
+        if not back.undo:
+            for name, v in Members.bound(new, before).items():
+                setattr(c, name, back(v))
+
+
+class State(Holder):
+    """(State, object, its shadow, the attributes that this was made with)"""
+
+    words = "an attribute of a {0.__class__.__name__}"
+
+    @staticmethod
+    def bound(now: dict, before: dict) -> dict:
+        """Those that f has bound, and as `EMPTY` those that it has deleted."""
+        found = {name: v for name, v in now.items() if v is not before.get(name, EMPTY)}
+        return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return [v for v in State.bound(state_of(change[2]), change[3]).values() if v is not EMPTY]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, x, new, before = change
+        own = state_of(x, type(new))
+        return bool(State.bound(state_of(new), before)) or not same(shadow, own.values(), [before.get(name, EMPTY) for name in own])
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """A shadow that leaked becomes one of the user's class."""
+        _, x, new, before = change
+        kind = type(new)
+        now = state_of(new)
+        if now or before:
+            other = {} if back.undo else State.bound(now, before)
+            bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
+            if bound:
+                put_state(x, bound, kind)
+            for name in other.keys() - bound.keys():
+                drop_state(x, name)
+            empty(new)
+            put_state(new, state_of(x, kind), kind)
+        if kind is not type(x):
+            users_own(new, type(x))
+
+
+def users_own(v: Any, kind: type) -> bool:
+    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
+    try:
+        object.__setattr__(v, "__class__", kind)
+    except TypeError:
+        return False
+    return True
+
+
 class Classes:
     """The part of a `Shadow` that replaces classes and instances."""
 
@@ -106,7 +199,7 @@ class Classes:
                 continue
             before[name] = shadow = self.member(value)
             type.__setattr__(new, name, shadow)
-        self.members.append((c, new, bases, before))
+        self.changes.append((Members, c, new, bases, before))
         for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
             type.__setattr__(new, name, self(value))
             before[name] = new.__dict__[name]
@@ -165,7 +258,7 @@ class Classes:
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
         before = {name: self(value) for name, value in state_of(x, type(new)).items()} | other
         put_state(new, before)
-        self.objects.append((x, new, before))
+        self.changes.append((State, x, new, before))
 
 
 BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins

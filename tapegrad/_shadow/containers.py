@@ -7,6 +7,7 @@ import collections
 import functools
 import gc
 import itertools
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .kinds import ATOMS, is_user_class, state_of
+from .kinds import ATOMS, Holder, is_user_class, same
 
 
 class Base(NamedTuple):
@@ -94,6 +95,51 @@ def base_of(x: Any) -> Base:
     return plain_base(type(x)) if not is_user_class(type(x)) else next(b for b in BASES if isinstance(x, b.kind))
 
 
+class Contents(Holder):
+    """(Contents, container, its shadow, what that was filled with); of one that is its own shadow, and held numbers only, None."""
+
+    words = "a {0.__class__.__name__}"
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        _, _, new, first = change
+        return [] if first is None else [v for v in base_of(new).read(new) if not any([v is w for w in first])]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, x, new, first = change
+        return first is not None and (differ(new, first) or not same(shadow, base_of(x).read(x), first))
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, x, new, first = change
+        kind = type(x)
+        if first is None and (kind is list or kind is dict) and ATOMS.issuperset(map(type, x.values() if kind is dict else x)):
+            return  # it holds only numbers and strings still
+        base = base_of(x)
+        there = base if type(new) is kind else base_of(new)
+        if first is None:
+            now = there.read(new)
+            if not ATOMS.issuperset(map(type, now)):
+                base.put(x, [back(v) for v in now])
+            return
+        if not back.undo and differ(new, first):
+            base.put(x, [back(v) for v in there.read(new)])
+        if kind is dict is type(new):
+            new.clear()
+            new.update(x)
+        elif kind is list is type(new):
+            new[:] = x
+        else:
+            there.put(new, base.read(x))
+
+
+def differ(new: Any, first: list) -> bool:
+    """Does a container hold other things than at first?"""
+    now = base_of(new).read(new)
+    return len(now) != len(first) or not all(map(operator.is_, now, first))
+
+
 class Reference:
     """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute of a class.)"""
 
@@ -113,7 +159,7 @@ class Containers:
 
     def as_it_is(self, x: Any) -> Any:
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
-        self.lists.append((x, x, None))
+        self.changes.append((Contents, x, x, None))
         self.seen[id(x)] = x
         self.hold.append(x)
         return x
@@ -126,7 +172,7 @@ class Containers:
         self.hold.append(x)
         first = [self(v) for v in x]
         new += first
-        self.lists.append((x, new, first))
+        self.changes.append((Contents, x, new, first))
         return new
 
     def dict_(self, x: dict) -> Any:
@@ -137,7 +183,7 @@ class Containers:
         self.seen[id(x)] = new
         self.hold.append(x)
         new.update({k: self(v) for k, v in x.items()} if named else {self(k): self(v) for k, v in x.items()})
-        self.lists.append((x, new, [*itertools.chain.from_iterable(new.items())]))
+        self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
         return new
 
     def container(self, x: Any) -> Any:
@@ -157,7 +203,7 @@ class Containers:
             collections.defaultdict.__init__(new, self(x.default_factory))
         self.attributes_of(x, new)
         base.put(new, [self(v) for v in flat])
-        self.lists.append((x, new, base.read(new)))
+        self.changes.append((Contents, x, new, base.read(new)))
         return new
 
     def weak(self, x: Any) -> Any:
@@ -167,7 +213,7 @@ class Containers:
         self.hold.append(x)
         self.seen[id(x)] = new
         base_of(new).put(new, [self(v) for v in base.read(x)])
-        self.lists.append((x, new, base_of(new).read(new)))
+        self.changes.append((Contents, x, new, base_of(new).read(new)))
         return new
 
     def objects_of(self, x: np.ndarray) -> Any:
@@ -179,7 +225,7 @@ class Containers:
         self.hold.append(x)
         base = base_of(x)
         base.put(new, [self(v) for v in base.read(x)])
-        self.lists.append((x, new, base.read(new)))
+        self.changes.append((Contents, x, new, base.read(new)))
         return new
 
     def tuple_(self, x: tuple) -> Any:
@@ -218,12 +264,3 @@ class Containers:
             return x
         new = self(target)
         return x if new is target else Reference(new)
-
-    @staticmethod
-    def differs(new: Any, first: Any) -> bool:
-        """Does a container, or an object, hold another thing than at first?"""
-        if type(first) is dict:
-            now, first = [v for pair in state_of(new).items() for v in pair], [v for pair in first.items() for v in pair]
-        else:
-            now = base_of(new).read(new)
-        return len(now) != len(first) or any(a is not b for a, b in zip(now, first, strict=True))

@@ -33,12 +33,12 @@ from .ambient import Ambients
 from .arrays import Arrays, acts_as_array, memory_of
 from .builtin import Module
 from .cached import Cached
-from .classes import Classes
+from .classes import Classes, users_own
 from .containers import Containers
 from .functions import Functions
 from .iterators import ITERATORS, VIEWS, Iterators
 from .kinds import ATOMS, HELD, is_user_class, state_of
-from .restore import restore, users_own
+from .restore import restore
 from .routes import finding, first_write, leave
 
 
@@ -52,33 +52,26 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "seen",
         "hold",
         "arrays",
-        "names",
-        "cells",
-        "lists",
-        "objects",
+        "changes",
         "classes",
-        "members",
-        "bare",
-        "generics",
         "memories",
         "strangers",
         "left",
         "reached",
         "near",
         "walked",
-        "ambients",
         "theirs",
         "outer",
         "sums",
         "given",
         "fresh",
-        "spaces",
         "wrote",
         "mine",
         "turned",
         "stashes",
         "borrowed",
         "within_hiding",
+        "vacant",
         "__weakref__",
     )
 
@@ -96,25 +89,18 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.seen: dict = {}  # id of what was replaced -> what it became
         self.hold: list = []  # keeps those objects alive, so that no id is given twice
         self.arrays: list = []  # (array, Variable)
-        self.spaces: list = []  # Globals
-        self.names: list = []  # (Globals, name, value, shadow)
-        self.cells: list = []  # (cell, new cell, value, shadow)
-        self.lists: list = []  # (container, new container, its contents as they were made)
-        self.objects: list = []  # (object, new object, its attributes as they were made)
+        self.changes: list = []  # what holds objects and was replaced: `kinds.Holder`
         self.classes: dict = {}  # shadow class -> class
-        self.members: list = []  # (class, shadow class, its bases, its members as they were made)
-        self.bare: list = []  # (function, shadow), of functions without attributes
-        self.generics: list = []  # functions made by singledispatch
         self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
         self.strangers: list = []  # (array, Variable) of which nobody knows the owner
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
         self.walked: list = []  # (container, iterator that walks along it)
-        self.ambients: list = []  # those made of context variables
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
         self.mine = None
         self.borrowed = False
+        self.vacant = NOTHING  # ids of the cells that were empty when they were met
         self.outer = self.made_outside()
         try:
             g = self(self.f)
@@ -132,10 +118,13 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
-        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py)."""
+        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
+        function has captured that is an argument is captured."""
         own = self.fresh
         if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
+        for a in functions_in(self.args):
+            self(a)
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
         apart = self.memories, self.strangers
         self.memories, self.strangers = {}, []
@@ -307,6 +296,22 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 
 NOTHING: Any = frozenset()
+BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
+
+
+def functions_in(args: list) -> list:
+    """The functions among the arguments, and in their lists, tuples and dicts."""
+    found, todo, met = [], list(args), set()
+    for x in todo:
+        kind = type(x)
+        if kind in BOUND:
+            found.append(x)
+        elif kind in (list, tuple, dict) and id(x) not in met:
+            met.add(id(x))
+            todo += x.values() if kind is dict else x
+    return found
+
+
 ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 

@@ -10,12 +10,89 @@ import numpy as np
 from .. import _random, _stand_ins
 from .._loans import lend
 from .._primitive import is_tracked
-from .builtin import FUNCTIONS, LIBRARY, Globals, Module
+from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
 from .cached import Cached
-from .kinds import EMPTY, NUMERIC, is_foreign
+from .classes import State
+from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
 GENERIC = functools.singledispatch(len).__code__
+
+
+class Cell(Holder):
+    """(Cell, cell, the new one, what the one held and what the other; of empty ones `EMPTY`)"""
+
+    words = "a name of an outer function"
+
+    @staticmethod
+    def bound(new: types.CellType, first: Any) -> Any:
+        """What a cell holds if that is another thing, else `EMPTY`."""
+        try:
+            return EMPTY if new.cell_contents is first else new.cell_contents
+        except ValueError:
+            return EMPTY
+
+    @staticmethod
+    def emptied(new: types.CellType, first: Any) -> bool:
+        """Was the variable deleted?"""
+        try:
+            new.cell_contents  # noqa: B018
+        except ValueError:
+            return first is not EMPTY
+        return False
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        now = Cell.bound(change[2], change[4])
+        return [] if now is EMPTY or change[4] is EMPTY else [now]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, c, new, value, first = change
+        there = value is not EMPTY and Cell.bound(c, value) is not EMPTY
+        return there or Cell.bound(new, first) is not EMPTY or Cell.emptied(new, first)
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """A cycle through the new cell ends here."""
+        _, c, new, value, first = change
+        now, gone = Cell.bound(new, first), Cell.emptied(new, first)
+        if gone and not back.undo:
+            del c.cell_contents
+            return
+        if now is not EMPTY and not back.undo:
+            value = back(now)
+            c.cell_contents = value
+        if value is not first or now is not EMPTY or gone:
+            new.cell_contents = value
+
+
+class Bare(Holder):
+    """(Bare, function without attributes, its shadow)"""
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(change[1].__dict__ or change[2].__dict__)
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, f, g = change
+        if g.__dict__ and not back.undo:
+            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+
+
+class Generic(Holder):
+    """(Generic, function made by singledispatch, its shadow)"""
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return False
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        for cell in change[2].register.__closure__:  # `register` refers to itself
+            if cell.cell_contents is change[2].register:
+                cell.cell_contents = None
 
 
 class Functions:
@@ -24,28 +101,36 @@ class Functions:
     __slots__ = ()
 
     def function(self, f: Any) -> Any:
-        space = f.__globals__
-        closure = f.__closure__
-        mine = self.seen.get(id(space))
-        if mine is None or f.__module__ != space.get("__name__"):  # not one of a module of the user's that was met before
-            face = _stand_ins.function(f)
+        space, closure = f.__globals__, f.__closure__
+        mine, home = self.seen.get(id(space)), space.get("__name__")
+        if mine is None or f.__module__ != home:  # not one of a module of the user's that was met before
+            foreign = is_foreign(home)
+            face = _stand_ins.function(f) if foreign or f.__module__ != home else None
             if face is not None:
                 return face
-            if type(space) is not Globals and is_foreign(space.get("__name__")) and not f.__code__.co_filename.startswith("<doctest"):
-                if not closure or space["__name__"].partition(".")[0] in NUMERIC:
+            if foreign and type(space) is not Globals and not f.__code__.co_filename.startswith("<doctest"):
+                if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
                 if f.__code__ is GENERIC:
                     return self.generic(f)
                 mine = space  # contextmanager and others that wrap a function of the user's
-            else:
+            elif mine is None:
                 mine = self.globals_of(space)
-        if mine is space and not closure:
+        gone = DELETES.get(id(f.__code__))
+        gone = deletes(f.__code__) if gone is None else gone[1]
+        if gone and type(mine) is Globals:
+            mine.keep(gone)
+        waiting: list = []
+        if closure:
+            closure = tuple([self.cell(c, waiting) for c in closure])
+        elif mine is space:
             return f
-        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure and tuple([self.cell(c) for c in closure]))
+        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure)
         self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
         self.hold.append(f)
-        for c in closure or ():
-            self.fill(c)
+        for c, new, value in waiting:
+            new.cell_contents = shadow = self(value)
+            self.changes.append((Cell, c, new, value, shadow))
         if f.__defaults__:
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:
@@ -54,9 +139,9 @@ class Functions:
         if f.__dict__:
             before = {k: self(v) for k, v in f.__dict__.items()}
             g.__dict__.update(before)
-            self.objects.append((f, g, before))
+            self.changes.append((State, f, g, before))
         else:
-            self.bare.append((f, g))
+            self.changes.append((Bare, f, g))
         return g
 
     def generic(self, f: Any) -> Any:
@@ -67,7 +152,7 @@ class Functions:
         for kind, implementation in f.registry.items():
             if kind is not object:
                 g.register(self(kind), self(implementation))
-        self.generics.append(g)
+        self.changes.append((Generic, f, g))
         return g
 
     def globals_of(self, space: dict) -> dict:
@@ -76,35 +161,38 @@ class Functions:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = Globals(space, self)
-            self.spaces.append(mine)
+            self.changes.append((Names, space, mine))
             self.hold.append(space)
         return mine
 
-    def cell(self, c: Any) -> Any:
-        new = self.seen.get(id(c))
-        if new is None and id(c) in self.outer:
-            return c
+    def cell(self, c: Any, waiting: list) -> Any:
+        """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c holds."""
+        key = id(c)
+        new = self.seen.get(key)
         if new is None:
-            new = self.seen[id(c)] = types.CellType()
+            if key in self.outer:
+                return c
+            new = self.seen[key] = types.CellType()
             self.hold.append(c)
-        return new
-
-    def fill(self, c: Any) -> None:
-        new = self.seen.get(id(c), c)
-        if new is c:
-            return
+        elif key not in self.vacant:
+            return new
         try:
             value = c.cell_contents
         except ValueError:  # empty yet
-            if not any(n is new for _, n, _, _ in self.cells):
-                self.cells.append((c, new, EMPTY, EMPTY))
-            return
-        try:
-            new.cell_contents  # noqa: B018
-        except ValueError:
-            shadow = self(value)
-            new.cell_contents = shadow
-            self.cells.append((c, new, value, shadow))
+            if key not in self.vacant:
+                self.vacant |= {key}
+                self.changes.append((Cell, c, new, EMPTY, EMPTY))
+            return new
+        if key in self.vacant:
+            self.vacant -= {key}
+            if Cell.bound(new, EMPTY) is not EMPTY:
+                return new
+        if type(value) in ATOMS:
+            new.cell_contents = value
+            self.changes.append((Cell, c, new, value, value))
+        else:
+            waiting.append((c, new, value))
+        return new
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)

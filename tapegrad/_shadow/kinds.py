@@ -4,13 +4,18 @@ import argparse
 import collections
 import contextlib
 import functools
+import itertools
 import sys
 import threading
 import types
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+from .._array import is_array
+from .._variable import Variable
 
 ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), range, np.dtype, np.float64, np.int64))
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
@@ -55,6 +60,35 @@ def original(c: type) -> type:
     while (real := c.__dict__.get(REAL)) is not None:
         c = real
     return c
+
+
+class Holder:
+    """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind, holder, its shadow, and
+    what else the kind needs to know what f has put there), in `Shadow.changes`; each kind stands beside what makes it."""
+
+    words = "an object"  # for messages, of the holder
+
+    @staticmethod
+    def put(change: tuple) -> Any:
+        """The values that f has put into the shadow."""
+        return ()
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        """Has f put other things into the shadow, or something else into the holder itself?  (Other threads may do that too.)"""
+        raise NotImplementedError
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the holder holds."""
+        raise NotImplementedError
+
+
+def same(shadow: Any, values: Iterable, first: Iterable) -> bool:
+    """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
+    stands = shadow.seen.get
+    pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
+    return all([v is w or stands(id(v)) is w or not (type(v) in ATOMS or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array
-from .._primitive import Ended, is_tracked, live
+from .._primitive import is_tracked, live
 from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
-from . import changes, threads
-from .classes import rest
+from . import threads
+from .builtin import Names
+from .classes import Members, rest, users_own
 from .containers import base_of
-from .kinds import ATOMS, EMPTY, HELD, dict_of, drop_state, empty, is_user_class, put_state, state_of
+from .kinds import ATOMS, EMPTY, HELD, dict_of, is_user_class, put_state, state_of
 from .routes import is_written, strays
 
 
@@ -46,14 +47,16 @@ def restore(shadow: Any, undo: bool = False) -> None:
         except RouteError as error:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
-    names = [] if undo else changes.names(shadow)
-    held = shadow.lists or shadow.objects or shadow.cells or shadow.members or shadow.generics or shadow.ambients
-    if held or names or astray or attributed(shadow):
-        hand_back(shadow, names, astray, Back(shadow, stored, undo))
-    for space in shadow.spaces:
-        space.shadow = None
-        space.first.clear()
-        dict.clear(space)
+    back = Back(shadow, stored, undo)
+    for change in shadow.changes:
+        change[0].undo(back, change)
+    for x in astray:
+        clean(x, back)
+    for change in shadow.changes:
+        if change[0] is Names:
+            Names.close(change[2])
+        elif change[0] is Members:
+            rest(*change[1:4], change[2] not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -64,49 +67,10 @@ def restore(shadow: Any, undo: bool = False) -> None:
         )
 
 
-def attributed(shadow: Any) -> bool:
-    """Has f given attributes to a function that had none?"""
-    for _, g in shadow.bare:
-        if g.__dict__:
-            return True
-    return False
-
-
-def hand_back(shadow: Any, names: list, astray: Any, back: Any) -> None:
-    for space, name, v in names:
-        if v is EMPTY:
-            space.real.pop(name, None)
-        else:
-            space.real[name] = back(v)
-    for cell, new, value, first in shadow.cells:
-        restore_cell(cell, new, value, first, back)
-    for x, new, first in shadow.lists:
-        restore_container(x, new, first, back)
-    for c, new, _, before in () if back.undo else shadow.members:
-        for name, v in changes.members(new, before).items():
-            setattr(c, name, back(v))
-    for x, new, before in shadow.objects:
-        restore_object(x, new, before, back)
-    for x in astray:
-        clean(x, back)
-    for ambient in shadow.ambients:
-        ambient.restore(back)
-    for f, g in shadow.bare:
-        if g.__dict__ and not back.undo:
-            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
-    for g in shadow.generics:  # `register` refers to itself
-        for cell in g.register.__closure__:
-            if cell.cell_contents is g.register:
-                cell.cell_contents = None
-    for c, new, bases, _ in shadow.members:
-        rest(c, new, bases, new not in back.kept)
-
-
 def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
-    shadow.seen = shadow.arrays = shadow.spaces = shadow.names = shadow.cells = shadow.lists = shadow.objects = shadow.classes = None
-    shadow.members = shadow.bare = shadow.generics = shadow.memories = shadow.strangers = shadow.hold = shadow.left = shadow.near = None
-    shadow.walked = shadow.theirs = shadow.ambients = None
+    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = None
+    shadow.left = shadow.near = shadow.walked = shadow.theirs = None
     shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
 
 
@@ -126,65 +90,6 @@ def clean(x, back):
         for name, v in [*space.items()]:
             if isinstance(v, Variable):
                 space[name] = back(v)
-
-
-def restore_cell(cell, new, value, first, back):
-    """Hand a rebound nonlocal back, and leave the new cell with the plain value: a cycle through it ends here."""
-    now = changes.cell(new, first)
-    if now is not EMPTY and not back.undo:
-        value = back(now)
-        cell.cell_contents = value
-    if value is not EMPTY:
-        new.cell_contents = value
-
-
-def restore_container(x, new, first, back):
-    """A shadow that leaked holds afterwards what the container holds."""
-    kind = type(x)
-    if first is None and (kind is list or kind is dict) and (ATOMS.issuperset(map(type, x.values() if kind is dict else x))):
-        return  # it holds only numbers and strings still
-    base = base_of(x)
-    there = base if type(new) is kind else base_of(new)
-    if first is None:
-        now = there.read(new)
-        if not ATOMS.issuperset(map(type, now)):
-            base.put(x, [back(v) for v in now])
-        return
-    if not back.undo and changes.items(new, first):
-        base.put(x, [back(v) for v in there.read(new)])
-    if kind is dict is type(new):
-        new.clear()
-        new.update(x)
-    elif kind is list is type(new):
-        new[:] = x
-    else:
-        there.put(new, base.read(x))
-
-
-def restore_object(x, new, before, back):
-    """A shadow that leaked becomes afterwards one of the user's class, and holds what the object holds."""
-    kind = type(new)
-    now = state_of(new)
-    if now or before:
-        other = {} if back.undo else changes.attributes(now, before)
-        bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
-        if bound:
-            put_state(x, bound, kind)
-        for name in other.keys() - bound.keys():
-            drop_state(x, name)
-        empty(new)
-        put_state(new, state_of(x, kind), kind)
-    if kind is not type(x):
-        users_own(new, type(x))
-
-
-def users_own(v: Any, kind: type) -> bool:
-    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
-    try:
-        object.__setattr__(v, "__class__", kind)
-    except TypeError:
-        return False
-    return True
 
 
 HOLDING = (dict, list, set, collections.deque, np.ndarray)
@@ -208,7 +113,7 @@ class Back:
             seen = self.shadow.seen
             self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
-        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (id(v) in self.stored or getattr(v._trace, "over", False))):
             return old
         if id(v) in self.memo:
             return self.memo[id(v)][1]

@@ -7,7 +7,7 @@ that nobody listed.  Three things are found:
 
 - memory of an array that f wrote, reached at the end through an object left alone: what f read there was old (`finding`);
 - a holder (an object, a list, a module, a cell ...) into which f put other things, or somebody else did past its shadow, reached
-  in the same way (changes.py);
+  in the same way (`altered`);
 - captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
   behind an object left alone, and compared at the end.
 
@@ -38,8 +38,7 @@ from .._array import is_array, xp_of
 from .._primitive import OPEN
 from .._variable import Variable, View
 from ..errors import AliasError, RouteError
-from .builtin import Globals, names_in
-from .changes import altered
+from .builtin import Globals, Names, names_in
 from .kinds import ATOMS, bases_of, is_foreign
 
 GLANCE = 64
@@ -316,7 +315,8 @@ def explained(shadow: Any, a: Any) -> bool:
     """Does the array own its memory, and are the references to it those of the engine and of objects that were followed?"""
     if xp_of(a) is not np or a.base is not None:
         return False
-    known = [shadow.arrays, shadow.hold, shadow.names, shadow.cells, *shadow.arrays, *shadow.names, *shadow.cells, *shadow.hold]
+    known = [shadow.arrays, shadow.hold, shadow.changes, *shadow.arrays, *shadow.changes, *shadow.hold]
+    known += [change[2].met for change in shadow.changes if change[0] is Names]
     known += [v for _, v in shadow.arrays] + list(shadow.sums.values() if shadow.sums else ())
     holders = {id(o): o for o in known if o is not a}
     known = list(holders.values())
@@ -355,6 +355,13 @@ def finding(shadow: Any) -> RouteError | None:
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
+
+
+def altered(shadow: Any) -> dict:
+    """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the names.  By a way that was left
+    alone f may have read there what they held before."""
+    found = [change for change in shadow.changes if change[0].altered(shadow, change)]
+    return {id(holder): Names.other(new) if kind is Names else None for kind, holder, new, *_ in found}
 
 
 def leads(x: Any, holders: dict) -> bool:

@@ -15,7 +15,7 @@ __all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_
 
 
 def __getattr__(name: str):
-    """A model of the library; its twins need Numba."""
+    """A model of the library."""
     if name in _MODELS:
         return _load(f"tapegrad.kernels.library.{name}")
     raise AttributeError(f"module 'tapegrad.kernels' has no attribute {name!r}")

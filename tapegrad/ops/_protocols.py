@@ -14,7 +14,7 @@ from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
 from .._late import late
 from .._loans import lend
-from .._primitive import ADD_AT, is_tracked, layout_of, primal_of, values_of, write
+from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
 from .._variable import Variable
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
@@ -252,12 +252,20 @@ def reshape_any(a: Any, to: tuple) -> Any:
     return s.reshape(a, to=to) if isinstance(a, Variable) else np.reshape(a, to)
 
 
+@hook
+def added_short(x: Variable, at: Any, y: Any) -> bool:
+    """Add by a short way, where there is one; was it done?"""
+    return False
+
+
 def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     if not isinstance(x, Variable):
         if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
             raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
-    if isinstance(y, (list, tuple)):
+    if ufunc is np.add and added_short(x, at, y):
+        return None
+    if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
     if is_hidden(at):
         if ufunc not in AT:

@@ -57,7 +57,7 @@ def fabs(x):
     return xp_of(x).fabs(x)
 
 
-@primitive(np.hypot)
+@primitive(np.hypot, scalar="hypot")
 def hypot(x, y):
     return xp_of2(x, y).hypot(x, y)
 
@@ -65,7 +65,7 @@ def hypot(x, y):
 rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 
-@primitive()
+@primitive(scalar=("part_of_hypot", 2))
 def part_of_hypot(x, y, r):
     """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
     cancel."""

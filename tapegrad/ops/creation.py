@@ -10,7 +10,7 @@ import numpy as np
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
-from .._variable import Variable, View
+from .._variable import Variable, View, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -31,6 +31,8 @@ def made(x: Any, given: Any = ()) -> Any:
     """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
     anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_tape.keep`) makes right."""
     if getattr(OPEN, "depth", 0):
+        if type(x) is np.ndarray and x.base is None and not any([x is a for a in given]):
+            return variable(x) if x.dtype.kind in "fc" else x
         if is_array(x):
             return handle(x) if is_fresh(x, given) else x
         if type(x) is tuple or type(x) is list:

@@ -70,6 +70,8 @@ def laid_out(b: Any) -> tuple:
 def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:
+        if type(at) is type(r) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
+            return r.take(at, 0)  # rows: a sixth of the time
         r = r[at]
         return laid_out_copy(r) if copy and is_array(r) and r.base is not None else r
     return laid_out_copy(r) if copy and is_array(r) else r
@@ -145,12 +147,21 @@ def add_at(x, y, *, path, at):
     elif xp_of(r) is not np:
         scatter_add(r, at, y)
     elif type(at) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
-        size = math.prod(r.shape[1:])  # rows: NumPy adds numbers in a third of the time
-        places = (at.reshape(-1, 1) * np.intp(size) + np.arange(size)).reshape(-1)
-        np.add.at(r.reshape(-1), places, np.broadcast_to(y, (*at.shape, *r.shape[1:])).reshape(-1))
+        add_rows(r, at, np.broadcast_to(y, (*at.shape, *r.shape[1:])))
     else:
         np.add.at(r, at, y)
     return x
+
+
+def add_rows(r: np.ndarray, at: np.ndarray, y: np.ndarray) -> None:
+    """Add whole rows: NumPy adds numbers in a third of the time, those of a column, by the index as it is, in a quarter."""
+    size = math.prod(r.shape[1:])
+    if r.ndim == 2 and size <= 8:
+        for k in range(size):
+            np.add.at(r[:, k], at, y[..., k])
+    else:
+        places = (at.reshape(-1, 1) * np.intp(size) + np.arange(size)).reshape(-1)
+        np.add.at(r.reshape(-1), places, y.reshape(-1))
 
 
 SEGMENT_ADD: dict = {}
@@ -305,6 +316,9 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
 
 
 def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
+    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and not basic(where[1]):
+        _give(G, owned, j, g[where[1]], like)
+        return _hand_on(G, owned, k, g, i)
     if bottom(g).strides != layout[2]:  # a window is a region of the memory
         G[k] = g
         g = buffer_of(G, owned, k, layout)

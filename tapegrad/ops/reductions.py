@@ -381,6 +381,10 @@ def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _extreme_vjp(g, out, x, axis, keepdims):
+    if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
+        hits = x == kept(primal_of(out), x, axis, keepdims)
+        if (hits.dot(np.ones(x.shape[-1])) == 1.0).all():  # no ties: nothing to share
+            return times0(hits, kept(g, x, axis, keepdims))
     return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
 

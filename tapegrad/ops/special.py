@@ -427,7 +427,11 @@ def inverse_mills(x):
     return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
 
 
-FAR = 12.0
+def far_out(x: Any, single: float) -> float:
+    """From where on the series below are right to rounding; for float32 `single`."""
+    return single if dtype(x).itemsize <= 4 else 12.0
+
+
 ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
 # erfcx(x) = sum of these x^(-1 - 2 k), Dawson's integral, and inverse_mills(-x) - x = 1 / x - 2 / x^3 + 10 / x^5 ..., from the series
 # 1 - 1 / x^2 + 3 / x^4 ... of which x over inverse_mills(-x) is the sum
@@ -450,11 +454,11 @@ def odd_tail(x: Any, terms: tuple) -> Any:
 
 
 def erfcx_slope(x: Any) -> Any:
-    return beyond(primal_of(x) > FAR, x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+    return beyond(primal_of(x) > far_out(x, 4.5), x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
 
 
 def dawsn_slope(x: Any) -> Any:
-    return beyond(abs(primal_of(x)) > FAR, x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
+    return beyond(abs(primal_of(x)) > far_out(x, 4.5), x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
 
 
 def mills_slope(x: Any) -> Any:
@@ -462,7 +466,7 @@ def mills_slope(x: Any) -> Any:
         r = inverse_mills(x)
         return -r * (r + x)
 
-    return beyond(primal_of(x) < -FAR, x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
+    return beyond(primal_of(x) < -far_out(x, 6.5), x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
 
 
 rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_differentiable, xp_of
+from .._array import F8, is_differentiable, xp_of
 from .._primitive import layout_of, primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
@@ -72,6 +72,10 @@ def _of_rows(x: Any, at: Any) -> Any:
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     """An order found on primal values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
+    if type(q) is float and type(a) is Variable and not nan and not keepdims and (axis is None or axis == 0):
+        values = primal_of(a)
+        if type(values) is np.ndarray and values.ndim == 1 and values.dtype is F8 and values.size and 0 <= q <= factor:
+            return _of_vector(name, a, q / factor, method)
     q = array_of(q)
     if ndim(q):
         flat = reshape(q, to=(-1,)) if ndim(q) > 1 else q
@@ -109,14 +113,31 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
 
 def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
     """The quantile of a vector: its two elements are read as numbers."""
-    values = values_of(x)
-    order = np.argsort(values, kind="stable")
-    low, high, w = _places(name, np.asarray(len(order)), q, method) if type(q) is not float or method != "linear" else _place(len(order), q)
+    values, n = values_of(x), shape(x)[0]
+    low, high, w = _places(name, np.asarray(n), q, method) if type(q) is not float or method != "linear" else _place(n, q)
     w = _weight(w, x)
-    down = x[int(order[low])]
-    if np.isnan(values[order[-1]]):  # a sort puts nan last
+    both = isinstance(w, Variable) or w
+    if values.dtype.kind == "f":
+        top = np.maximum.reduce(values)  # nan if any is
+        first, second = _ranked(values, int(low), int(high if both else low)) if top == top else (0, 0)
+    else:
+        order = np.argsort(values, kind="stable")
+        top, first, second = values[order[-1]], order[low], order[high]  # a sort puts nan last
+    down = x[int(first)]
+    if np.isnan(top):
         return zero_of(down) + np.nan
-    return _between(down, x[int(order[high])], w) if isinstance(w, Variable) or w else down
+    return _between(down, x[int(second)], w) if both else down
+
+
+def _ranked(values: np.ndarray, low: int, high: int) -> tuple:
+    """The places of two neighbours in the order of real numbers; of equal ones as in a stable sort."""
+    order = values.copy()
+    order.partition(low)
+    equal = (values == order[low]).nonzero()[0]
+    below = low if len(equal) == 1 else np.count_nonzero(values < order[low])
+    if high - below < len(equal):
+        return equal[low - below], equal[high - below]
+    return equal[low - below], (values == order[high:].min()).argmax()
 
 
 def _place(n: int, q: float) -> tuple:

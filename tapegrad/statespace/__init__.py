@@ -3,6 +3,7 @@
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
 from ._constraints import interval as interval
+from ._constraints import invertible as invertible
 from ._constraints import positive as positive
 from ._constraints import stationary as stationary
 from ._constraints import unconstrained as unconstrained
@@ -11,7 +12,6 @@ from ._filter import ForecastResult as ForecastResult
 from ._filter import forecast as forecast
 from ._filter import kalman_filter as filter  # noqa: F401
 from ._filter import loglik as loglik
-from ._fit import FitResult as FitResult
 from ._fit import fit as fit
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
@@ -19,5 +19,17 @@ from ._model import Start as Start
 from ._model import arma as arma
 from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
+from ._multivariate import dynamic_factor as dynamic_factor
+from ._multivariate import var as var
+from ._result import FitResult as FitResult
+from ._sarimax import sarimax as sarimax
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
+from ._structural import Structural as Structural
+from ._structural import ar as ar
+from ._structural import cycle as cycle
+from ._structural import level as level
+from ._structural import noise as noise
+from ._structural import regression as regression
+from ._structural import seasonal as seasonal
+from ._structural import trend as trend

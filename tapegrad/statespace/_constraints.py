@@ -102,6 +102,19 @@ def stationary() -> Constraint:
     )
 
 
+def invertible() -> Constraint:
+    """Coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] + ...: minus those of a stationary
+    autoregression."""
+    mirror = stationary()
+    return Constraint(
+        "invertible()",
+        "the coefficients of an invertible moving average",
+        lambda u: -mirror.natural(u),
+        lambda x: mirror.unconstrained(-x),
+        lambda x: mirror.inside(-x),
+    )
+
+
 def _coefficients(r: Any) -> Any:
     """Durbin and Levinson: phi_k = (phi_{k-1} - r_k reversed(phi_{k-1}), r_k)."""
     if r.ndim == 0:

@@ -199,6 +199,18 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
     return path, settled
 
 
+def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Any]:
+    """Mean and covariance of the state at step `steps` given what was seen before it, and the log-likelihood of that; by then nothing is
+    infinite."""
+    a, P, total = s.mean, s.cov, 0.0
+    if steps:
+        head = data.first(steps)
+        path, _ = recursion(s, head, joseph)
+        (a, P, _), total = path.filtered[-1], loglik_of(path, head)
+    a, P, _ = _predictor(s)(steps if s.predict_first else steps - 1, a, P, None)
+    return a, P, total
+
+
 def diffuse_plan(s: System, data: Observations) -> tuple[list[list[bool]], bool]:
     """Which observed elements of the first steps meet an infinite variance, until none is left; and whether
     none is left.

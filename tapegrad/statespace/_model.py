@@ -21,9 +21,10 @@ from .._primitive import is_tracked, values_of
 from .._recording import value
 from .._tree import Const
 from .._variable import Variable
-from ..errors import ArgumentError, DataError, ShapeError
+from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..ops.shaping import has_variable
 from ..optimize import to_host
+from ._labels import labels_of
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class Observations:
     """Data after the checks: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
 
     `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
+    `labels` keeps the dates and names of a Series or DataFrame.
 
     >>> from tapegrad import statespace as ss
     >>> data = ss.Observations([1.0, float("nan"), 3.0])
@@ -141,11 +143,14 @@ class Observations:
     """
 
     def __init__(self, y: Any):
-        y = _given(_with_gaps(y))
+        given = y.value if isinstance(y, Const) else y
+        y = _given(_with_gaps(given))
+        shape = tuple(y.shape)
         if y.ndim == 1:
             y = y[:, None]
         if y.ndim != 2 or y.shape[0] == 0 or y.shape[1] == 0:
             raise ShapeError(f"y: shape {y.shape}; wanted (n,) or (n, p) with n and p at least 1, time first")
+        self.labels = labels_of(given, shape)
         host = value(y)
         self.xp: ModuleType = xp_of(host)
         host = to_host(host)
@@ -161,10 +166,19 @@ class Observations:
         everything = list(range(self.width))
         self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
 
+    def first(self, steps: int) -> "Observations":
+        """The first rows alone."""
+        return Observations(self.raw[:steps])
+
     def extended(self, steps: int) -> "Observations":
         """The same data with `steps` missing rows after the last."""
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
         return Observations(np.concatenate([self.raw, gap]))
+
+    def in_form(self, values: Any, index: Any = None) -> Any:
+        """values (n, p) on the host as the data were given: (n,) for one series, a Series or DataFrame for one."""
+        values = to_host(values)
+        return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
 @dataclass
@@ -252,13 +266,38 @@ def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, da
         if mark.any() or varying:
             raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
         # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-        return np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), (P + P.T) * 0.5, mark
+        still = not is_tracked(c) and not to_host(value(c)).any()
+        return xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
     mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
     if mark.any():
         keep = xp.asarray(~mark, float)
         mean, cov = mean * keep, cov * (keep[:, None] * keep)
     return mean, cov, mark
+
+
+SMALL = 3  # states up to which P = T P T' + Q is solved as m^2 equations
+
+
+def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
+    """P = T P T' + Q, the sum of T^i Q T'^i, of which each pass of the loop doubles the terms."""
+    m = T.shape[0]
+    if m <= SMALL:
+        P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
+        return (P + P.T) * 0.5
+    A, P = T, Q
+    for _ in range(60):
+        size = numpy.linalg.norm(to_host(value(A)))
+        if size < 1e-9:
+            return (P + P.T) * 0.5
+        if size > 1e9:
+            break
+        P = P + A @ P @ A.T
+        A = A @ A
+    largest = abs(numpy.linalg.eigvals(to_host(value(T)))).max()
+    raise NotPositiveDefiniteError(
+        f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is there a stationary state; "
+        "keep the parameters there by a constraint such as stationary(), or give start a mean and cov"
+    )
 
 
 # Number of axes that a constant field has at most; one more is the time axis.
@@ -276,8 +315,6 @@ _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 
 def _with_gaps(y: Any) -> Any:
     """Data as the user has them, with nan where a mask or pandas says that they are missing."""
-    if isinstance(y, Const):
-        y = y.value
     if isinstance(y, numpy.ma.MaskedArray):
         return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
     try:

@@ -12,6 +12,7 @@ from followed import W, X, check, check_half_way, module
 from scipy.stats import norm
 
 import tapegrad as tg
+from tapegrad.errors import AliasError
 
 CASES = []
 
@@ -323,3 +324,123 @@ def test_iterators_can_be_copied():
         return next(copy.copy(it)) * next(it)
 
     np.testing.assert_allclose(tg.grad(f)(X), [0, 2 * X[1], 0])
+
+
+# --- functions among the arguments, names that are deleted ---
+
+
+def filler():
+    b = np.zeros(3)
+
+    def fill(x, scale=b):
+        b[:] = x**2
+        return (b * scale * W).sum()
+
+    return fill, b
+
+
+class Filling:
+    def __init__(self):
+        self.b = np.zeros(3)
+
+    def fill(self, x):
+        self.b[:] = x**2
+        return (self.b * self.b * W).sum()
+
+
+GIVEN = {
+    "itself": lambda g: (lambda x, g: g(x), g),
+    "in a list": lambda g: (lambda x, g: g[0](x), [g]),
+    "in a dict": lambda g: (lambda x, g: g["of"][1](x), {"of": (1.0, g)}),
+    "a partial": lambda g: (lambda x, g: g(x), functools.partial(g)),
+    "captured, too": lambda g: (lambda x, h: 0.5 * (h(x) + g(x)), g),
+}
+
+
+@pytest.mark.parametrize("method", [False, True])
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_a_function_among_the_arguments_has_captured_is_captured(name, method):
+    owner = Filling()
+    g, b = (owner.fill, owner.b) if method else filler()
+    f, given = GIVEN[name](g)
+    found = tg.grad(f)(X, given)
+    np.testing.assert_allclose(found, 4 * X**3 * W)
+    np.testing.assert_array_equal(b, X**2)
+    np.testing.assert_allclose(tg.hvp(f, X, W, (given,)), 12 * X**2 * W * W)
+
+
+def test_an_array_that_is_an_argument_and_captured_by_another_argument():
+    g, b = filler()
+    assert tg.grad(lambda x, b, g: (b * x).sum())(X, b, g).tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(AliasError):
+        tg.grad(lambda x, b, g: g(x) + b.sum())(X, b, g)
+
+
+NAMES = """
+kept, made, read = np.zeros(3), np.zeros(3), np.zeros(3)
+
+def unread(x):
+    global kept
+    del kept
+    return missing() * (x**2).sum()
+
+def bound(x):
+    global made
+    made = 2 * x
+    s = (made * x).sum()
+    del made
+    return s
+
+def written(x):
+    global read
+    read[:] = x
+    s = (read * x).sum()
+    del read
+    try:
+        return read.sum()
+    except NameError:
+        return s
+
+def again(x):
+    global read
+    def inner():
+        global read
+        del read
+    inner()
+    read = x * x
+    return read.sum()
+
+def missing():
+    try:
+        kept
+    except NameError:
+        return 1.0
+    return 2.0
+"""
+
+
+@pytest.mark.parametrize("name, left", [("unread", "kept"), ("bound", "made"), ("written", "read"), ("again", None)])
+def test_names_that_are_deleted(name, left):
+    plain, ours = module("plain_names", NAMES), module("our_names", NAMES)
+    value, gradient = tg.value_and_grad(getattr(ours, name))(X)
+    assert value == getattr(plain, name)(X)
+    np.testing.assert_allclose(gradient, (4 if name == "bound" else 2) * X)
+    assert vars(ours).keys() == vars(plain).keys()
+    assert left is None or not hasattr(ours, left)
+    if left is None:
+        np.testing.assert_array_equal(ours.read, X**2)
+
+
+def test_a_nonlocal_that_is_deleted():
+    b = np.zeros(3)
+
+    def f(x):
+        nonlocal b
+        b[:] = x
+        s = (b * x).sum()
+        del b
+        return s
+
+    np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
+    with pytest.raises(NameError):
+        b  # noqa: B018

@@ -212,11 +212,11 @@ BUGS = [
     ),
     Bug(
         "attributes not handed back",
-        "_shadow/restore.py",
-        "            put_state(x, bound, kind)",
-        "            pass",
+        "_shadow/classes.py",
+        "                put_state(x, bound, kind)",
+        "                pass",
     ),
-    Bug("nonlocals not handed back", "_shadow/restore.py", "        cell.cell_contents = value\n", "        pass\n"),
+    Bug("nonlocals not handed back", "_shadow/functions.py", "            c.cell_contents = value\n", "            pass\n"),
     Bug(
         "an outer Variable is taken for a new one",
         "_shadow/arrays.py",

@@ -34,7 +34,9 @@ def run(kind: str, seeds: range) -> None:
     print(dict(found))
     assert found["unsure"] <= len(seeds) // 4, found
     assert found["raised"] <= FOREIGN[kind] * len(seeds) + 3, found
-    assert found["raised"] + found["loud"] <= LOUD[kind] * len(seeds) + 6, found
+    loud, n = LOUD[kind], len(seeds)
+    # 3.5 standard deviations above the share: one of five hundred batches is beyond two and a half of them
+    assert found["raised"] + found["loud"] <= loud * n + 3.5 * (loud * (1 - loud) * n) ** 0.5, found
 
 
 def batches(number: int, first: int = 0) -> list:

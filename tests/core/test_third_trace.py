@@ -222,12 +222,12 @@ def test_without_short_ways_this_file_passes():
         assert done.returncode == 0, done.stdout[-3000:]
 
 
-SAMPLE = """test_mutation test_mutation_inputs test_random_programs test_memory test_aliasing test_products test_founding_hvp
-test_founding_nesting test_founding_kalman test_founding_closures test_jets test_linalg test_corners""".split()
+FILES = sorted(path.relative_to(TESTS.parent) for path in TESTS.parent.rglob("test_*.py") if path.name != "test_third_trace.py")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SAMPLE)
-def test_without_short_ways(name):
-    done = run_without([str(TESTS / f"{name}.py")])
-    assert done.returncode == 0, done.stdout[-3000:]
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_without_short_ways(file):
+    """The whole suite; a file whose tests are all long or for a device leaves with 5."""
+    done = run_without([str(TESTS.parent / file)])
+    assert done.returncode == 0 or (done.returncode == 5 and "deselected" in done.stdout), done.stdout[-3000:]

@@ -25,6 +25,7 @@ ASKING = {
     "kernels.generated.arguments": "data, which are constant",
     "kernels.generated.kernel": "the sum of squares at a fixed point; a check of finite terms",
     "kernels.generated.map": "marked constants",
+    "kernels.library.autoregression": "a check of missing data",
     "kernels.library.carma": "checks; parameters at which roots are found",
     "kernels.library.celerite": "checks of times and variances",
     "kernels.library.filters": "matrices that are constant",

@@ -1,10 +1,11 @@
-"""Light curves of celerite terms against dense Gaussians, mpmath, complex steps and differences; the CUDA C against its twin, in bits."""
+"""Light curves of celerite terms against dense Gaussians, mpmath, complex steps and differences; the CUDA C."""
 
 import shutil
 
 import mpmath
 import numpy as np
 import pytest
+from library_models import by_source
 from light_curves import DATA, VARIANCE, T, Y, agrees, close, log_density
 from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
 
@@ -93,16 +94,12 @@ def test_dense_gaussians(sizes):
     assert k(theta[:, 0], DATA) == value[0] and np.array_equal(k.grad(theta[:, 0], DATA), gradient[:, 0])
 
 
-def compiled(k, theta, data, real, twins):
-    return k._made(theta.shape[0], 3, data.ndim == 3, bool(np.isnan(data).any()), twins), theta.astype(real), data.astype(real)
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_twins_give_the_bits_of_the_cuda_source(sizes, each, real):
-    """More data than are summed in one part, holes, and a sample that is not valid; then against the generated kernel in float64."""
+def test_cuda_source_and_generated_kernel(sizes, each, real):
+    """More data than are summed in one part, holes, and a sample that is not valid; in the other coordinates of the CUDA C."""
     k, theta, n = process(sizes), parameters(sizes, 70), 150
     t = np.cumsum(np.random.default_rng(2).exponential(0.3, n))
     data = celerite.light_curve(t, np.sin(t), np.resize(VARIANCE, n))
@@ -111,12 +108,9 @@ def test_twins_give_the_bits_of_the_cuda_source(sizes, each, real):
         data = data[:, :, None] * np.random.default_rng(3).uniform(0.9, 1.1, 70)
     bad = theta.copy()
     bad[1, 7] = -3.0 if sizes[0] else np.nan
-    ours, th, x = compiled(k, bad, data, real, True)
-    theirs, _, _ = compiled(k, bad, data, real, False)
-    value, gradient = ours[1](th, x)
-    for a, b in zip((value, gradient), theirs[1](th, x), strict=True):
-        assert np.array_equal(a, b)
-    assert np.array_equal(ours[0](th, x), value) and np.array_equal(theirs[0](th, x), value)
+    th, x = bad.astype(real), data.astype(real)
+    value, gradient = by_source(k, th, x)
+    assert np.array_equal(by_source(k, th, x, value=True), value)
     good = np.arange(70) != 7
     assert value[7] == -np.inf and not gradient[:, 7].any() and np.isfinite(value[good]).all() and gradient[:, good].all()
     expected, slope = k.value_and_grad(bad, data)
@@ -201,7 +195,7 @@ def test_multiple_precision_through_the_critical_damping(sizes, theta):
             slope.append(float((up - down) / (2 * small)))
     for found in (
         k.value_and_grad(theta, data),
-        [x[..., 0] for x in compiled(k, theta[:, None], data, float, True)[0][1](theta[:, None], data)],
+        [x[..., 0] for x in by_source(k, theta[:, None], data)],
     ):
         np.testing.assert_allclose(found[0], value, rtol=1e-13)
         close(found[1], np.array(slope), 2e-11)
@@ -367,7 +361,7 @@ def test_invalid_parameters(sizes, row, wrong):
     bad = theta.copy()
     bad[row, 3] = wrong
     others = np.arange(5) != 3
-    for v, g in (k.value_and_grad(bad, DATA), compiled(k, bad, DATA, float, shutil.which("g++") is None)[0][1](bad, DATA)):
+    for v, g in (k.value_and_grad(bad, DATA), by_source(k, bad, DATA)):
         assert v[3] == -np.inf and not g[:, 3].any()
         close(v[others], value[others])
         close(g[:, others], gradient[:, others], 1e-10)
@@ -413,11 +407,11 @@ def test_nvrtc_compiles(sizes, arch):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++")
 @pytest.mark.parametrize("each", [False, True])
 def test_checks_of_raw_kernels(each):
-    """Canaries, orders of threads, the twin's bits, the adjoint against differences, the address sanitizer."""
+    """Canaries, orders of threads, the adjoint against differences, the address sanitizer."""
     sizes = (1, 1, 1, 1, 1)
     k, theta, data = process(sizes), parameters(sizes, 5), np.ascontiguousarray(DATA[:, :9])
     data = data[:, :, None] * np.linspace(0.9, 1.1, 5) if each else data
-    value, gradient = k._made(len(theta), 3, each, False)
+    value, gradient = k.kernels(len(theta), 3, each, False)
     assert any("within its arrays" in line for line in value.check(theta, data, sanitize=not each))
     assert any("within its arrays" in line for line in gradient.check(theta, data, derivatives=False, sanitize=not each))
 

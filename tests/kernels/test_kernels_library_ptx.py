@@ -1,4 +1,4 @@
-"""Library kernels as the CUDA compiler's own output, PTX, run on the CPU: the bits of the twins, so that a device gives them too."""
+"""Library kernels as the CUDA compiler's own output, PTX, run on the CPU: the bits of the CUDA C that g++ compiles."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ pytest.importorskip("cupy", reason="NOT RUN: NVRTC, which is called through CuPy
 
 from _cuda_host import needs_compiler
 from _ptx import PtxKernel
-from library_models import MODELS, arrays
+from library_models import MODELS, arrays, by_source
 from library_recursions import CASES
 
 pytestmark = needs_compiler
@@ -27,13 +27,13 @@ def by_ptx(k, theta, data):
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [*MODELS, *SERIES])
-def test_bits_of_the_twin(name, real):
+def test_bits_of_the_source(name, real):
     if name in MODELS:
         k, (theta, data) = MODELS[name][0], arrays(name, real, False, True, batch=70)
     else:
         k, theta, data = CASES[name]()
     theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
-    value, gradient = k.value_and_grad(theta, data)
+    value, gradient = by_source(k, theta, data)
     found = by_ptx(k, theta, data)
     assert np.isfinite(value).any() and gradient.any()
     assert np.array_equal(found[0], value) and np.array_equal(found[1], gradient)

@@ -1,5 +1,5 @@
 """Library kernels for time series: the Nile, statsmodels, dense Gaussians, enumeration, mpmath, differences, the generated kernels, and
-the CUDA C of each against its twin, bit for bit."""
+the CUDA C of each."""
 
 import itertools
 import shutil
@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 from kernel_recursions import DIFFUSE, KNOWN, MANY, NILE, formula
-from library_models import bits_of_numba
+from library_models import agree, by_source
 from library_recursions import CASES, close, consts, garch_theta, markov_theta, model, partial, series, varying
 from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
 
@@ -30,36 +30,18 @@ def case(request):
     return CASES[request.param]()
 
 
-def handmade(k, theta, data, twins):
-    return k._made(theta.shape[0], data.shape[0], data.ndim == 3, bool(np.isnan(data).any()), twins)
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
-def test_twins_give_the_bits_of_the_cuda_source(case, real):
+def test_cuda_source_and_generated_kernel(case, real):
     k, theta, data = case
     theta, data = theta.astype(real), data.astype(real)
-    ours, theirs = handmade(k, theta, data, True), handmade(k, theta, data, False)
-    value, gradient = ours[1](theta, data)
-    assert np.isfinite(value).all() and np.isfinite(gradient).all() and value.dtype == gradient.dtype == real
-    for a, b in zip((value, gradient), theirs[1](theta, data), strict=True):
-        assert np.array_equal(a, b)
-    assert np.array_equal(ours[0](theta, data), value) and np.array_equal(theirs[0](theta, data), value)
-    alone = np.ascontiguousarray(theta[:, 1:2]), np.ascontiguousarray(data[:, :, 1:2] if data.ndim == 3 else data)
-    one = handmade(k, *alone, True)[1](*alone)
-    assert one[0][0] == value[1] and np.array_equal(one[1][:, 0], gradient[:, 1])
-
-
-@pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
-def test_straight_line_code_gives_the_bits_of_numba(case, real):
-    """The steps of a twin run once in Python, for given sizes, and compiled by Numba, with sizes at run time."""
-    k, theta, data = case
-    sweeps = k.definition.both.__self__
-    sweeps = sweeps.made(len(theta)) if hasattr(sweeps, "made") else sweeps
-    theta, data = np.ascontiguousarray(theta, real), np.ascontiguousarray(data, real)
-    for batch in (theta.shape[1], 1):
-        theta, data = np.ascontiguousarray(theta[:, :batch]), np.ascontiguousarray(data[..., :batch]) if data.ndim == 3 else data
-        bits_of_numba(sweeps, theta, data)
+    ours, theirs = k.value_and_grad(theta, data), by_source(k, theta, data)
+    assert np.isfinite(ours[0]).all() and np.isfinite(ours[1]).all() and ours[0].dtype == ours[1].dtype == real
+    agree(theirs, ours)
+    close(k(theta, data), ours[0], 1e-14 if real is np.float64 else 1e-6)
+    assert np.array_equal(by_source(k, theta, data, value=True), theirs[0])
+    one = k.value_and_grad(np.ascontiguousarray(theta[:, 1:2]), np.ascontiguousarray(data[:, :, 1:2] if data.ndim == 3 else data))
+    assert one[0][0] == ours[0][1] and np.array_equal(one[1][:, 0], ours[1][:, 1])
 
 
 @pytest.mark.parametrize("name", ["kalman 3", "vector 3, 2", "garch", "autoregression 4", "markov 3"])
@@ -121,7 +103,7 @@ def test_nvrtc_compiles(name, arch):
     from tapegrad.kernels.launch.cuda import cubin
 
     k, theta, data = CASES[name]()
-    for kernel in handmade(k, theta, data, False):
+    for kernel in k.kernels(len(theta), len(data), data.ndim == 3, bool(np.isnan(data).any())):
         for real in REALS:
             assert cubin(kernel.code.text(np.dtype(real)), arch)[0][:4] == b"\x7fELF"
 
@@ -609,17 +591,14 @@ def test_derivatives_by_the_data():
 @pytest.mark.parametrize("name", ["kalman 3", "vector 3, 2", "garch", "autoregression 4", "markov 3"])
 def test_many_samples_on_both_libraries(device, name):
     """More samples than one block has threads; on CuPy each thread has a slot of its own in the scratch."""
-    xp, launches = device
+    xp, _ = device
     k, theta, data = CASES[name]()
     theta = np.tile(theta, 5)
     value, gradient = k.value_and_grad(xp.asarray(theta), xp.asarray(data))
     assert isinstance(gradient, xp.ndarray)
     expected, slope = k.value_and_grad(theta, data)
-    if launches or xp is np:
-        assert np.array_equal(host(value), expected) and np.array_equal(host(gradient), slope)
-    else:
-        close(host(value), expected, 1e-10)
-        close(host(gradient), slope, 1e-9)
+    close(host(value), expected, 1e-10)
+    close(host(gradient), slope, 1e-9)
 
 
 def test_models_on_both_libraries(device):

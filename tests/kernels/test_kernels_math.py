@@ -5,8 +5,11 @@ import itertools
 import mpmath
 import numpy as np
 import pytest
+from _cuda_host import needs_compiler, run_on_host
 
 import tapegrad as tg
+from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.launch.cpu import Launcher
 from tapegrad.testing import nested
 
 kernels = tg.kernels
@@ -77,34 +80,76 @@ def test_derivatives_of_tanh_in_the_tails(dtype):
     assert np.isnan(tg.grad(lambda x: k(x).sum())(np.array([np.nan], dtype))).all()
 
 
-LENGTHS = {np.float64: (5e-324, 1e-310, 1e-200, 1e-3, 1e160, 1e200, 3e307), np.float32: (1e-42, 1e-30, 1e-3, 1e20, 6e37)}
+LENGTHS = {
+    np.float64: (5e-324, 1e-310, 1e-300, 1e-200, 1e-150, 1e-136, 1e-3, 1e150, 1e200, 1e300, 2e307),
+    np.float32: (1e-42, 1e-36, 1e-20, 1e-15, 1e-3, 1e15, 1e20, 6e37),
+}
 
 
+def lengths(n):
+    """The length of n numbers in a kernel: of two also by hypot."""
+    norm = kernels.likelihood(lambda theta, y: np.linalg.norm(theta) + 0.0 * y)
+    hypot = kernels.map(np.hypot)
+    both = [lambda theta: norm(theta, theta[0, :1] * 0.0).sum()]
+    return both + [lambda theta: hypot(theta[0], theta[1]).sum()] if n == 2 else both
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 70])
 @pytest.mark.parametrize("dtype", LENGTHS)
-def test_lengths_whose_squares_are_no_numbers(dtype):
-    """hypot and norm; at right angles the second derivative is 1 / length, at zero all are zero."""
-    hypot, eps = kernels.map(np.hypot), np.finfo(dtype).eps
-    norm = kernels.likelihood(lambda theta, x: np.linalg.norm(theta) + 0.0 * x)
-    data, v, w = np.zeros(1, dtype), np.array([-0.8], dtype), np.array([0.6], dtype)
-    of_norm, least = lambda theta: norm(theta, data).sum(), np.finfo(dtype).smallest_subnormal
+def test_lengths_whose_squares_are_no_numbers(n, dtype):
+    """Value, gradient and second derivatives against multiple precision: along and across, with a zero among the numbers; at the length
+    zero all derivatives are zero."""
+    rng, info = np.random.default_rng(n), np.finfo(dtype)
+    directions = [np.eye(n, 1), rng.normal(size=(n, 1)), rng.normal(size=(n, 1))]
+    eps, least, fs = float(info.eps), float(info.smallest_subnormal), lengths(n)
     for size in LENGTHS[dtype]:
-        x, y = np.array([3 * size], dtype), np.array([4 * size], dtype)
-        r = mpmath.hypot(float(x[0]), float(y[0]))
-        u = np.array([[float(float(x[0]) / r)], [float(float(y[0]) / r)]])
-        np.testing.assert_allclose(hypot(x, y), float(r), rtol=2 * eps, atol=least)
-        theta = np.stack([x, y])
-        np.testing.assert_allclose(norm(theta, data), float(r), rtol=2 * eps, atol=least)
-        np.testing.assert_allclose(np.stack(tg.grad(lambda x, y: hypot(x, y).sum(), (0, 1))(x, y)), u, rtol=4 * eps)
-        np.testing.assert_allclose(tg.grad(of_norm)(theta), u, rtol=4 * eps)
-        np.testing.assert_allclose(tg.jvp(of_norm, (theta,), (u.astype(dtype),))[1], 1.0, rtol=4 * eps)
-        if not float(r) > 100 * np.finfo(dtype).tiny:
-            continue
-        for word in WORDS[2:]:
-            if word == "FF" and not 1e-15 < size < 1e15:
-                continue  # tangents of size 1 beside such arguments: their squares are no numbers, scaled as the arguments
-            second = nested(lambda x, y: hypot(x, y).sum(), word, [(v, w)] * 2)(x, y)
-            assert float(second) == pytest.approx(float(1 / r), rel=float(20 * eps), abs=float(np.finfo(dtype).tiny))
-    zero = np.zeros(1, dtype)
-    for word in WORDS:
-        assert float(nested(lambda x, y: hypot(x, y).sum(), word, [(v, w)] * len(word))(zero, zero)) == 0
-    assert not tg.grad(of_norm)(np.zeros((2, 1), dtype)).any()
+        x = rng.uniform(1.0, 4.0, (n, 1)) * rng.choice([-1, 1], (n, 1)) / np.sqrt(n)
+        x[n // 2] *= n < 3 or n == 70
+        x = (x * size).astype(dtype)
+        x[0] = x[0] if x.any() else info.smallest_subnormal
+        exact = [mpmath.mpf(float(a)) for a in x[:, 0]]
+        r = mpmath.sqrt(sum([a * a for a in exact]))
+        u = np.array([[float(a / r)] for a in exact])
+        v, w, e = [a.astype(dtype) for a in directions]
+        for f in fs:
+            assert float(f(x)) == pytest.approx(float(r), rel=3 * eps, abs=least)
+            np.testing.assert_allclose(tg.grad(f)(x), u, rtol=8 * eps)
+            assert float(tg.jvp(f, (x,), (u.astype(dtype),))[1]) == pytest.approx(1.0, rel=8 * eps)
+            for a, b in ((v, v), (w, e), (v, w), (x / dtype(size), w)) if r > 100 * info.tiny else ():
+                p, q = ([mpmath.mpf(float(c)) for c in d[:, 0]] for d in (a, b))
+                pq, px, qx = (sum([c * d for c, d in zip(*z, strict=True)]) for z in ((p, q), (p, exact), (q, exact)))
+                bound = mpmath.sqrt(sum([c * c for c in p]) * sum([c * c for c in q])) / r
+                for word in WORDS[2:]:
+                    second = float(nested(f, word, [(a,), (b,)])(x))
+                    assert abs(second - (pq - px * qx / r**2) / r) <= 40 * eps * bound + info.tiny, (size, word)
+    for f in fs:
+        for word in WORDS:
+            assert float(nested(f, word, [(v,)] * len(word))(np.zeros((n, 1), dtype))) == 0
+        assert not tg.grad(f)(np.zeros((n, 1), dtype)).any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", LENGTHS)
+@pytest.mark.parametrize("kind, order", [("F", 2), ("VG", 0), ("R", 1)])
+def test_lengths_have_the_same_bits_in_cuda_source(kind, order, dtype):
+    k = kernels.likelihood(lambda theta, y: np.linalg.norm(theta) - 2.0 * np.hypot(theta[0], theta[2]) + 0.0 * y)
+    rng, sizes = np.random.default_rng(3), np.array(LENGTHS[dtype][2:])
+    inputs = [rng.normal(size=(3, len(sizes))) * sizes] + [rng.normal(size=(3, len(sizes))) for _ in range(order)]
+    inputs, data = [x.astype(dtype) for x in inputs], np.zeros(1, dtype)
+    low = lowered(k._families["value"].derived(kind, order, (3, 0, False)))
+    launcher = Launcher(low, np.dtype(dtype), False)
+    ours = [np.empty((r, len(sizes)), dtype) for r in launcher.outputs]
+    launcher(inputs, data, 1, ours, len(sizes), None, None)
+    for a, b in zip(ours, run_on_host(low, dtype, inputs, data, 1, len(sizes)), strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b.reshape(a.shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_hypot_does_not_cancel(axis):
+    """The second derivative by the longer side is y^2 / r^3, where 1 - (x / r)^2 would be rounding."""
+    k, x, y = kernels.map(np.hypot), np.array([1e9, 1e200, 1.0]), np.array([1.0, 1e170, 1e-12])
+    given, one = ((x, y), (y, x))[axis], (np.ones(3), np.zeros(3))
+    along = one if axis == 0 else one[::-1]
+    for word in WORDS[2:]:
+        second = nested(lambda *z: k(*z).sum(), word, [along] * 2)(*given)
+        np.testing.assert_allclose(float(second), float(np.sum(y / x * (y / x) / x)), rtol=1e-13)

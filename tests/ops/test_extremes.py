@@ -174,6 +174,21 @@ def test_tails_against_closed_forms(name):
                     assert abs(found - wanted) <= bound, (x, word, found, mp.nstr(wanted, 12))
 
 
+@pytest.mark.parametrize("name", ["erfcx", "dawsn", "log_ndtr"])
+def test_tails_in_float32(name):
+    """The series begin where the cancelling forms have lost no more than a thousandth of a second derivative."""
+    f, exact, _ = CLOSED[name]
+    for x in (0.5, 2.0, 4.4, 4.6, 6.4, 6.6, 9.0, 11.9, 12.1, 300.0):
+        x = np.float32(-x if name == "log_ndtr" else x)
+        for words in (["F", "R"], WORDS2):
+            with mp.workdps(60):
+                wanted = exact(mp.mpf(float(x)), len(words[0]))
+            for word in words:
+                found = nested(lambda v: f(v), word, [(np.float32(1),)] * len(word))(x)
+                assert found.dtype == np.float32
+                assert abs(float(found) / float(wanted) - 1) < (2e-5 if len(word) == 1 else 1e-3), (x, word, found, float(wanted))
+
+
 # --- lengths ---
 
 DIRECTION = np.array([3.0, -4.0, 12.0])

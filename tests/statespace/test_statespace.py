@@ -598,7 +598,7 @@ def test_result_and_summary():
     text = r.summary()
     assert "15098.51832" in text and "1469.17636" in text and "3145.547863" in text and "-633.4645636" in text
     assert r.names == ["observation_var", "level_var"] and r.observations == 100 and not r.at_bound
-    np.testing.assert_allclose([r.aic, r.bic], [2 * 633.4645636362 + 4, 2 * 633.4645636362 + 2 * np.log(100)], rtol=1e-12)
+    np.testing.assert_allclose([r.aic, r.bic], [2 * 633.4645636362 + 6, 2 * 633.4645636362 + 3 * np.log(100)], rtol=1e-12)
     assert type(r.params["level_var"]) is np.float64 and r.evaluations >= r.iterations and str(r) == text
 
 
@@ -938,4 +938,5 @@ def test_example(tmp_path, method):
     )
     assert run.returncode == 0, run.stderr
     assert "15098.51832" in run.stdout and "1469.17636" in run.stdout and "-633.46456" in run.stdout
+    assert "checked: level_var 1469.18, published 1469.1" in run.stdout
     assert picture.exists() or "pip install 'tapegrad[plot]'" in run.stdout

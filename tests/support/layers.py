@@ -49,7 +49,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["prepare", "sparse", "operators", "optimize", "statespace.", "testing", "graph"],
+    ["prepare", "sparse", "operators", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 

@@ -6,7 +6,8 @@ import scipy.stats
 from raw_device import host, launched_on_host  # noqa: F401 (a fixture)
 
 from tapegrad.kernels import gaussian, mixture, regression, student_t
-from tapegrad.kernels.library.handwritten import CHUNK
+
+CHUNK = 128  # so many terms are added up in float32 by the CUDA C
 
 RNG = np.random.default_rng(0)
 
@@ -95,14 +96,18 @@ def arrays(name, real, each, missing, batch=300, n=CHUNK + 45):
     return np.ascontiguousarray(theta, real), np.ascontiguousarray(x, real)
 
 
-def bits_of_numba(sweeps, theta, data):
-    """Values and gradients by straight-line code and by Numba, which are to be the same bits."""
-    batch, found = theta.shape[1], []
-    for run in (sweeps, sweeps.by_numba()):
-        value, other, gradient = np.empty(batch, theta.dtype), np.empty(batch, theta.dtype), np.empty_like(theta)
-        run.both(theta, data, value, gradient, batch, data.shape[1])
-        run.value(theta, data, other, batch, data.shape[1])
-        assert np.array_equal(value, other)
-        found.append((value, gradient))
-    for a, b in zip(*found, strict=True):
-        assert np.array_equal(a, b)
+def by_source(k, theta, data, value=False):
+    """Value and gradient, or the value alone, by the CUDA C, run on this processor."""
+    kernels = k.kernels(theta.shape[0], data.shape[0], data.ndim == 3, bool(np.isnan(data).any()))
+    return kernels[0](theta, data) if value else kernels[1](theta, data)
+
+
+def agree(found, expected):
+    """Values and gradients by two compilers: within 1e-13 of the value, and of the largest entry of the sample's gradient."""
+    wide = expected[0].dtype == np.float64
+    for a, b, tolerance in zip(found, expected, (1e-13, 1e-13) if wide else (3e-6, 1e-4), strict=True):
+        assert a.dtype == b.dtype and np.array_equal(np.isfinite(a), np.isfinite(b))
+        with np.errstate(invalid="ignore"):
+            off = np.where(a == b, 0, np.abs(a - b))
+        size = np.abs(b) if b.ndim == 1 else np.abs(b).max(axis=0, initial=0.0)
+        assert (off <= tolerance * size).all(), (off / size).max()

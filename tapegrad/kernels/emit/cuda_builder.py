@@ -45,7 +45,8 @@ class Writer:
         return name
 
     def c(self, x: float) -> str:
-        x = float(np.float32(x)) if self.bits == 32 else float(x)
+        with np.errstate(over="ignore"):
+            x = float(np.float32(x)) if self.bits == 32 else float(x)
         if math.isnan(x):
             return "real_of(0x7ff8000000000000LL)" if self.bits == 64 else "real_of(0x7fc00000)"
         if math.isinf(x):

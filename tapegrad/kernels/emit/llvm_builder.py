@@ -39,7 +39,8 @@ class Builder:
         return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
 
     def c(self, x: float) -> str:
-        x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
+        with np.errstate(over="ignore"):
+            x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
         return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
 
     def ci(self, x: int) -> str:

@@ -27,6 +27,7 @@ from ..emit.lower import SUMS, Lowered, lowered
 from ..graph.adjoint import forward, reverse
 from ..graph.program import Program
 from ..launch.cpu import Launcher
+from ..launch.stored import StoredLauncher
 
 PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False)}  # which groups of outputs have the dtype of the sums
 
@@ -46,6 +47,7 @@ class Family:
     def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = threading.RLock()
+        self.key: str | None = None  # a name that says all that the traced function depends on
         self.captured: list = []  # what the traced functions captured
         self.programs: dict = {}
         self.launchers: dict = {}
@@ -105,9 +107,17 @@ class Family:
             with self.lock:
                 found = self.launchers.get(key)
                 if found is None:
-                    low = self.lowered(kind, n, signature, dtype, make is Launcher)
-                    low.name = f"{self.name}.{kind}{sum(orders(n))}"
-                    found = self.launchers[key] = make(low, dtype, per_sample)
+
+                    def trace():
+                        low = self.lowered(kind, n, signature, dtype, make is Launcher)
+                        low.name = f"{self.name}.{kind}{sum(orders(n))}"
+                        return low
+
+                    if self.key is not None and make is Launcher:
+                        found = StoredLauncher(f"{self.key} {kind} {orders(n)} {signature}", trace, dtype, per_sample)
+                    else:
+                        found = make(trace(), dtype, per_sample)
+                    self.launchers[key] = found
         return found
 
     # --- operations of the tape ---

@@ -1,6 +1,6 @@
-"""Higher derivatives of a filter whose arguments have a value for each step.
+"""Filters whose arguments have a value for each step.
 
-The kernel by hand takes them as rows of theta, (T n, B), which no recursion has.  For the generated kernel they are data of each sample,
+Their kernels take them as rows of theta, (T n, B), which no recursion has.  For the generated kernel they are data of each sample,
 and a derivative along a direction v of theta is one along the part of v that is theta there plus one along the part that is data:
 
     D^n f [v1, ..]  =  sum over all choices of a part for each direction
@@ -39,19 +39,22 @@ class ByStep:
         made = [sum(terms) for terms in zip(*found, strict=True)]
         if kind == "F":
             return made[0]
+        if kind == "VG":
+            return made[0], self.joined(xp, steps, *made[1:])
         if kind == "R":
             return self.joined(xp, steps, *made)
         by_data = self.joined(xp, steps, xp.zeros_like(there[0]), made[0], of_data=True)
         return by_data if data.ndim == 3 else by_data.sum(axis=2)
 
     def term(self, kind: str, arrays: tuple, n: tuple, w: Any) -> tuple:
-        """What is asked for, of one choice: F, or the gradients by theta and by the data, or that by the data alone."""
+        """What is asked for, of one choice: F, the gradients by theta and by the data (VG: F before them), or that by the data alone."""
         if kind == "F":
             return (self.run("F", n, arrays),)
         if kind == "D":
             return (self.run("D", n, (*arrays, w)),)
         ones = xp_of(arrays[0]).ones(arrays[0].shape[1], arrays[0].dtype)
-        return self.run("R", n, arrays), self.run("D", n, (*arrays, ones))
+        first = self.run("VG", n, arrays) if kind == "VG" else (self.run("R", n, arrays),)
+        return *first, self.run("D", n, (*arrays, ones))
 
     def each(self, xp: Any, y: Any, own: Any) -> Any:
         return y if y.ndim == 3 else xp.broadcast_to(y[:, :, None], own.shape)

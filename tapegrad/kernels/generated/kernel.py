@@ -50,7 +50,16 @@ BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, wher
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, f: Callable, trace: Callable, missing: Any, invalid: str, sums: Any = None, build: Callable | None = None):
+    def __init__(
+        self,
+        f: Callable,
+        trace: Callable,
+        missing: Any,
+        invalid: str,
+        sums: Any = None,
+        build: Callable | None = None,
+        key: str | None = None,
+    ):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         sums_of(sums)
@@ -60,6 +69,7 @@ class Generated(Remade):
         self._parts, self._build = (f, trace, missing, invalid, sums), build
         self._rejects = invalid == "reject"
         self._call: tuple = ()
+        self._key = key
         named_like(self, f)
         self._renew()
 
@@ -83,8 +93,9 @@ class Generated(Remade):
             )
             for what in ("value", "each", "final", "scores")
         }
-        for family in self._families.values():
+        for what, family in self._families.items():
             family.captured = self._captured
+            family.key = None if self._key is None else f"{self._key} {what}"
         self._family = self._families["value"]
         self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
         # an operation on a tape stays with what was traced for it
@@ -218,7 +229,8 @@ class Generated(Remade):
         kernels with `sums`."""
         self._look_around()
         with self._family.lock:
-            return self._family.lowered(kind, order, (theta_rows, data_rows, missing), np.dtype(dtype))
+            signature = theta_rows, data_rows, missing or self.missing == "step"
+            return self._family.lowered(kind, order, signature, np.dtype(dtype))
 
     # --- arguments ---
 
@@ -436,10 +448,9 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     """
     if missing not in ("skip", "step"):
         raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
-    skip = missing == "skip"
 
     def trace(s, build, what):
-        return trace_likelihood(loglik, s[0], s[1], s[2] and skip, build, what, invalid == "reject", blocks=what in BLOCKS)
+        return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
 
     made = Likelihood(loglik, trace, missing, invalid, sums)
     made._call = _likelihood, (loglik, missing, invalid, sums)
@@ -468,10 +479,9 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     """
     if not (missing in (None, "skip", "step") or callable(missing)):
         raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
-    rule = missing if callable(missing) else None
 
     def trace(s, build, what):
-        return trace_recursion(init, step, s[0], s[1], s[2] and missing != "step", rule, build, what, blocks=what in BLOCKS)
+        return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
     made = Recursion(step, trace, missing, invalid, sums)
     made._call = _recursion, (init, step, missing, invalid, sums)
@@ -480,3 +490,11 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
 
 def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums: Any) -> Recursion:
     return recursion(init, step, missing=missing, invalid=invalid, sums=sums)
+
+
+def named_recursion(key: str, init: Callable, step: Callable) -> Recursion:
+    """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
+    stays nan, and data have no gaps but those that the step looks for itself."""
+    made = Recursion(*recursion(init, step, missing="step", invalid="nan")._parts, key=key)
+    made._call = named_recursion, (key, init, step)
+    return made

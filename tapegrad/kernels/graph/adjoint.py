@@ -20,11 +20,12 @@ cotangents of step outputs its step input."""
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError
-from .nodes import LEAVES, Graph
+from .nodes import LEAVES, Congruence, Graph
 from .program import Loop, Outside, Program, copies, nested, relate, stages
 
 FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
@@ -42,7 +43,7 @@ def forward(p: Program, group: int | None) -> Program:
         t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
         inputs.append(p.inputs[group])
     loops = _pushed(g, p.loops, t)
-    _tangents(g, p.outputs, t)
+    tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
 
@@ -52,14 +53,14 @@ def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
     made = []
     for old in loops:
         loop = old.copy()
-        _tangents(g, loop.start, t)
+        tangents(g, loop.start, t)
         varying = sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0])
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
         loop.inner = _pushed(g, loop.inner, t)
-        _tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
@@ -73,7 +74,7 @@ def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
     return made
 
 
-def _tangents(g: Graph, outs: list[int], t: dict) -> None:
+def tangents(g: Graph, outs: list[int], t: dict) -> None:
     """Fill t with the tangents of all nodes under outs."""
     for i in g.reach(outs, stop=t):
         if i not in t:
@@ -116,7 +117,13 @@ class Adjoints(dict):
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
         nothing, a zero adjoint stays zero through an infinite derivative."""
         g = self.g
+        whole, done = self.together(order), set()
         for i in order:
+            if i in whole and i not in done:
+                self.through(whole[i], active)
+                done.update(j for row in whole[i].product for j in row)
+            if i in done:
+                continue
             self.settle(i)
             bar = self.get(i)
             if bar is None or g.op[i] in LEAVES:
@@ -135,6 +142,38 @@ class Adjoints(dict):
                     self.include(j, share)
         for block in list(self.elements):
             self.settle(block)
+
+    def together(self, order: list[int]) -> dict:
+        """The congruences whose elements have all of their users above them, by the element that a sweep meets first."""
+        g, here, found = self.g, set(order), {}
+        for names, x in g.congruences.items():
+            first, last = max(names), min(names)
+            if names <= here and not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+                found[first] = x
+        return found
+
+    def through(self, x: Congruence, active: set[int]) -> None:
+        """With N = A P A' and T the adjoint of N, each pair of elements having one and those on the diagonal twice theirs,
+
+            B = T A        adjoint of A: B P        of P: A' B, each pair having one, and half of it on the diagonal
+
+        which takes half of the products that the rules of all the single ones would."""
+        g, size, inner = self.g, range(len(x.left)), range(len(x.middle))
+        T = [[g.mul(g.const(1.0 + (i == j)), self.get(x.product[i][j], g.zero)) for j in size] for i in size]
+
+        def dot(pairs: Any) -> int:
+            return reduce(lambda total, pair: g.add(total, g.mul(*pair)), pairs, g.zero)
+
+        B = [[dot([(T[i][j], x.left[j][p]) for j in size]) for p in inner] for i in size]
+        for i in size:
+            for p in inner:
+                if x.left[i][p] in active:
+                    self.include(x.left[i][p], dot([(B[i][q], x.middle[q][p]) for q in inner]))
+        for q in inner:
+            for p in range(q + 1):
+                if x.middle[p][q] in active:
+                    share = dot([(x.left[i][p], B[i][q]) for i in size])
+                    self.include(x.middle[p][q], g.mul(g.const(0.5), share) if p == q else share)
 
     def all_zero(self, bar: int) -> int:
         g = self.g

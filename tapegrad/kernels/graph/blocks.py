@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .lengths import length_of, pull_length, push_length
+
 ELEMENT, BITS = 1 << 60, 28
 MASK = (1 << BITS) - 1
 
@@ -530,14 +532,14 @@ def push_logdet(g, i: int, x: tuple, d: list) -> int:
 
 PULL = {
     "matmul": pull_matmul, "cholesky": pull_cholesky, "trisolve": pull_trisolve, "lusolve": pull_lusolve, "logdet": pull_logdet,
-    "det": pull_logdet, "lu": lambda g, i, bar, a: [], "detsign": lambda g, i, bar, f: [],
+    "det": pull_logdet, "lu": lambda g, i, bar, a: [], "detsign": lambda g, i, bar, f: [], "length": pull_length,
 }  # fmt: skip
 PUSH = {
     "matmul": push_matmul, "cholesky": push_cholesky, "trisolve": push_trisolve, "lusolve": push_lusolve, "logdet": push_logdet,
-    "det": push_logdet, "lu": lambda g, i, x, d: g.zero, "detsign": lambda g, i, x, d: g.zero,
+    "det": push_logdet, "lu": lambda g, i, x, d: g.zero, "detsign": lambda g, i, x, d: g.zero, "length": push_length,
 }  # fmt: skip
 MAKERS = {
     "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve,
-    "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign,
+    "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_of,
 }  # fmt: skip
 BLOCK_OPS = frozenset((*MAKERS, "elem", "view", "assemble", "sum"))

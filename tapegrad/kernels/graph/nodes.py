@@ -11,18 +11,22 @@ Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" s
 beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
 float32 (wide_sums.py) "S" for "s", and "N" with k = 1.  What a loop in the body of another one gives ("co", "s") depends on the outer
 loops' steps: `within` has them as bits, and what depends on nothing in a step of the innermost one is computed outside of it
-(`level`)."""
+(`level`).
+
+A "mark" stands for its operand while the graph is being traced (trace/derivatives.py); no program holds one."""
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+from .lengths import Length, OverLength
 
-LEAVES = frozenset(("in", "const", "bool", "array"))
+LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-OPERATIONS: dict = {}  # operation -> what ops/ declares of it: value and derivatives (trace/symbolic.py)
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength()}  # and those that ops/ declares (trace/symbolic.py)
 STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
@@ -30,6 +34,18 @@ NAN = math.nan
 
 class LongCode(BaseException):
     """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
+
+
+@dataclass(frozen=True)
+class Congruence:
+    """Matrices of nodes, product = left @ middle @ left.T, whose adjoints are found together (adjoint.py)."""
+
+    product: list
+    left: list
+    middle: list
+
+    def renamed(self, new: dict) -> "Congruence":
+        return Congruence(*[[[new.get(i, i) for i in row] for row in x] for x in (self.product, self.left, self.middle)])
 
 
 class Graph(Blocks):
@@ -55,6 +71,8 @@ class Graph(Blocks):
         self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
         self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
+        self.complete = False  # no datum holds nan
+        self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     # --- making nodes ---
@@ -75,7 +93,7 @@ class Graph(Blocks):
             self.shape.append(self._common_shape(op, args) if shape is None else shape)
             if op == "in":
                 self.mask.append(1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0))
-            elif op in LEAVES:
+            elif op in LEAVES and op != "mark":
                 self.mask.append(0)
             else:
                 m = 0
@@ -319,7 +337,9 @@ class Graph(Blocks):
 
     def isnan(self, a: int) -> int:
         c = self.value(a)
-        return self.bool(c != c) if c is not None else self.raw("isnan", a)
+        if c is not None:
+            return self.bool(c != c)
+        return self.bool(False) if self.complete and self.op[a] == "in" and self.args[a][0] == "y" else self.raw("isnan", a)
 
     def power(self, a: int, n: int) -> int:
         """a to a whole number n, by squaring."""
@@ -355,6 +375,12 @@ class Graph(Blocks):
             else:
                 found.append(i)
         return tuple(sorted(found))
+
+    def congruent(self, product: Any, left: Any, middle: Any) -> None:
+        """Remember that this matrix of nodes is left @ middle @ left.T, middle being symmetric."""
+        names = [int(product[i, j]) for j in range(len(product)) for i in range(j + 1)]
+        if len(set(names)) == len(names) > 1 and all(self.op[i] in ("add", "sub", "mul") for i in names):
+            self.congruences[frozenset(names)] = Congruence(product.tolist(), left.tolist(), middle.tolist())
 
     # --- walking ---
 

@@ -3,6 +3,7 @@
 import ctypes
 import sys
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -52,22 +53,41 @@ def object_code(text: str, large: int) -> bytes:
     return target.emit_object(module)
 
 
-def compiled(text: str, name: str = "kernel", large: int = LARGE) -> int:
-    """The address of the function `name` of this text; above `large` lines compiled for the time that takes."""
+def name_of(text: str) -> str:
+    """The name on disk of the machine code of this text on this processor."""
+    return cache.key(machine()[1], text)
+
+
+def placed(name: str, code: bytes) -> Any:
+    """The engine that holds this machine code."""
+    make, _ = machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    STATE[name] = engine
+    return engine
+
+
+def found(name: str, function: str = "kernel") -> int | None:
+    """The address of a function of the machine code of this name, if this process or the disk has that."""
     with LOCK:
-        make, description = machine()
-        key = cache.key(description, text)
-        if key in STATE:
-            return STATE[key].get_function_address(name)
-        stored = cache.load(key)
-        if stored is None:
-            stored = object_code(text, large)
-            cache.save(key, stored)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
-        engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
-        engine.finalize_object()
-        STATE[key] = engine
-        return engine.get_function_address(name)
+        engine = STATE.get(name)
+        if engine is None:
+            stored = cache.load(name)
+            engine = None if stored is None else placed(name, stored)
+        return None if engine is None else engine.get_function_address(function)
+
+
+def compiled(text: str, function: str = "kernel", large: int = LARGE) -> int:
+    """The address of this function of this text; above `large` lines compiled for the time that takes."""
+    with LOCK:
+        name = name_of(text)
+        address = found(name, function)
+        if address is None:
+            code = object_code(text, large)
+            cache.save(name, code)
+            address = placed(name, code).get_function_address(function)
+        return address
 
 
 def _pointer_in_header() -> bool:
@@ -88,36 +108,84 @@ def address(x: np.ndarray) -> int:
     return at(id(x) + HEADER).value if HEADER else x.ctypes.data
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a launch must know of a program beside its code; plain numbers, so that it can be kept with the code.
+
+    `types`: the dtypes of the outputs; `summed`: is the step output summed over
+    samples?  `width`: samples of a block; `taped`: (number, elements of a step, is it over the data?, most
+    steps or None) of the loops whose carries are stored; `bodies`: how many loops; `wide`: are its sums float64 in a kernel of
+    float32?"""
+
+    inputs: list[int]
+    outputs: list[int]
+    types: list[str]
+    streams: int
+    step_rows: int
+    summed: bool
+    width: int
+    long: bool
+    work: int
+    most: float
+    taped: list[tuple]
+    bodies: int
+    arena: int
+    wide: bool
+
+
+def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
+    p, n = low.program, low.operations
+    summed = p.by_data and p.step_rows > 0 and not per_sample
+    held = 1 if summed else 4 if n < WIDE else 2 if n < NARROW else 1
+    if low.precise is not None:  # a register of terms takes two for each sum
+        sums = max([len(loop.sums) for loop in low.loops], default=0)
+        held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
+    return Plan(
+        inputs=list(p.inputs),
+        outputs=[p.rows_of(k) for k in range(len(p.groups))],
+        types=[t.char for t in low.types(dtype)],
+        streams=p.streams,
+        step_rows=p.step_rows,
+        summed=summed,
+        width=64 // dtype.itemsize * held,
+        long=low.instructions > HEAVY,
+        work=low.work,
+        most=low.most,
+        taped=[(n, size, loop.data, loop.cap) for n, size, loop in low.taped()],
+        bodies=len(low.bodies),
+        arena=low.arena,
+        wide=low.precise is not None,
+    )
+
+
 class Launcher:
     """One program for one dtype on this processor; it compiles a scalar and a vector form when they are first needed."""
 
-    def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
+    def __init__(self, low: Lowered | None, dtype: np.dtype, per_sample: bool, plan: Plan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
-        p = low.program
-        self.inputs, self.outputs = p.inputs, [p.rows_of(k) for k in range(len(p.groups))]
-        self.types = low.types(dtype)  # of the outputs
-        self.streams, self.step_rows = p.streams, p.step_rows
-        self.summed = p.by_data and p.step_rows > 0 and not per_sample
-        lanes = 64 // dtype.itemsize
-        n, self.work, self.most = low.operations, low.work, low.most
-        held = 1 if self.summed else 4 if n < WIDE else 2 if n < NARROW else 1
-        if low.precise is not None:  # a register of terms takes two for each sum
-            sums = max([len(loop.sums) for loop in low.loops], default=0)
-            held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
-        self.width = lanes * held
-        self.long = low.instructions > HEAVY
+        self.plan = plan = planned(low, dtype, per_sample) if plan is None else plan
+        self.inputs, self.outputs = plan.inputs, plan.outputs
+        self.types = [np.dtype(t) for t in plan.types]
+        self.streams, self.step_rows = plan.streams, plan.step_rows
+        self.summed, self.width = plan.summed, plan.width
+        self.work, self.most, self.long = plan.work, plan.most, plan.long
         self.forms: dict = {}
         self.local = threading.local()
-        self.taped = low.taped()
-        self.counted = [n for n, _, loop in self.taped if not loop.data and loop.cap is None]
+        self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
+
+    def text(self, width: int) -> str:
+        return emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
+
+    def address_of(self, width: int) -> int:
+        """Where the machine code for blocks of so many samples is."""
+        return compiled(self.text(width))
 
     def form(self, width: int):
         found = self.forms.get(width)
         if found is None:
-            text = emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
             pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
             kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
-            found = self.forms[width] = kind(compiled(text))
+            found = self.forms[width] = kind(self.address_of(width))
         return found
 
     def __call__(
@@ -149,7 +217,7 @@ class Launcher:
         lanes.  The parts are the same whatever the number of threads, and so are the bits."""
         full, rest = divmod(batch, width)
         inputs = [*inputs, *([each] if self.streams else [])]
-        dtype = self.dtype if self.low.precise is None else SUMS
+        dtype = SUMS if self.plan.wide else self.dtype
         one = self.step_rows * steps * width * dtype.itemsize
         count = int(min(max(full, 1), PARTS, max(PART_BYTES // max(one, 1), 1)))
         cuts = np.linspace(0, full, count + 1).astype(int)
@@ -231,13 +299,13 @@ class Launcher:
     def workspace(self, local: dict, width: int, steps: int) -> tuple:
         """Addresses of caps, needed and tape of this thread, for this number of steps."""
         room = local.setdefault("room", dict.fromkeys(self.counted, 64))
-        caps = np.zeros(2 * len(self.low.bodies) + 2, np.int64)
-        size = self.low.arena
-        for n, carry, loop in self.taped:
-            cap = steps if loop.data else loop.cap if loop.cap is not None else room[n]
+        caps = np.zeros(2 * self.plan.bodies + 2, np.int64)
+        size = self.plan.arena
+        for n, carry, data, most in self.plan.taped:
+            cap = steps if data else most if most is not None else room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap
             size += cap * carry
-        needed = np.zeros(len(self.low.bodies) + 1, np.int64)
+        needed = np.zeros(self.plan.bodies + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
         place = address(raw)
         local["hold"] = caps, needed, raw

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 
 from ..._array import xp_of
+from ..._primitive import values_of
 from ...errors import ArgumentError
-from ..generated.kernel import recursion
-from .handwritten import Definition, HandwrittenRecursion, inlined, twin
-from .on_cpu import Sized, Sweeps
-from .sample_loops import LOG_2_PI
-from .sweeps import Frame, Sums, datum
-from .vectors import double, doubles, fma, fnma, log, narrow, splat, where
+from ..emit.lower import SUMS
+from ..generated.arguments import contiguous
+from ..generated.kernel import likelihood, recursion
+from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
 MOST = 8
 
@@ -41,187 +40,73 @@ def step(carry, theta, y):
     """The log density of y given those before it."""
     lags, count = carry
     P = len(lags)
-    now, phi, v = y[0] - theta[0], theta[1 : P + 1], theta[P + 1]
-    valid = v > 0
-    a, own, variance = phi, phi, v
-    for n in range(P, 0, -1):
-        k = a[n - 1]
+    now, own, variance = y[0] - theta[0], theta[1 : P + 1], theta[P + 1]
+    for n, a, v in shorter(own, variance):
+        own = np.where(count < n + 1, np.concatenate([a, np.zeros(P - n)]), own)
+        variance = np.where(count < n + 1, v, variance)
+    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), log_density(now - own @ lags, variance)
+
+
+def shorter(phi, v):
+    """Order, coefficients and variance of the predictors of all orders below P, the highest first; nan where there are none."""
+    a, v = phi, np.where(v > 0, v, np.nan)
+    for n in range(len(phi) - 1, -1, -1):
+        k = a[n]
         rest = 1 - k * k
-        valid = np.where(valid, rest, -1.0) > 0
-        a = (a[: n - 1] + k * a[: n - 1][::-1]) / rest
-        v = v / rest
-        own = np.where(count < n, np.concatenate([a, np.zeros(P - n + 1)]), own)
-        variance = np.where(count < n, v, variance)
-    e = now - own @ lags
-    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), np.where(
-        valid, -0.5 * (LOG_2_PI + np.log(variance) + e * e / variance), np.nan
-    )
+        rest = np.where(rest > 0, rest, np.nan)
+        a, v = (a[:n] + k * a[:n][::-1]) / rest, v / rest
+        yield n, a, v
 
 
-# --- the twin of autoregression.cu; sizes: P, and whether the gradient is wanted ---
+def log_density(e, v):
+    return -0.5 * (LOG_2_PI + np.log(v) + e * e / v)
 
 
-@inlined
-def order(n):
-    """Where the coefficients of the predictor of order n begin."""
-    return n * (n - 1) // 2
-
-
-@inlined
-def parts(room, P):
-    """mu; a, v, 1 - k^2 of all predictors; cotangents of a and v; the lags; sums of e x[t - j], of e^2, of e and number of a chunk; the
-    same of all data in float64, and of the first P data the sum of terms, the cotangent of mu and their number."""
-    a = room + 1
-    v = a + order(P + 1)
-    rest = v + (P + 1)
-    a_bar = rest + (P + 1)
-    v_bar = a_bar + order(P + 1)
-    lag = v_bar + (P + 1)
-    part = lag + P
-    sums = doubles(part + (P + 3))
-    return room[0], a, v, rest, a_bar, v_bar, lag, part, sums, sums + (P + 3)
-
-
-@twin
-def begin(room, outside, layout, sizes):
-    P, theta = sizes[0], outside[0]
-    room[0] = theta[0]
-    _, a, v, rest, a_bar, v_bar, lag, part, sums, more = parts(room, P)
-    for j in range(P):
-        a[order(P) + j] = theta[j + 1]
-        lag[j] = 0
-    v[P] = theta[P + 1]
-    for n in range(P, 0, -1):
-        k = a[order(n) + n - 1]
-        rest[n] = 1 - k * k
-        for j in range(1, n):
-            a[order(n - 1) + j - 1] = (a[order(n) + j - 1] + k * a[order(n) + n - j - 1]) / rest[n]
-        v[n - 1] = v[n] / rest[n]
-    for j in range(order(P + 1)):
-        a_bar[j] = 0
-    for j in range(P + 1):
-        v_bar[j] = 0
-    for j in range(P + 3):
-        part[j] = 0
-        sums[j] = 0
-    for j in range(3):
-        more[j] = 0
-
-
-@twin
-def error(a, lag, now, n):
-    """Of the predictor of order n, whose coefficients begin at a."""
-    for j in range(n):
-        now = fnma(a[j], lag[j], now)
-    return now
-
-
-@twin
-def shift(lag, now, P):
-    for j in range(P - 1, 0, -1):
-        lag[j] = lag[j - 1]
-    lag[0] = now
-
-
-@twin
-def first(room, outside, n, layout, sizes):
-    """A datum before datum P, with its own predictor."""
-    P, gradient = sizes
-    mu, a, v, _, a_bar, v_bar, lag, _, _, more = parts(room, P)
-    now = datum(outside, 0, n) - mu
-    e = error(a + order(n), lag, now, n)
-    z = e / v[n]
-    more[0] = more[0] + double(fma(e, z, log(v[n])))
-    more[2] = more[2] + 1
-    if gradient:
-        slope = splat(1, e)
-        for j in range(n):
-            slope = slope - a[order(n) + j]
-            a_bar[order(n) + j] = z * lag[j]
-        more[1] = more[1] + double(z * slope)
-        v_bar[n] = 0.5 * fma(z, z, -1 / v[n])
-    shift(lag, now, P)
-
-
-@twin
-def observe(room, outside, t, layout, sizes):
-    P, gradient = sizes
-    mu, a, _, _, _, _, lag, part, _, _ = parts(room, P)
-    now = datum(outside, 0, t) - mu
-    e = error(a + order(P), lag, now, P)
-    part[P] = fma(e, e, part[P])
-    part[P + 2] = part[P + 2] + 1
-    if gradient:
-        part[P + 1] = part[P + 1] + e
-        for j in range(P):
-            part[j] = fma(e, lag[j], part[j])
-    shift(lag, now, P)
-
-
-@twin
-def flush(room, outside, t, layout, sizes):
-    P = sizes[0]
-    _, _, _, _, _, _, _, part, sums, _ = parts(room, P)
-    for j in range(P + 3):
-        sums[j] = sums[j] + double(part[j])
-        part[j] = 0
-
-
-@twin
-def predictors_adjoint(a, v, rest, a_bar, v_bar, P):
-    """From the cotangents of all predictors and variances to those of phi and the variance of the innovations."""
-    for n in range(1, P + 1):
-        k = a[order(n) + n - 1]
-        k_bar, rest_bar = splat(0, k), -(v_bar[n - 1] * v[n - 1])
-        v_bar[n] = v_bar[n] + v_bar[n - 1] / rest[n]
-        for j in range(1, n):
-            b, there, mirror = a_bar[order(n - 1) + j - 1], order(n) + j - 1, order(n) + n - j - 1
-            a_bar[there] = a_bar[there] + b / rest[n]
-            a_bar[mirror] = a_bar[mirror] + k * b / rest[n]
-            k_bar = k_bar + b * a[mirror]
-            rest_bar = rest_bar - b * a[order(n - 1) + j - 1]
-        a_bar[order(n) + n - 1] = a_bar[order(n) + n - 1] + (k_bar - 2 * k * rest_bar) / rest[n]
-
-
-@twin
-def finish(room, outside, layout, sizes):
-    P, gradient = sizes
-    mu, a, v, rest, a_bar, v_bar, _, _, sums, more = parts(room, P)
-    valid = (v[P] > 0) & (mu - mu == 0)
-    for n in range(1, P + 1):
-        valid = valid & (rest[n] > 0)
-    x, many = double(v[P]), sums[P + 2]
-    out = narrow(-0.5 * (more[0] + many * log(x) + sums[P] / x + (many + more[2]) * LOG_2_PI), mu)
-    outside[7][0] = where(valid, where(out == out, out, -np.inf), -np.inf)
-    valid = valid & (out - out == 0)
-    if gradient:
-        predictors_adjoint(a, v, rest, a_bar, v_bar, P)
-        slope = splat(1, x)
-        for j in range(P):
-            slope = slope - double(a[order(P) + j])
-            outside[6][j + 1] = where(valid, narrow(double(a_bar[order(P) + j]) + sums[j] / x, mu), 0)
-        outside[6][0] = where(valid, narrow(more[1] + sums[P + 1] / x * slope, mu), 0)
-        outside[6][P + 1] = where(valid, narrow(double(v_bar[P]) + 0.5 * (sums[P] / x - many) / x, mu), 0)
-
-
-SUMS = Sums(begin, observe, flush, finish, first)
-
-
-def sweeps(p):
-    """On NumPy arrays, for so many rows of theta."""
-    P = p - 2
-    return Sweeps(SUMS, Frame(sizes=(P,), modes=[(0, p)], lines=1, stored=P), room=P * (P + 1) + 8 * P + 20, cost=40 + 5 * P)
-
-
-ON_HOST = Sized(sweeps)
+def whole(theta, x):
+    """The same as a sum: the log density of a datum but the first P, given those before it, all of which are x, and a share of that
+    of the first P, which stand below mu, phi and v with the share."""
+    P = len(x) - 1
+    mu, phi, v, first = theta[0], theta[1 : P + 1], theta[P + 1], theta[P + 2 : 2 * P + 2] - theta[0]
+    total = sum([log_density(first[n] - a @ first[:n][::-1] if n else first[0], s) for n, a, s in shorter(phi, v)])
+    return total * theta[2 * P + 2] + log_density(x[0] - mu * (1 - np.sum(phi)) - phi @ x[1:], v)
 
 
 class Autoregression(HandwrittenRecursion):
     """A kernel for complete series."""
 
+    def __init__(self, definition: Definition, invalid: str = "reject"):
+        super().__init__(definition, invalid)
+        self._whole = likelihood(whole, invalid=invalid, sums=SUMS)
+
+    def _run_value(self, family: Any, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """Of data that samples share value and gradient are sums without a carry, over data with those before them as further rows.
+        From these data their mean is subtracted: the error of prediction is made of data and mu one by one."""
+        theta, data = arrays[:2]
+        (p, batch), steps = theta.shape, data.shape[1]
+        P = p - 2
+        if n != (0, 0) or kind == "D" or data.ndim == 3 or steps <= P or xp_of(theta) is not np:
+            return super()._run_value(family, kind, n, arrays, outs)
+        dtype = theta.dtype
+        y = contiguous(data[0], dtype)
+        centre = y.sum() / dtype.type(steps)
+        y = y - centre
+        rows = np.empty((2 * P + 3, batch), dtype)
+        rows[:p], rows[p:-1], rows[-1] = theta, y[:P, None], 1 / (steps - P)
+        rows[0] -= centre
+        lags = np.ndarray((P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize))
+        arrays = rows, contiguous(lags, dtype)
+        made = self._whole._launch(self._whole._launcher(self._whole._family, kind, n, arrays, False), kind, n, arrays, None, False)
+        made = list(made) if kind == "VG" else [made]
+        if kind != "F":
+            made[-1] = made[-1][:p]
+        return made[0] if outs is None and len(made) == 1 else self._filled(outs, made, theta)
+
+    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+        """Nothing: what a launch takes is made anew by each call."""
+
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
-        if bool(xp_of(data).isnan(data).any()):
+        if self._is_missing(values_of(data)):
             raise ArgumentError(
                 "autoregression: y holds nan; for series with missing data use kernels.kalman, with the companion matrix as A"
             )
@@ -235,7 +120,5 @@ loglik = Autoregression(
         formula=recursion(start, step),
         fit=lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
         wants="theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)",
-        value=ON_HOST.value,
-        both=ON_HOST.both,
     )
 )

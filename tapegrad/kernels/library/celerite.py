@@ -34,20 +34,21 @@ import weakref
 from typing import Any
 
 import numpy as np
+from scipy.special import zeta
 
 from ..._array import xp_of
 from ..._primitive import layout_of, values_of
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
 from ...ops import shaping
-from ..generated.arguments import as_float, checked_outs
+from ..generated.arguments import as_float
 from ..generated.derivatives import library
 from ..generated.kernel import recursion
-from .celerite_twin import SERIES, twins
-from .handwritten import Definition, Handwritten, HandwrittenRecursion
-from .sample_loops import LANES, LOG_2_PI
+from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
 MOST = 12
+LENGTH = 12
+SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])  # of (1 - x cot x) / (2 x^2) in x^2
 
 
 def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
@@ -183,20 +184,6 @@ class Process(HandwrittenRecursion):
                 self._looked = weakref.ref(rows), rows.data.ptr
         return theta, data, single
 
-    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        """On NumPy arrays by the generated kernel.  Its code is for so many terms; the twin, whose sizes are numbers at run time, takes
-        several times as long, and serves to check the CUDA C."""
-        if n != (0, 0) or kind == "D" or xp_of(arrays[0]) is not np:
-            return super()._run(kind, n, arrays, outs)
-        if not self._keeps_nan:
-            return super(Handwritten, self)._run(kind, n, arrays, outs)
-        value, gradient = super(Handwritten, self)._run("VG", n, arrays, outs if kind == "VG" else None)
-        bad = ~np.isfinite(value)
-        value[bad], gradient[:, bad] = np.nan, np.nan
-        if outs is not None and kind == "F":
-            checked_outs(self.__name__, outs, [1], len(value), [value.dtype])[0][...] = value
-        return {"F": value, "R": gradient}.get(kind, (value, gradient))
-
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Nothing: a call like the last one would not look at the data."""
 
@@ -227,7 +214,6 @@ def _process(*sizes: int) -> Process:
     names = "REAL", "COMPLEX", "QUADRATIC", "JITTER", "MEAN"
     series = {"SERIES": ", ".join([repr(x) for x in SERIES]), "SERIES_LENGTH": len(SERIES)}
     macros = {**dict(zip(names, sizes, strict=True)), **series}
-    value, both = twins(sizes)
     made = Process(
         Definition(
             name="celerite",
@@ -235,10 +221,7 @@ def _process(*sizes: int) -> Process:
             formula=recursion(*formula(*sizes), missing="step"),
             fit=lambda p, d: macros if (p, d) == (rows, 3) else None,
             wants=f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)",
-            value=value,
-            both=both,
             work=lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",),
-            workers=LANES,
         )
     )
     made._place = _process, sizes

@@ -24,7 +24,7 @@ from ..generated.arguments import as_float
 from ..generated.derivatives import library
 from ..generated.filters_by_step import ByStep
 from ..generated.kernel import recursion
-from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
+from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved, made_nan
 from .own_functions import device_functions
 
 SHARED = (FOLDER / "filters.cu").read_text()
@@ -49,8 +49,8 @@ class Argument:
 
 
 class HandwrittenFilter(HandwrittenRecursion):
-    """A recursion whose arguments are found by filters.cu; `by_step`: its higher derivatives, where an argument has a value for each
-    step and a gradient."""
+    """A recursion whose arguments are found by filters.cu; `by_step`: what is generated where an argument has a value for each step
+    and a gradient."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
@@ -59,9 +59,16 @@ class HandwrittenFilter(HandwrittenRecursion):
         self.by_step: ByStep | None = None
 
     def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        if self.by_step is not None and (n != (0, 0) or kind == "D"):
+        if self.by_step is None or (n == (0, 0) and kind != "D" and xp_of(arrays[0]) is not np):
+            return super()._run(kind, n, arrays, outs)
+        if not (self._keeps_nan and n == (0, 0) and kind == "R"):
             return self.by_step(kind, n, arrays)
-        return super()._run(kind, n, arrays, outs)
+        value, gradient = self.by_step("VG", n, arrays)
+        return made_nan([gradient], np.isnan(value))[0]
+
+    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
+        if self.by_step is None:
+            super()._remember(kind, theta, data, single)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +76,13 @@ class Parts:
     """What a filter consists of, by the .cu of name `stem`.
 
     `kind`: the named tuple of its `arguments`; `start(model)`, `step(carry, model, y)`: one sample in plain Python;
-    `sweeps(sizes, modes)`: the functions for NumPy arrays; `stored(sizes)`: how many numbers are stored at a step."""
+    `stored(sizes)`: how many numbers are stored at a step."""
 
     stem: str
     kind: type
     arguments: tuple
     start: Callable
     step: Callable
-    sweeps: Callable
     stored: Callable
 
 
@@ -181,7 +187,6 @@ class Filter(Shelved):
     def _made(self, call: "Packed") -> HandwrittenFilter:
         of, arguments = self._parts, self.arguments
         sizes, modes = dict(call.sizes), call.modes
-        run = of.sweeps(sizes, [(mode, a.rows(sizes)) for a, mode in zip(arguments, modes, strict=True)])
         macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
         macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
         by_data = tuple([2 if mode == 1 else mode for mode in modes])
@@ -193,10 +198,7 @@ class Filter(Shelved):
             formula=recursion(init, step, missing="step", invalid=self._invalid),
             fit=lambda p, d: macros,
             wants="as packed",
-            value=run.value,
-            both=run.both,
             work=lambda p, d: work,
-            workers=0,
         )
         made = HandwrittenFilter(definition, self._invalid)
         if 1 in modes:

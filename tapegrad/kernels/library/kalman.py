@@ -25,12 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .filter_twins import dot, filter_steps, filter_sweeps
 from .filters import Argument, Filter, Parts
-from .handwritten import twin
-from .on_cpu import Sweeps
-from .sample_loops import LOG_2_PI
-from .vectors import fma, fnma, log, splat, where
+from .handwritten import LOG_2_PI
 
 
 class Model(NamedTuple):
@@ -68,75 +64,12 @@ def step(carry: tuple, model: Model, y: Any) -> tuple:
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
     u = P @ c
-    S = np.where(here, c @ u + r, 1.0)
+    S = np.where(here, c @ u + r, np.inf)  # a missing datum teaches nothing: 1 / S = 0
     v = np.where(here, y, 0.0) - c @ m
+    gain = u / S
     term = np.where(here, -0.5 * (LOG_2_PI + np.log(S) + v * v / S), 0.0)
-    gain = np.where(here, u / S, 0.0)
-    m, P = m + gain * v, P - np.outer(u, u) * np.where(here, 1.0 / S, 0.0)
+    m, P = m + gain * v, P - np.outer(gain, u)
     return (A @ m, A @ P @ A.T + Q), np.where(valid, term, np.nan)
-
-
-# --- the twin of kalman.cu ---
-
-
-@twin
-def update(args, y, m, P, m_after, P_after, work, K, D):
-    c, r = args[1], args[3]
-    u, g, left = work, work + K, work + 2 * K
-    here = y[0] == y[0]
-    S, v = r[0], y[0]
-    for i in range(K):
-        u[i] = dot(P + i * K, c, K)
-        S = fma(c[i], u[i], S)
-        v = fnma(c[i], m[i], v)
-    S, v = where(here, S, 1), where(here, v, 0)
-    inverse = 1 / S
-    left[0], left[1] = inverse, v
-    for i in range(K):
-        u[i] = where(here, u[i], 0)
-        g[i] = u[i] * inverse
-        m_after[i] = fma(g[i], v, m[i])
-        for j in range(i + 1):
-            x = fnma(g[i], u[j], P[i * K + j])
-            P_after[i * K + j] = x
-            P_after[j * K + i] = x
-    return where(here, fma(v * inverse, v, log(S)), 0), where(here, splat(1, S), 0), S > 0
-
-
-@twin
-def update_adjoint(args, y, m, P, m_bar, P_bar, bars, work, K, D):
-    c, c_bar, r_bar = args[1], bars[1], bars[3]
-    u, g, w, u_bar = work, work + K, work + (2 * K + 2), work + (3 * K + 2)
-    inverse, v = work[2 * K], work[2 * K + 1]
-    q, e = splat(0, v), splat(0, v)
-    for i in range(K):
-        w[i] = dot(P_bar + i * K, u, K)
-        q = fma(w[i], g[i], q)
-        e = fma(m_bar[i], g[i], e)
-    vs = v * inverse
-    v_bar = e - vs
-    S_bar = where(y[0] == y[0], fma(inverse, q - 0.5, vs * fma(0.5, vs, -e)), 0)
-    for i in range(K):
-        u_bar[i] = fma(m_bar[i], vs, fma(-2 * inverse, w[i], c[i] * S_bar))
-    for i in range(K):
-        x = fma(u[i], S_bar, -(m[i] * v_bar))
-        for j in range(K):
-            x = fma(P[i * K + j], u_bar[j], x)
-        c_bar[i] = c_bar[i] + x
-        m_bar[i] = fnma(c[i], v_bar, m_bar[i])
-        for j in range(i + 1):
-            x = fma(0.5, fma(u_bar[i], c[j], c[i] * u_bar[j]), P_bar[i * K + j])
-            P_bar[i * K + j] = x
-            P_bar[j * K + i] = x
-    r_bar[0] = r_bar[0] + S_bar
-
-
-STEPS = filter_steps(update, update_adjoint)
-
-
-def sweeps(sizes: dict, modes: list) -> Sweeps:
-    """On NumPy arrays, for these sizes; mode and rows of each argument."""
-    return filter_sweeps(STEPS, 4 * sizes["k"] + 2, sizes, modes)
 
 
 loglik = Filter(
@@ -146,7 +79,6 @@ loglik = Filter(
         arguments=ARGUMENTS,
         start=start,
         step=step,
-        sweeps=sweeps,
         stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
     )
 )

@@ -15,10 +15,7 @@ from ..._array import is_array, xp_of
 from ...errors import ArgumentError, ShapeError
 from ...ops.special import gammaln
 from ..generated.kernel import FLOATS, likelihood
-from .handwritten import Definition, HandwrittenLikelihood, inlined, twin
-from .on_cpu import Sized, Sweeps
-from .sweeps import Frame, Sums, datum, nothing
-from .vectors import double, doubles, exp, fma, log1p, narrow, splat, where, whole
+from .handwritten import Definition, HandwrittenLikelihood
 
 
 def poisson_formula(theta, x):
@@ -32,7 +29,7 @@ def logistic_formula(theta, x):
     """The log probability of one datum: the design and the response."""
     k = len(theta)
     eta = theta @ x[:k]
-    return x[k] * eta - np.where(eta > 0, eta + np.log1p(np.exp(-eta)), np.log1p(np.exp(eta)))
+    return x[k] * eta - np.where(eta > 0, eta, 0.0) - np.log1p(np.exp(np.where(eta > 0, -eta, eta)))
 
 
 def _columns(name: str, x: Any, y: Any) -> tuple:
@@ -74,95 +71,6 @@ def logistic_data(x: Any, y: Any) -> Any:
     return xp.concatenate([rows, y[None]])
 
 
-# --- the twin of regression.cu; sizes: k, whether logistic, whether the gradient is wanted ---
-
-
-@inlined
-def parts(room, K):
-    """The coefficients, a datum, the sum of a chunk and its gradient; the same of all data in float64."""
-    slope = room + (2 * K + 3)
-    total = doubles(slope + K)
-    return room, room + K, room + (2 * K + 2), slope, total, total + 1
-
-
-@twin
-def begin(room, outside, layout, sizes):
-    K = sizes[0]
-    b, _, some, slope, total, slopes = parts(room, K)
-    some[0], total[0] = 0, 0
-    for i in range(K):
-        b[i] = outside[0][i]
-        slope[i] = 0
-        slopes[i] = 0
-
-
-@inlined
-def poisson_term(eta, y, log_factorial):
-    mean = exp(eta)
-    return y * eta - mean - log_factorial, y - mean
-
-
-@inlined
-def logistic_term(eta, y):
-    t, above = exp(where(eta > 0, -eta, eta)), where(eta > 0, eta, 0)
-    return y * eta - above - log1p(t), y - where(eta > 0, 1, t) / (1 + t)
-
-
-@twin
-def observe(room, outside, t, layout, sizes):
-    K, logistic, gradient = sizes
-    b, x, some, slope, _, _ = parts(room, K)
-    here, eta = whole(b[0], True), splat(0, b[0])
-    for i in range(K + (1 if logistic else 2)):
-        x[i] = datum(outside, i, t)
-        here = here & (x[i] == x[i])
-    for i in range(K):
-        eta = fma(x[i], b[i], eta)
-    if logistic:
-        term, residual = logistic_term(eta, x[K])
-    else:
-        term, residual = poisson_term(eta, x[K], x[K + 1])
-    some[0] = some[0] + where(here, term, 0)
-    if gradient:
-        residual = where(here, residual, 0)
-        for i in range(K):
-            slope[i] = fma(where(here, x[i], 0), residual, slope[i])
-
-
-@twin
-def flush(room, outside, t, layout, sizes):
-    K, _, gradient = sizes
-    _, _, some, slope, total, slopes = parts(room, K)
-    total[0] = total[0] + double(some[0])
-    some[0] = 0
-    for i in range(K if gradient else 0):
-        slopes[i] = slopes[i] + double(slope[i])
-        slope[i] = 0
-
-
-@twin
-def finish(room, outside, layout, sizes):
-    K, _, gradient = sizes
-    b, _, _, _, total, slopes = parts(room, K)
-    valid = total[0] - total[0] == 0
-    outside[7][0] = where(valid, narrow(total[0], b[0]), -np.inf)
-    for i in range(K if gradient else 0):
-        outside[6][i] = where(valid, narrow(slopes[i], b[0]), 0)
-
-
-SUMS = Sums(begin, observe, flush, finish, nothing)
-
-
-def sized(logistic):
-    def sweeps(k):
-        frame = Frame(sizes=(k, logistic), modes=[(0, k)], lines=k + 2 - logistic, stored=0)
-        return Sweeps(SUMS, frame, room=5 * k + 5, cost=40 + 20 * logistic + 4 * k)
-
-    return Sized(sweeps)
-
-
-ON_HOST = sized(0), sized(1)
-
 poisson = HandwrittenLikelihood(
     Definition(
         name="poisson",
@@ -170,8 +78,6 @@ poisson = HandwrittenLikelihood(
         formula=likelihood(poisson_formula),
         fit=lambda p, d: {"K": p} if d == p + 2 and p else None,
         wants="theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
-        value=ON_HOST[0].value,
-        both=ON_HOST[0].both,
     )
 )
 logistic = HandwrittenLikelihood(
@@ -181,7 +87,5 @@ logistic = HandwrittenLikelihood(
         formula=likelihood(logistic_formula),
         fit=lambda p, d: {"K": p} if d == p + 1 and p else None,
         wants="theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
-        value=ON_HOST[1].value,
-        both=ON_HOST[1].both,
     )
 )

@@ -24,7 +24,7 @@ def matmul(a: Any, b: Any) -> Sym:
         block = g.names(g.matmul(g.pack(x), g.pack(y)), (x.shape[0], y.shape[1]))
         return Sym(g, block.reshape((() if a.ndim == 1 else x.shape[:1]) + (() if b.ndim == 1 else y.shape[1:])))
     x, y = g.nodes_of(x), g.nodes_of(y)
-    symmetric = x.shape[0] == y.shape[1] and _symmetric_product(a, b)
+    symmetric, factors = _symmetric_product(a, b) if x.shape[0] == y.shape[1] else (False, None)
     out = np.empty((x.shape[0], y.shape[1]), np.int64)
     for i, j in np.ndindex(out.shape):
         if symmetric and j < i:
@@ -34,6 +34,8 @@ def matmul(a: Any, b: Any) -> Sym:
         for k in range(x.shape[1]):
             acc = g.add(acc, g.mul(int(x[i, k]), int(y[k, j])))
         out[i, j] = acc
+    if factors is not None:
+        g.congruent(out, *[g.nodes_of(f.ids) for f in factors])
     made = Sym(g, out[0] if a.ndim == 1 else out)
     if b.ndim == 1:
         made = Sym(g, made.ids[..., 0])
@@ -59,32 +61,24 @@ def symmetric_nodes(x: Sym) -> bool:
     return x.ndim == 2 and same(x.ids, x.ids.T)
 
 
-def _symmetric_product(a: Sym, b: Sym) -> bool:
+def _symmetric_product(a: Sym, b: Sym) -> tuple[bool, tuple | None]:
+    """Is it one, and L and P where it is L @ P @ L.T."""
     if b.ndim != 2 or a.ndim != 2:
-        return False
+        return False, None
     if same(a.ids, b.ids.T):
-        return True
+        return True, None
     for triple in (a.product and (*a.product, b), b.product and (a, *b.product)):
         if triple is None:
             continue
         left, middle, right = triple
         if same(left.ids, right.ids.T) and symmetric_nodes(middle):
-            return True
-    return False
+            return True, (left, middle)
+    return False, None
 
 
 FUNCTIONS[np.dot] = lambda a, b: matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
 FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims=keepdims)
 COMPOSED[np.matmul] = matmul
-COMPOSED[np.hypot] = lambda a, b: length((a, b), lambda a, b: a * a + b * b)
-
-
-def length(x: tuple, squares: Callable) -> Sym:
-    """The root of squares(*x), which is homogeneous of degree 2, of numbers of any size; its derivatives at zero are zero."""
-    q = squares(*x)
-    r = squares(*[v * elementwise(q.g, "scale", q) for v in x])
-    zero = r == 0.0
-    return where(zero, 0.0, np.sqrt(where(zero, 1.0, r)) * elementwise(q.g, "unscale", q))
 
 
 @implements(np.clip)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from .array_functions import length, total
-from .symbolic import COMPOSED, Sym, graph_of, implements, large, lift, where
+from ..graph.lengths import length_of
+from .array_functions import total
+from .symbolic import COMPOSED, Sym, graph_of, implements, large, lift, real, where
 
 
 @implements(np.linalg.cholesky)
@@ -134,7 +135,8 @@ def slogdet(a: Any) -> Any:
 
 @implements(np.linalg.norm)
 def norm(x: Any) -> Sym:
-    return length((x,), lambda x: total(x * x))
+    x = real(lift(graph_of(x), x)).reshape(-1)
+    return Sym(x.g, length_of(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist())))
 
 
 @implements(np.linalg.matrix_power)

@@ -19,11 +19,13 @@ import scipy.special
 
 from ... import stats
 from ..._shadow import is_foreign
+from ..._transforms import Transform
 from ..._tree import Const
 from ...errors import KernelError
 from ..graph.nodes import Graph
 from .captured import Captured
 from .composite_functions import FOREIGN
+from .derivatives import Derivatives
 from .symbolic import Sym, graph_of, lift
 
 MATH = {
@@ -35,8 +37,8 @@ MATH = {
 class Rebuilder:
     """Rebuilds functions for one trace into the graph `g`."""
 
-    def __init__(self, g: Graph):
-        self.g, self.seen, self.hold, self.captured = g, {}, [], Captured()
+    def __init__(self, g: Graph, derivatives: Derivatives):
+        self.g, self.seen, self.hold, self.captured, self.derivatives = g, {}, [], Captured(), derivatives
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = Random()
@@ -90,6 +92,8 @@ class Rebuilder:
         """What stands for x inside the kernel function."""
         kind = type(x)
         if isinstance(x, types.ModuleType):
+            if x.__name__ == "tapegrad":
+                return Namespace(x, {f.__name__: ours for f, ours in self.derivatives.own.items()})
             return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
         if kind.__module__.startswith("scipy.stats"):
             return density(x)
@@ -106,7 +110,11 @@ class Rebuilder:
             pass
         if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
             return self.numpy.own[x.__name__]
-        if kind is types.FunctionType and not is_foreign(x.__module__):
+        if kind is Transform:
+            return self.derivatives.made(x)
+        if kind is types.FunctionType and x in self.derivatives.own:
+            return self.derivatives.own[x]
+        if kind is types.FunctionType and (not is_foreign(x.__module__) or "users" in x.__dict__):
             return self.function(x)
         if kind is types.MethodType and not is_foreign(x.__func__.__module__):
             return types.MethodType(self.function(x.__func__), x.__self__)
@@ -153,6 +161,12 @@ class Rebuilder:
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         return new
+
+
+def through(f: types.FunctionType, users: Any) -> types.FunctionType:
+    """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
+    f.users = users
+    return f
 
 
 class Globals(dict):
@@ -212,6 +226,7 @@ class Namespace:
 
 def origin(f: Any) -> str:
     """'name (file:line)' of a user's function."""
+    f = getattr(f, "users", f)
     code = getattr(f, "__code__", None)
     name = getattr(f, "__name__", type(f).__name__)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
@@ -219,7 +234,7 @@ def origin(f: Any) -> str:
 
 def line_of(error: BaseException, f: Any) -> str:
     """The line of the user's function where the error arose."""
-    code, found = getattr(f, "__code__", None), None
+    code, found = getattr(getattr(f, "users", f), "__code__", None), None
     t = error.__traceback__
     while t is not None:
         if code is not None and t.tb_frame.f_code.co_filename == code.co_filename and "tapegrad/kernels" not in code.co_filename:

@@ -18,6 +18,7 @@ from ..._variable import bottom, variable
 from ...errors import KernelError
 from ...ops._define import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
+from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
 from ..graph.recipes import Recipe
 
@@ -321,7 +322,8 @@ class Operation:
         """How it is written out, if the emitters do not have it: by what is declared, else by its body, if that is made of others."""
         f = self.prim.scalar
         if isinstance(f, (str, tuple)):
-            return None
+            form = WRITTEN.get(f if isinstance(f, str) else f[0])
+            return form and Recipe(form, self.n)
 
         def make(g: Graph, *x: int) -> int:
             given = [Sym(g, i) for i in x]

@@ -22,6 +22,7 @@ from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import Loop, Program
+from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
 from .symbolic import NotKnown, Sym, elementwise, lift, real
 
@@ -43,7 +44,7 @@ class Tracer:
 
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
-        self.rebuild = Rebuilder(self.g)
+        self.rebuild, self.marks = Rebuilder(self.g, Derivatives(self)), 0
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
@@ -239,12 +240,22 @@ def shortest(trace: Callable) -> Callable:
 
 @shortest
 def trace_likelihood(
-    t: Tracer, f: Callable, p: int, rows: int, missing: bool, build: Callable | None = None, what: str = "value", reject: bool = False
+    t: Tracer,
+    f: Callable,
+    p: int,
+    rows: int,
+    missing: bool,
+    skip: bool,
+    build: Callable | None = None,
+    what: str = "value",
+    reject: bool = False,
 ) -> Program:
-    """sum over data of f(theta, datum); with `missing`, data with a nan are left out.  `build` makes theta of its p numbers.
+    """sum over data of f(theta, datum); `missing`: there are data with a nan; with `skip` they are left out.  `build` makes theta of
+    its p numbers.
 
     `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
     g = t.g
+    g.complete = not missing
     loop = Loop(g.new_loop(), "data")
     t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
     numbers = t.inputs("th", 0, 0, (p,))
@@ -255,7 +266,7 @@ def trace_likelihood(
         t.varying([inc])
     if build is None:
         theta.refuse_rest(f)
-    if missing and not handles_missing(g, loop.id):
+    if missing and skip and not handles_missing(g, loop.id):
         forget()
         absent, y = gated(t, loop.id, rows)
         with t.step(loop.id, g.negation(absent)) as region:
@@ -369,12 +380,15 @@ def trace_recursion(
     p: int,
     rows: int,
     missing: bool,
-    skip: Callable | None,
+    rule: Any,
     build: Callable | None = None,
     what: str = "value",
 ) -> Program:
-    """What a recursion gives (see `Recursion.program`); `missing`: data with nan take `skip`, or leave the step out."""
-    return renumbered(Recursion(t, init, step, p, rows, missing, skip, build).program(what))
+    """What a recursion gives (see `Recursion.program`); `missing`: there are data with a nan, and what a step does with them: "step" (it
+    looks for them itself), a function (the carry after it), else it is left out."""
+    t.g.complete = not missing
+    skip = rule if callable(rule) else None
+    return renumbered(Recursion(t, init, step, p, rows, missing and rule != "step", skip, build).program(what))
 
 
 def renumbered(p: Program) -> Program:
@@ -391,6 +405,8 @@ def renumbered(p: Program) -> Program:
         loop.rewrite(new)
         loop.carry, loop.final = [new[c] for c in loop.carry], [new[c] for c in loop.final]
     g.substitute(p.outputs, new)
+    for names, x in list(g.congruences.items()):
+        g.congruences[frozenset([new.get(i, i) for i in names])] = x.renamed(new)
     return replace(p, groups=[[new[o] for o in group] for group in p.groups])
 
 

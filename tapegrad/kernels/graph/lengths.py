@@ -1,0 +1,109 @@
+"""Lengths of vectors, right where the squares of their elements are no numbers.
+
+The elements are multiplied by a power of 2, `scale`, before they are squared.  It changes in steps and passes no derivative on: their
+tangents would be multiplied by it too, and the square of a tangent so multiplied may be no number.  So nothing of this is written out
+before all derivatives have been taken (expanded.py).  Until then a length is one node: of two numbers `hypot`, by the rules of ops/;
+of more, or of a block, `length`, by the rules here: with r = |x| and u = x / r
+
+    dr = sum u_k dx_k        du_k = dx_k / r - u_k dr / r
+
+where x / r is one node too, `over_length`, of x, r, the scale s of the vector and the length l of the scaled one: (x s) / l.  At the
+length zero s is taken as 0 and l as 1, and all derivatives are 0."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+def squares(g: Any, x: list[int]) -> int:
+    total = g.zero
+    for v in x:
+        square = g.mul(v, v)
+        total = g.add(total, g.sum(square) if g.shape[square] else square)
+    return total
+
+
+def scaled(g: Any, x: list[int]) -> tuple[int, int, int]:
+    """The sum of squares, the scale, and the length of the scaled vector."""
+    q = squares(g, x)
+    s = g.node("scale", q)
+    return q, s, g.node("sqrt", squares(g, [g.mul(v, s) for v in x]))
+
+
+def where_zero(g: Any, length: int, value: int, otherwise: int) -> int:
+    return g.select(g.compare("eq", length, g.zero), value, otherwise)
+
+
+def length_written(g: Any, *x: int) -> int:
+    q, _, l = scaled(g, x)
+    return g.mul(l, g.node("unscale", q))
+
+
+def part_written(g: Any, x: int, y: int) -> int:
+    """x / hypot(x, y)."""
+    _, s, l = scaled(g, (x, y))
+    return g.mul(g.mul(x, s), g.rcp(where_zero(g, l, g.one, l)))
+
+
+WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}  # instructions of ops/ that are written out in `scale` and `unscale`
+
+
+def length_of(g: Any, *x: int) -> int:
+    """The node of the length of these numbers, or of one block."""
+    x = [v for v in x if v != g.zero]
+    if any(g.shape[v] for v in x):
+        return g.raw("length", *x, shape=())
+    known = [g.value(v) for v in x]
+    if None not in known:
+        return g.const(math.hypot(*known))
+    return g.node("abs", *x) if len(x) == 1 else g.node("hypot", *x) if len(x) == 2 else g.raw("length", *x)
+
+
+def parts(g: Any, i: int, x: tuple) -> list[int]:
+    """x_k / |x| for the node i of |x|."""
+    _, s, l = scaled(g, x)
+    s, l = where_zero(g, l, g.zero, s), where_zero(g, l, g.one, l)
+    return [g.node("over_length", v, i, s, l) for v in x]
+
+
+def pull_length(g: Any, i: int, bar: int, *x: int) -> list:
+    return [(v, g.mul(bar, u)) for v, u in zip(x, parts(g, i, x), strict=True)]
+
+
+def push_length(g: Any, i: int, x: tuple, d: list) -> int:
+    total = g.zero
+    for u, t in zip(parts(g, i, x), d, strict=True):
+        term = g.mul(u, t)
+        total = g.add(total, g.sum(term) if g.shape[term] else term)
+    return total
+
+
+class Length:
+    """`length` as an operation: what it is written out in."""
+
+    form = staticmethod(length_written)
+    length, singular = 8, False
+
+
+class OverLength:
+    """`over_length` as an operation; its derivatives are such quotients again."""
+
+    length, singular = 2, False
+
+    def value(self, *c: float) -> None:
+        """It is never known while tracing: if all are, so is the length."""
+
+    def form(self, g: Any, x: int, r: int, s: int, l: int) -> int:
+        return g.mul(g.mul(x, s), g.rcp(l))
+
+    def pull(self, k: int) -> Callable:
+        def by_x(g: Any, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
+            return g.node("over_length", bar, r, *scaling)
+
+        def by_r(g: Any, bar: int, i: int, x: int, r: int, *scaling: int) -> int:
+            return g.neg(g.node("over_length", g.mul(bar, i), r, *scaling))
+
+        return (by_x, by_r)[k] if k < 2 else lambda g, *x: g.zero
+
+    def partial(self, k: int) -> Callable:
+        return lambda g, *x: self.pull(k)(g, g.one, *x)

@@ -1,0 +1,57 @@
+"""A program of which a name is known before it is traced: what was learnt of it is on disk under that name, and neither tracing nor
+compiling is due in a later process.
+
+Tracing, differentiating and lowering a filter of a dozen states takes a tenth of a second, in each process; reading machine code takes a
+few milliseconds.  The name must say all that the traced function depends on; the text of this package and the processor are added to it
+here."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import cache, cpu
+from .cpu import Launcher, Plan
+
+
+@functools.cache
+def state_of_package() -> str:
+    """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
+    found = [str(Path(__file__))]
+    for folder in ("kernels", "ops", "statespace"):
+        for path in sorted((Path(__file__).parents[2] / folder).glob("**/*.py")):
+            status = path.stat()
+            found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256(" ".join(found).encode()).hexdigest()
+
+
+class StoredLauncher(Launcher):
+    """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for."""
+
+    def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool):
+        self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
+        record = cache.load(self.name)
+        if record is None:
+            self.codes: dict[str, str] = {}  # the names of the machine code of the forms, by width
+            super().__init__(trace(), dtype, per_sample)
+        else:
+            record = json.loads(record)
+            self.codes = record["codes"]
+            super().__init__(None, dtype, per_sample, Plan(**record["plan"]))
+
+    def address_of(self, width: int) -> int:
+        known = self.codes.get(str(width))
+        address = None if known is None else cpu.found(known)
+        if address is None:
+            if self.low is None:
+                self.low = self.trace()
+            text = self.text(width)
+            address = cpu.compiled(text)
+            self.codes[str(width)] = cpu.name_of(text)
+            cache.save(self.name, json.dumps({"plan": asdict(self.plan), "codes": self.codes}).encode())
+        return address

@@ -1,0 +1,299 @@
+"""grad, jvp and the other transforms inside a kernel function: their functions run on symbols, and the graph is differentiated.
+
+The arguments of a transform are marked: each number that is to be varied becomes a node of its own, ("mark", x), which nothing
+simplifies away, so that a function differs by its argument alone and not by what else it reads, however the two are made.  The
+function runs on the marks; the derivative is a sweep over what it left in the graph; then x is put in place of each mark.  What comes
+out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import _transforms as transforms
+from ..._calls import name_of
+from ..._tree import Const, is_node, leaves, tree_map
+from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
+from ..graph.adjoint import Adjoints, dependents, tangents
+from .symbolic import Sym, lift, real
+
+
+class Marked:
+    """One argument: `nodes` of its numbers or blocks, and the marks in their places."""
+
+    def __init__(self, g: Any, x: Sym, number: int):
+        self.g, self.shape = g, x.shape
+        if g.limits.large(x.size):
+            self.nodes = [g.pack(x.ids)]
+            self.marks = [g.raw("mark", self.nodes[0], shape=g.shape[self.nodes[0]], meta=number)]
+        else:
+            self.nodes = [int(i) for i in x.nodes.ravel()]
+            self.marks = [g.raw("mark", i, shape=(), meta=(number, k)) for k, i in enumerate(self.nodes)]
+
+    def array(self, nodes: list[int]) -> Sym:
+        """The array of these nodes, one for each mark."""
+        g = self.g
+        if self.marks and g.shape[self.marks[0]]:
+            return Sym(g, g.names(nodes[0], g.shape[self.marks[0]]))
+        return Sym(g, np.array(nodes, np.int64).reshape(self.shape))
+
+    def like(self, x: Sym) -> list[int]:
+        """The numbers of an array of this shape, as nodes for the marks."""
+        if self.marks and self.g.shape[self.marks[0]]:
+            return [self.g.pack(x.ids)]
+        return [int(i) for i in x.nodes.ravel()]
+
+
+class Run:
+    """f of marked arguments: what it gave, and sweeps over it."""
+
+    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict):
+        self.t, self.g, self.call = tracer, tracer.g, call
+        args = tuple([a.value if isinstance(a, Const) else a for a in args])
+        self.chosen = places(call, argnums, len(args))
+        self.single = not isinstance(argnums, tuple)
+        self.marked: list[list] = []  # for each chosen argument, its leaves: Marked, or None
+        given = list(args)
+        for n in self.chosen:
+            given[n] = self.mark(n, args[n])
+        self.trees = [args[n] for n in self.chosen]
+        before = [(region.loops, len(region.loops)) for region in tracer.regions]
+        self.out = f(*given, **kwargs)
+        self.all = [m for group in self.marked for m in group if m is not None]
+        self.marks = {mark for m in self.all for mark in m.marks}
+        self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
+        for loops, n in before:
+            self.refuse_loops(loops[n:])
+
+    def mark(self, n: int, x: Any) -> Any:
+        found: list = []
+
+        def leaf(v: Any) -> Any:
+            if not varied(v):
+                found.append(None)
+                return v
+            self.t.marks += 1
+            found.append(Marked(self.g, real(lift(self.g, v)), self.t.marks))
+            return found[-1].array(found[-1].marks)
+
+        made = tree_map(leaf, x)
+        if not any(found):
+            raise ArgumentError(f"{self.call}: argument {n} holds no real number to be varied")
+        self.marked.append(found)
+        return made
+
+    def refuse_loops(self, loops: list) -> None:
+        for loop in loops:
+            if not self.marks.isdisjoint(self.g.reach(loop.reads())):
+                raise KernelError(
+                    f"{self.call} inside a kernel: the function has a loop of the kernel (tapegrad.kernels.loop, while_loop) that depends "
+                    "on what is varied. Write the loop with Python's range, or differentiate the kernel from outside, whose derivatives "
+                    "go through its loops"
+                )
+
+    def plain(self, nodes: list[int]) -> list[int]:
+        """These nodes without marks."""
+        self.g.substitute(nodes, self.back)
+        return [self.back[i] for i in nodes]
+
+    def numbers(self, x: Any) -> Any:
+        """A number or an array that f gave; None where it is none."""
+        return real(lift(self.g, x)) if x is not None and not isinstance(x, str) else None
+
+    def unmarked(self, x: Any) -> Any:
+        """A leaf of what f gave, without marks."""
+        if not isinstance(x, Sym):
+            return x
+        return Sym(self.g, np.array(self.plain([int(i) for i in x.nodes.ravel()]), np.int64).reshape(x.shape))
+
+    def value(self) -> Any:
+        return tree_map(self.unmarked, self.out)
+
+    # --- sweeps ---
+
+    def pulled(self, seeds: list[tuple[int, int]]) -> list[Sym]:
+        """The gradient, for every marked array, of the sum of node times cotangent."""
+        g, outs = self.g, [o for o, _ in seeds]
+        active = dependents(g, outs, self.marks)
+        adj = Adjoints(g)
+        for o, bar in seeds:
+            if o in active:
+                adj.include(o, bar)
+        order = [i for i in g.reach(outs, self.marks) if i not in self.marks]
+        adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1)
+        return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
+
+    def pushed(self, ways: list[list[int]]) -> Any:
+        """The tangent of what f gave, where marked array k moves along ways[k]."""
+        g = self.g
+        t = {i: d for m, way in zip(self.all, ways, strict=True) for i, d in zip(m.marks, way, strict=True)}
+
+        def leaf(x: Any) -> Any:
+            y = self.numbers(x)
+            if y is None:
+                return None
+            nodes = [int(i) for i in y.nodes.ravel()]
+            tangents(g, nodes, t)
+            return Sym(g, np.array(self.plain([t[i] for i in nodes]), np.int64).reshape(y.shape))
+
+        return tree_map(leaf, self.out)
+
+    def as_arguments(self, arrays: list) -> Any:
+        """One array for each that is marked, as the trees of the chosen arguments; None in place of what is not varied."""
+        rest = iter(arrays)
+        made = []
+        for tree, group in zip(self.trees, self.marked, strict=True):
+            kinds = iter(group)
+            made.append(tree_map(lambda _, kinds=kinds: None if next(kinds) is None else next(rest), tree))
+        return made[0] if self.single else tuple(made)
+
+
+def varied(x: Any) -> bool:
+    """Is x a real number or array of such, other than one of integers?"""
+    if isinstance(x, Sym):
+        return not x.is_bool
+    return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") == "f"
+
+
+def places(call: str, argnums: Any, n: int) -> list[int]:
+    found = [argnums] if not isinstance(argnums, tuple) else list(argnums)
+    for k in found:
+        if not isinstance(k, (int, np.integer)) or not -n <= k < n:
+            raise ArgumentError(f"{call}: argnums={argnums!r}, and the call has {n} positional arguments")
+    return [int(k) % n for k in found]
+
+
+def plain_function(f: Any) -> Any:
+    return f.value if isinstance(f, Const) else f
+
+
+class Derivatives:
+    """The transforms for one trace, by the names of those that they stand for."""
+
+    def __init__(self, tracer: Any):
+        self.tracer = tracer
+        names = ("grad", "value_and_grad", "jvp", "vjp", "jacobian", "hessian", "hvp", "value_grad_hvp", "hmp")
+        self.own = {getattr(transforms, name): getattr(self, name) for name in names}
+
+    def made(self, x: transforms.Transform) -> Callable:
+        """What stands for a transform of a function that was made outside."""
+        return getattr(self, x.prefix)(self.tracer.rebuild(plain_function(x.of)), *x.settings)
+
+    def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
+        f = plain_function(f)
+        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs)
+
+    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+        def ours(*args: Any, **kwargs: Any) -> tuple:
+            r = self.run("grad", f, argnums, args, kwargs)
+            if has_aux and not (isinstance(r.out, tuple) and len(r.out) == 2):
+                raise ArgumentError(f"{r.call}: with has_aux=True the function returns (scalar, aux)")
+            y = r.out[0] if has_aux else r.out
+            if is_node(y) or y is None or np.shape(y) != ():
+                what = f"shape {y.shape}" if isinstance(y, Sym) else type(y).__name__
+                raise NotScalarError(
+                    f"{r.call}: the function returned {what}; grad needs a scalar. Return `y.sum()`, or use tapegrad.jacobian"
+                )
+            node = int(r.numbers(y).nodes)
+            gradient = r.as_arguments(r.pulled([(node, self.tracer.g.one)]))
+            return r.value(), gradient
+
+        return ours
+
+    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+        both = self.value_and_grad(f, argnums, has_aux)
+
+        def ours(*args: Any, **kwargs: Any) -> Any:
+            value, gradient = both(*args, **kwargs)
+            return (gradient, value[1]) if has_aux else gradient
+
+        return ours
+
+    def vjp(self, f: Callable, *primals: Any) -> tuple:
+        r = self.run("vjp", f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {})
+
+        def pullback(w: Any) -> Any:
+            seeds = []
+            for y, c in zip(leaves(r.out), leaves(w), strict=True):
+                y = r.numbers(y)
+                if y is not None and c is not None:
+                    c = lift(r.g, c)
+                    if c.shape != y.shape:
+                        raise ShapeError(f"pullback: the cotangent has shape {c.shape}, the value has shape {y.shape}")
+                    seeds += zip([int(i) for i in y.nodes.ravel()], [int(i) for i in real(c).nodes.ravel()], strict=True)
+            return r.as_arguments(r.pulled(seeds))
+
+        return r.value(), pullback
+
+    def jvp(self, f: Callable, primals: tuple, tangents: tuple) -> tuple:
+        if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)) or len(primals) != len(tangents):
+            raise ArgumentError(f"jvp({name_of(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))")
+        moving = tuple([n for n, v in enumerate(tangents) if v is not None])
+        r = self.run("jvp", f, moving, tuple(primals), {})
+        ways = []
+        for n, group in zip(moving, r.marked, strict=True):
+            for m, v in zip(group, leaves(tangents[n]), strict=True):
+                if m is not None:
+                    v = real(lift(r.g, 0.0 * np.ones(m.shape) if v is None else v))
+                    if v.shape != m.shape:
+                        raise ShapeError(f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; they must be equal")
+                    ways.append(m.like(v))
+        return r.value(), r.pushed(ways)
+
+    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
+        def ours(*args: Any, **kwargs: Any) -> Any:
+            r = self.run("jacobian", f, argnums, args, kwargs)
+            outputs = [r.numbers(y) for y in leaves(r.out)]
+            n_in, n_out = sum(int(np.prod(m.shape)) for m in r.all), sum(y.size for y in outputs if y is not None)
+            by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
+            blocks = iter(columns(r) if by_columns else rows(r, outputs))
+            return tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
+
+        return ours
+
+    def hessian(self, f: Callable, argnums: Any = 0, *, shadow: bool = True) -> Callable:
+        return self.jacobian(self.grad(f, argnums), argnums, "forward")
+
+    def value_grad_hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
+        (value, gradient), (_, hv) = self.jvp(self.value_and_grad(f), (x, *args), (v, *[None] * len(args)))
+        return value, gradient, hv
+
+    def hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
+        return self.value_grad_hvp(f, x, v, args)[2]
+
+    def hmp(self, f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+        count = len(leaves(V)[0])
+        found = [self.hvp(f, x, tree_map(lambda v, k=k: v[k], V), args) for k in range(count)]
+        return tree_map(lambda *each: np.stack(each), *found)
+
+
+def rows(r: Run, outputs: list) -> list:
+    """For each output leaf, the arrays of its derivatives by each marked array, one sweep for each number."""
+    made = []
+    for y in outputs:
+        if y is not None:
+            swept = [r.pulled([(int(i), r.g.one)]) for i in y.nodes.ravel()]
+            made.append([stacked(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)])
+    return made
+
+
+def columns(r: Run) -> list:
+    """The same by one sweep for each number that is varied."""
+    g = r.g
+    found: list = []
+    for k, m in enumerate(r.all):
+        found.append([])
+        for e in np.eye(int(np.prod(m.shape))):
+            ways = [other.like(lift(g, e.reshape(m.shape) if j == k else np.zeros(other.shape))) for j, other in enumerate(r.all)]
+            found[k].append([x for x in leaves(r.pushed(ways)) if x is not None])
+    made = []
+    for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
+        made.append([])
+        for k, m in enumerate(r.all):
+            ids = [d[n].ids.reshape(y.shape) for d in found[k]]
+            made[n].append(Sym(g, np.stack(ids, axis=-1).reshape(y.shape + m.shape) if ids else np.zeros(y.shape + m.shape, np.int64)))
+    return made
+
+
+def stacked(r: Run, each: list, shape: tuple) -> Sym:
+    return Sym(r.g, np.stack([x.ids for x in each]).reshape(shape) if each else np.zeros(shape, np.int64))

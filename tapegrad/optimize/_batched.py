@@ -1,0 +1,289 @@
+"""Newton's method and BFGS for many small problems side by side, each with its own steps and its own end.
+
+A problem is a row of every array here.  Each pass evaluates one trial point of every problem that is not finished: a problem whose
+step is taken back tries a shorter one while others move on.  Finished rows are taken out of the batch when they are many."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+GRADIENT, ROUNDING, LIMIT, START, STUCK, CURVATURE, RUNNING = 0, 1, 2, 3, 4, 5, -1
+TEXTS = {
+    GRADIENT: "converged: the gradient is below gtol",
+    ROUNDING: "converged: the value and its gradient are exact to rounding",
+    LIMIT: "not converged: maxiter steps were not enough",
+    START: "not converged: the function or its gradient is not finite at the start",
+    STUCK: "not converged: no step along the gradient lowers the function, which may have a kink or a wrong derivative here",
+    CURVATURE: "not converged: the second derivative is not finite at the start",
+}
+FINISHED = 0.2  # share of finished rows from which they are taken out
+SMALL = 1e-9  # of |f|: where less is to be gained, a step is judged by its gradient
+LEAST = 1e-12  # of |f|: where less is to be gained, and no step lowers the gradient, rounding is reached
+CALM = 1e-5  # of |f| or 1: where no step helps, a gradient up to this is taken for one that rounding hides
+
+
+def dot(a: Any, b: Any) -> Any:
+    return (a * b).sum(axis=1)
+
+
+def times(A: Any, b: Any) -> Any:
+    """The product of each matrix with its vector."""
+    return (A @ b[:, :, None])[:, :, 0]
+
+
+def largest(a: Any) -> Any:
+    return abs(a).max(axis=1)
+
+
+class Problems:
+    """Those that are not finished.  `value_and_grad(X, which)` gives (b,) and (p, b) at X (p, b), for the problems numbered `which`."""
+
+    rows: tuple[str, ...] = ("which", "x", "f", "g", "status", "iterations", "evaluations")
+    own: tuple[str, ...] = ()  # those of one method
+    matrix: str  # which of these is given back
+
+    def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+        self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = value_and_grad, xp, gtol, maxiter, X.dtype
+        self.eps = float(np.finfo(X.dtype).eps)
+        p, n = X.shape
+        self.which = xp.arange(n)
+        self.x = X.T.astype(np.float64)
+        self.status = xp.full(n, RUNNING)
+        self.iterations, self.evaluations = xp.zeros(n, int), xp.zeros(n, int)
+        self.f, self.g = self.evaluated(self.x)
+        self.status[~self.finite(self.f, self.g)] = START
+
+    def evaluated(self, x: Any) -> tuple:
+        """Value and gradient, by rows."""
+        self.evaluations += self.running
+        f, g = self.value_and_grad(self.xp.ascontiguousarray(x.T, dtype=self.dtype), self.which)
+        return f.astype(np.float64), g.T.astype(np.float64)
+
+    def rounded(self, x: Any) -> Any:
+        """The points at which the function is computed where its numbers are shorter than ours."""
+        return x.astype(self.dtype).astype(np.float64)
+
+    def finite(self, f: Any, g: Any) -> Any:
+        return self.xp.isfinite(f) & self.xp.isfinite(g).all(axis=1)
+
+    @property
+    def running(self) -> Any:
+        return self.status == RUNNING
+
+    def end(self, which: Any, status: int) -> None:
+        self.status[self.running & which] = status
+
+    def solved(self) -> dict[str, Any]:
+        """Every problem's last point."""
+        found = {name: getattr(self, name).copy() for name in (*self.rows, self.matrix)}
+        while True:
+            done = ~self.running
+            finished = int(done.sum())
+            if finished and finished >= FINISHED * len(done):
+                for name in found:
+                    found[name][self.which[done]] = getattr(self, name)[done]
+                for name in (*self.rows, *self.own):
+                    setattr(self, name, getattr(self, name)[~done])
+            if not len(self.which):
+                return found
+            with np.errstate(all="ignore"):
+                self.advance()
+
+    def advance(self) -> None:
+        """One evaluation of every running problem."""
+        raise NotImplementedError
+
+
+class Newton(Problems):
+    """Trust regions with exact Hessians: the step minimises the quadratic model within a ball, by the eigenvalues of each Hessian.
+
+    With H = Q diag(w) Q' and a = Q' g the step is -Q a / (w + shift); shift is 0 where H is positive definite and the step short
+    enough, else the one at which the step is as long as the radius (More and Sorensen)."""
+
+    own = ("H", "w", "Q", "radius")
+    matrix = "H"
+
+    def __init__(self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+        super().__init__(value_and_grad, X, xp, gtol, maxiter)
+        self.hessian = hessian
+        n, p = self.x.shape
+        self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(dot(self.x, self.x)))
+        self.H = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
+        self.w, self.Q = xp.ones((n, p)), self.H.copy()
+        with np.errstate(all="ignore"):
+            self.end(~self.curved(self.x, self.running), CURVATURE)
+            self.look()
+
+    def curved(self, x: Any, at: Any) -> Any:
+        """Take the Hessians at x of the rows `at`; says of each row of all whether there is none that is not finite."""
+        xp = self.xp
+        chosen = xp.flatnonzero(at)
+        if not len(chosen):
+            return ~at
+        every = 2 * len(chosen) > len(at)  # most: then all, whose data lie ready
+        of, which = (x, self.which) if every else (x[chosen], self.which[chosen])
+        H = self.hessian(xp.ascontiguousarray(of.T, dtype=self.dtype), which).astype(np.float64)
+        H = H[chosen] if every else H
+        good = xp.isfinite(H).all(axis=(1, 2))
+        kept = chosen[good]
+        if len(kept):
+            H = 0.5 * (H[good] + H[good].swapaxes(1, 2))
+            self.H[kept] = H
+            self.w[kept], self.Q[kept] = xp.linalg.eigh(H)
+        fine = xp.ones(len(at), bool)
+        fine[chosen] = good
+        return fine
+
+    def look(self) -> None:
+        """Is this a minimum?  Where the gradient is zero and the curvature negative the search goes on."""
+        scale = largest(self.w)
+        self.end((largest(self.g) <= self.gtol) & (self.w[:, 0] >= -1e-8 * scale), GRADIENT)
+
+    def step(self) -> tuple:
+        """The step, what it should gain, and whether the region does not shorten it."""
+        xp, w, radius = self.xp, self.w, self.radius
+        a = times(self.Q.swapaxes(1, 2), self.g)
+        scale = largest(w)
+        least = w.shape[1] * self.eps * scale + 1e-300
+        shift = xp.maximum(least - w[:, 0], 0.0)
+        first = xp.maximum((abs(a) / radius[:, None] - w).max(axis=1), shift)
+        s = -a / (w + shift[:, None])
+        outside = dot(s, s) > radius**2
+        shift = xp.where(outside, first, shift)
+        for _ in range(10):  # Newton's method for 1 / length = 1 / radius, from the left: it rises without passing the solution
+            d = w + shift[:, None]
+            s = -a / d
+            size = dot(s, s)
+            length = xp.sqrt(size)
+            more = size / dot(s, s / d) * (length - radius) / radius
+            shift = xp.where(outside & (more > 0), shift + more, shift)
+        s = -a / (w + shift[:, None])
+        missing = radius**2 - dot(s, s)
+        along = (w[:, 0] < -least) & (missing > 0)  # the gradient has no share in the worst direction: to the edge of the region
+        s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
+        gain = -dot(s, a + 0.5 * w * s)
+        return times(self.Q, s), gain, shift <= 1e-6 * scale
+
+    def advance(self) -> None:
+        xp, running = self.xp, self.running
+        s, gain, free = self.step()
+        x = self.rounded(self.x + xp.where(running[:, None], s, 0.0))
+        s = x - self.x
+        length = xp.sqrt(dot(s, s))
+        f, g = self.evaluated(x)
+        finite = self.finite(f, g)
+        size = abs(self.f)
+        noise = 10 * self.eps * size
+        ratio = xp.where(finite, (self.f - f + noise) / (gain + noise), -1.0)
+        calmer = (largest(g) < 0.5 * largest(self.g)) & (f <= self.f + SMALL * size)
+        taken = running & finite & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL * size) & calmer)
+        fine = self.curved(x, taken)
+        taken &= fine
+        ratio = xp.where(taken, ratio, -1.0)
+        edge = length > 0.9 * self.radius
+        self.radius = xp.where(ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius))
+        self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
+        self.f = xp.where(taken, f, self.f)
+        self.iterations += running
+        self.look()
+        self.end(~taken & free & (gain <= LEAST * size), ROUNDING)
+        lost = ~taken & (self.radius <= self.eps * (largest(self.x) + 1e-300))
+        self.end(lost & (largest(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
+        self.end(lost, STUCK)
+        self.end(self.iterations >= self.maxiter, LIMIT)
+
+
+class Bfgs(Problems):
+    """The inverse Hessian from differences of gradients; line searches with Wolfe's conditions, each in its own bracket."""
+
+    own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh", "idle", "lowest", "calmest")
+    matrix = "B"
+
+    def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+        super().__init__(value_and_grad, X, xp, gtol, maxiter)
+        n, p = self.x.shape
+        self.B = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
+        self.fresh = xp.ones(n, bool)  # B is still the identity
+        self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
+        self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
+        self.idle = xp.zeros(n, int)  # steps in a row with neither a lower value nor half the gradient
+        self.lowest, self.calmest = self.f.copy(), largest(self.g)
+        with np.errstate(all="ignore"):
+            self.search(self.running)
+
+    def search(self, at: Any) -> None:
+        """New line searches for the rows `at`, or their end."""
+        xp = self.xp
+        self.end(at & (largest(self.g) <= self.gtol), GRADIENT)
+        d = -times(self.B, self.g)
+        slope = dot(d, self.g)
+        lost = at & ~(slope < 0)
+        self.forget(lost)
+        d = xp.where(lost[:, None], -self.g, d)
+        slope = xp.where(lost, -dot(self.g, self.g), slope)
+        first = xp.minimum(1.0, 1.0 / xp.sqrt(dot(self.g, self.g)))
+        self.d, self.slope = xp.where(at[:, None], d, self.d), xp.where(at, slope, self.slope)
+        self.t = xp.where(at, xp.where(self.fresh, first, 1.0), self.t)
+        self.low, self.high = xp.where(at, 0.0, self.low), xp.where(at, np.inf, self.high)
+        self.tries = xp.where(at, 0, self.tries)
+        self.end(at & ~self.fresh & (-self.slope <= 1e-3 * self.eps * abs(self.f)), ROUNDING)
+
+    def forget(self, at: Any) -> None:
+        self.B[at] = self.xp.eye(self.x.shape[1])
+        self.fresh = self.fresh | at
+
+    def advance(self) -> None:
+        xp, running = self.xp, self.running
+        x = self.rounded(self.x + xp.where(running[:, None], self.t[:, None] * self.d, 0.0))
+        f, g = self.evaluated(x)
+        finite = self.finite(f, g)
+        size = abs(self.f)
+        low_enough = finite & (f <= self.f + 1e-4 * self.t * self.slope + 10 * self.eps * size)
+        flat_enough = dot(g, self.d) >= 0.9 * self.slope
+        self.tries += running
+        taken = running & low_enough & (flat_enough | (self.tries >= 12) & (f < self.f))
+        self.update(taken, x - self.x, g - self.g)
+        self.bracket(running & ~taken, low_enough, f, finite)
+        lower, calmer = taken & (f < self.lowest), taken & (largest(g) < 0.5 * self.calmest)
+        self.lowest, self.calmest = xp.where(lower, f, self.lowest), xp.where(calmer, largest(g), self.calmest)
+        self.idle = xp.where(lower | calmer, 0, self.idle + taken)
+        self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
+        self.f = xp.where(taken, f, self.f)
+        self.iterations += taken
+        little = -self.slope <= LEAST * size
+        failed = running & ~taken & ((self.tries >= 40) | little & (self.tries >= 8))
+        small = largest(self.g) <= CALM * xp.maximum(1.0, size)
+        lost = failed & self.fresh | (self.idle >= 3)
+        self.end(failed & little | lost & small, ROUNDING)
+        self.end(lost, STUCK)
+        self.forget(failed)
+        self.search(self.running & (taken | failed))
+        self.end(self.iterations >= self.maxiter, LIMIT)
+
+    def bracket(self, at: Any, low_enough: Any, f: Any, finite: Any) -> None:
+        """The next trial of a line search: further out, or within the bracket, where a parabola has its minimum or in the middle."""
+        xp, t = self.xp, self.t
+        self.high = xp.where(at & ~low_enough, t, self.high)
+        self.low = xp.where(at & low_enough, t, self.low)
+        width = self.high - self.low
+        parabola = -self.slope * t * t / (2 * (f - self.f - self.slope * t))
+        inside = finite & (self.low == 0) & (parabola > 0.1 * width) & (parabola < 0.5 * width)
+        within = xp.where(inside, parabola, self.low + 0.5 * width)
+        self.t = xp.where(at, xp.where(xp.isinf(self.high), 3 * t, within), t)
+
+    def update(self, taken: Any, s: Any, y: Any) -> None:
+        """B after the steps s, which changed the gradients by y; the first time from a multiple of the identity."""
+        xp = self.xp
+        sy, yy = dot(s, y), dot(y, y)
+        at = xp.flatnonzero(taken & (sy > self.eps * xp.sqrt(yy * dot(s, s))))
+        if not len(at):
+            return
+        s, y, sy, yy = s[at], y[at], sy[at], yy[at]
+        B = xp.where(self.fresh[at][:, None, None], (sy / yy)[:, None, None] * xp.eye(s.shape[1]), self.B[at])
+        By = times(B, y)
+        cross = By[:, :, None] * s[:, None, :] / sy[:, None, None]
+        outer = s[:, :, None] * s[:, None, :] * ((1 + dot(y, By) / sy) / sy)[:, None, None]
+        self.B[at] = B - cross - cross.swapaxes(1, 2) + outer
+        self.fresh[at] = False

@@ -1,0 +1,192 @@
+"""What SciPy's optimisers need to know of trees: a vector in place of a tree, and bounds, constraints, callbacks in its terms."""
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from .._array import is_array, is_differentiable, is_scalar, xp_of
+from .._primitive import layout_of
+from .._recording import ravel
+from .._transforms import hessian, jacobian
+from .._tree import children, is_node, leaves, structure, tree_map
+from .._variable import Variable
+from ..errors import ArgumentError
+from ..ops import shaping
+
+
+def to_host(x: Any) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+class Flat:
+    """A tree of starting values as a float64 vector on the host, and the way back."""
+
+    def __init__(self, call: str, x0: Any):
+        self.tree = started(call, x0)
+        flat, self.restore = ravel(self.tree)
+        if not flat.size:
+            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied")
+        if flat.dtype.kind == "c":
+            raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
+        self.xp: ModuleType = xp_of(flat)
+        self.start, self.dtype = to_host(flat).astype(np.float64), flat.dtype
+
+    def place(self, u: np.ndarray) -> Any:
+        """A new vector in the library of the tree's arrays."""
+        return self.xp.array(u, self.dtype)
+
+    def __call__(self, u: np.ndarray) -> Any:
+        """The tree that u stands for."""
+        return self.restore(self.place(u))
+
+
+def started(call: str, x0: Any) -> Any:
+    """x0 with float numbers throughout.  Lists and tuples of plain numbers are arrays, as for SciPy."""
+
+    def leaf(x: Any) -> Any:
+        if isinstance(x, (bool, np.bool_)) or (is_array(x) and x.dtype.kind == "b"):
+            raise ArgumentError(f"{call}: x0 holds {x!r}; starting values are real numbers")
+        if isinstance(x, int) or (is_scalar(x) and x.dtype.kind in "iu"):
+            return float(x)
+        return x.astype(float) if is_array(x) and x.dtype.kind in "iu" else x
+
+    floats = tree_map(leaf, x0)
+    if not is_node(x0) or not _plain(x0) or hasattr(x0, "_fields"):
+        return floats
+    try:
+        return np.asarray(floats)
+    except ValueError as error:
+        raise ArgumentError(f"{call}: x0 is a list of rows of different lengths; for a tree of arrays make each by np.array") from error
+
+
+def _plain(x: Any) -> bool:
+    """Lists and tuples of numbers, to any depth."""
+    if isinstance(x, (list, tuple)):
+        return all(_plain(m) for m in x)
+    return isinstance(x, (int, float)) or is_scalar(x)
+
+
+def flattened(tree: Any) -> Any:
+    """The numbers that a function returned, in an array or any tree, as a vector."""
+    pieces = []
+    for x in leaves(tree):
+        x = x if is_differentiable(layout_of(x)) else x * 1.0
+        pieces.append(shaping.reshape(x, to=(-1,)) if is_array(layout_of(x)) or isinstance(x, Variable) else np.reshape(x, (1,)))
+    return pieces[0] if len(pieces) == 1 else shaping.concatenate(*pieces)
+
+
+class Values:
+    """A function of a tree with many values, as one from vectors to vectors on the host, with its exact Jacobian.
+
+    Where a matrix is singular or indefinite (`numpy.linalg.LinAlgError`) the values are nan."""
+
+    def __init__(self, call: str, f: Callable, flat: Flat, args: tuple = (), kwargs: dict | None = None):
+        self.call, self.flat, self.kwargs = call, flat, kwargs or {}
+        # f goes through the transforms as an argument, so that the arrays it captures are treated as those of a function that is
+        # differentiated itself.
+        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self._f = lambda u, f, *rest, **more: flattened(f(self.flat.restore(u), *rest, **more))
+        self._jacobian = jacobian(self._f)
+        self._hessian = hessian(lambda u, v, *rest, **more: (v * self._f(u, *rest, **more)).sum())
+        self._size = 1
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        f, *rest = self.args
+        try:
+            with np.errstate(all="ignore"):
+                y = to_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
+        except np.linalg.LinAlgError:
+            return np.full(self._size, np.nan)
+        if y.dtype.kind == "c":
+            raise ArgumentError(
+                f"{self.call}: the function returned complex numbers; give real and imaginary parts, numpy.stack([y.real, y.imag])"
+            )
+        self._size = y.size
+        return y.astype(np.float64)
+
+    def jacobian(self, u: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return to_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+
+    def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """That of v times the values."""
+        with np.errstate(all="ignore"):
+            H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
+        return to_host(H).astype(np.float64)
+
+
+def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
+    """SciPy's bounds of the vector; for a tree with names, from a dict of names to (low, high)."""
+    if not isinstance(bounds, dict):
+        return bounds
+    if not isinstance(flat.tree, dict):
+        raise ArgumentError(f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {structure(flat.tree)}")
+    low, high = _limits(call, "bounds", flat.tree, bounds)
+    return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
+
+
+def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
+    """The lower and the upper bounds of each number of a tree."""
+    if isinstance(tree, dict) and isinstance(given, dict):
+        for name in given:
+            if name not in tree:
+                raise ArgumentError(f"{call}: {path} names {name!r}, and x0 has {', '.join(map(repr, tree))}")
+        parts = [_limits(call, f"{path}[{name!r}]", member, given.get(name)) for name, member in tree.items()]
+    elif is_node(tree) and given is None:
+        parts = [_limits(call, path, member, None) for member in children(tree)]
+    elif is_node(tree):
+        raise ArgumentError(f"{call}: {path} must be a dict of names to (low, high), for x0 has {structure(tree)} there")
+    elif not is_differentiable(tree):
+        return [], []
+    else:
+        try:
+            low, high = (None, None) if given is None else given
+            shape = np.shape(tree)
+            return [_limit(low, -np.inf, shape)], [_limit(high, np.inf, shape)]
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"{call}: {path} = {given!r}; wanted (low, high), each a number, None, or an array that fits shape {np.shape(tree)}"
+            ) from None
+    return sum([a for a, _ in parts], []), sum([b for _, b in parts], [])
+
+
+def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
+    return np.broadcast_to(np.asarray(default if x is None else to_host(x), float), shape).ravel()
+
+
+def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any:
+    """Constraints whose functions speak of the tree as SciPy's, which speak of the vector, with exact derivatives where none are given;
+    Hessians for methods that take those, `second`."""
+    if not isinstance(constraints, (list, tuple)):
+        return _constraint(call, flat, constraints, second)
+    return [_constraint(call, flat, c, second) for c in constraints]
+
+
+def _constraint(call: str, flat: Flat, given: Any, second: bool) -> Any:
+    if isinstance(given, dict) and callable(given.get("fun")):
+        g = Values(call, given["fun"], flat, given.get("args", ()))
+        made = {"type": given.get("type"), "fun": g}
+        return {**made, "jac": given["jac"], "args": given.get("args", ())} if callable(given.get("jac")) else {**made, "jac": g.jacobian}
+    if isinstance(given, scipy.optimize.NonlinearConstraint):
+        g = Values(call, given.fun, flat)
+        jac = given.jac if callable(given.jac) else g.jacobian
+        hess = given.hess if callable(given.hess) or not second else g.hessian
+        return scipy.optimize.NonlinearConstraint(g, given.lb, given.ub, jac, hess, given.keep_feasible)
+    return given
+
+
+def callback_of(flat: Flat, callback: Callable | None) -> Callable | None:
+    """SciPy's callback, which is shown trees."""
+    if callback is None:
+        return None
+    if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
+
+        def shown(intermediate_result: Any) -> Any:
+            return callback(intermediate_result=type(intermediate_result)({**intermediate_result, "x": flat(intermediate_result.x)}))
+
+        return shown
+    return lambda x, *state: callback(flat(x), *state)

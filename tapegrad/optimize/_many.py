@@ -1,0 +1,243 @@
+"""minimize_many: thousands of small problems at once, on kernels."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._array import xp_of
+from .._transforms import hmp, vjp
+from .._tree import leaves, tree_map
+from ..errors import ArgumentError, NotScalarError, ShapeError
+from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
+from ..kernels.generated.kernel import Generated, likelihood
+from ..kernels.trace.surroundings import through
+from ..kernels.trace.symbolic import Sym
+from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
+from ._flat import to_host
+
+
+@dataclass(frozen=True)
+class ManyResult:
+    """What `minimize_many` found; B problems of p parameters.
+
+    `x` (p, B), or a tree like X0, `fun` (B,), `gradient` like `x`; `hessian` (B, p, p), exact, of Newton's method, else None;
+    `inverse` (B, p, p): the inverse of the Hessian (nan where it is not positive definite), or what BFGS took for it.
+    `converged` (B,), `status` (B,) and `message` (B,) say how each problem ended; `iterations` and `evaluations` are (B,)."""
+
+    x: Any
+    fun: Any
+    gradient: Any
+    hessian: Any
+    inverse: Any
+    converged: Any
+    status: Any
+    iterations: Any
+    evaluations: Any
+
+    @property
+    def message(self) -> np.ndarray:
+        return np.array([TEXTS[int(s)] for s in to_host(self.status)])
+
+    def __repr__(self) -> str:
+        status = to_host(self.status)
+        lines = [f"  {(status == s).sum()} {text}" for s, text in TEXTS.items() if (status == s).any()]
+        return "\n".join([f"<{len(status)} problems, {int(self.converged.sum())} converged:", *lines]) + ">"
+
+
+def minimize_many(
+    f: Callable,
+    X0: Any,
+    args: tuple = (),
+    method: str = "newton",
+    *,
+    vectorized: bool = False,
+    gtol: float | None = None,
+    maxiter: int | None = None,
+) -> ManyResult:
+    """Minimise f of one parameter vector from every column of X0 (p, B), all at once, each problem to its own end.
+
+    f(x, *args) gets one problem's parameters (p,) and its share of each of args, arrays (..., B), as the functions of
+    `tapegrad.kernels.map` do, and becomes a kernel; what it captures is common to all.  X0 may be a dict or dataclass of arrays
+    (..., B).  f may be a kernel of `kernels.likelihood` or `recursion`, with args=(data,).  With vectorized=True it is any
+    differentiable function of the whole batch: (p, B) and args to (B,), each column by itself.
+
+    `method`: 'newton' (exact Hessians in trust regions; the default) or 'bfgs' (gradients, line searches).  A problem has
+    converged where the largest entry of its gradient is at most `gtol`, by default 1.5e-8 for Newton and 5e-7 for BFGS (in
+    float32 3e-4 and 2e-3), or where rounding allows no progress.  Points where f is not finite are taken back.  A problem
+    that fails, or has not converged after `maxiter` steps (200; BFGS 500), keeps its last point and says why.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f = lambda x, a: (x[0] - a) ** 2 + np.exp(x[1]) - x[1]
+    >>> r = tg.optimize.minimize_many(f, np.ones((2, 3)), (np.array([1.0, 2.0, 3.0]),))
+    >>> r.x.round(6) + 0.0
+    array([[1., 2., 3.],
+           [0., 0., 0.]])
+    >>> r.converged
+    array([ True,  True,  True])
+    """
+    if method not in ("newton", "bfgs"):
+        raise ArgumentError(f"minimize_many: method={method!r}; it is 'newton' or 'bfgs'")
+    if not isinstance(args, tuple):
+        args = (args,)
+    rows, restore = _starts(X0)
+    objective = _objective(f, rows, restore, args, vectorized)
+    return solve_many(objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore)
+
+
+def solve_many(
+    value_and_grad: Callable,
+    hessian: Callable | None,
+    X0: Any,
+    method: str = "newton",
+    *,
+    gtol: float | None = None,
+    maxiter: int | None = None,
+    restore: Callable = lambda rows: rows,
+) -> ManyResult:
+    """`minimize_many` of an objective given by its derivatives, by rows: `value_and_grad(X, which)` gives (b,) and (p, b),
+    `hessian(X, which)` (b, p, p), at the points X (p, b) of the problems with the numbers `which` (b,)."""
+    xp, eps = xp_of(X0), float(np.finfo(X0.dtype).eps)
+    limit = maxiter if maxiter is not None else 200 if method == "newton" else 500
+    if not limit > 0:
+        raise ArgumentError(f"minimize_many: maxiter={maxiter!r}; it is a whole number above 0")
+    if gtol is not None and not gtol >= 0:
+        raise ArgumentError(f"minimize_many: gtol={gtol!r}; it is a number, 0 or above")
+    if method == "newton":
+        problems = Newton(value_and_grad, hessian, X0, xp, eps**0.5 if gtol is None else gtol, limit)
+    else:
+        problems = Bfgs(value_and_grad, X0, xp, eps**0.4 if gtol is None else gtol, limit)
+    found = problems.solved()
+    H = found["H"] if method == "newton" else None
+    return ManyResult(
+        x=restore(found["x"].T.astype(X0.dtype)),
+        fun=found["f"].astype(X0.dtype),
+        gradient=restore(found["g"].T.astype(X0.dtype)),
+        hessian=H,
+        inverse=found["B"] if H is None else _inverse(xp, H),
+        converged=(found["status"] == GRADIENT) | (found["status"] == ROUNDING),
+        status=found["status"],
+        iterations=found["iterations"],
+        evaluations=found["evaluations"],
+    )
+
+
+def _inverse(xp: Any, H: Any) -> Any:
+    w, Q = xp.linalg.eigh(H)
+    definite = w[:, 0] > w.shape[1] * np.finfo(float).eps * abs(w).max(axis=1)
+    w = xp.where(definite[:, None], w, np.nan)
+    return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)
+
+
+def _starts(X0: Any) -> tuple:
+    """The starting points by rows, (p, B), and the function from rows to a tree like X0."""
+    tree = X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
+    parts = [as_float(x, "minimize_many: X0") for x in (leaves(X0) if tree is not None else [X0])]
+    if tree is None:
+        (rows,) = parts
+        if rows.ndim != 2:
+            raise ShapeError(
+                f"minimize_many: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and a column for each "
+                "problem. For a single problem use tapegrad.optimize.minimize"
+            )
+        return rows.copy(), lambda rows: rows
+    batch, xp = batch_of("minimize_many: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
+    shapes = [tuple(x.shape[:-1]) if x.ndim else () for x in parts]
+    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+    def restore(rows: Any) -> Any:
+        place = iter(range(len(shapes)))
+
+        def part(_: Any) -> Any:
+            k = next(place)
+            return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
+
+        return tree_map(part, tree)
+
+    return rows_of(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), restore
+
+
+def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
+    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(args)]
+    given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers belong anywhere
+    batch = rows.shape[1]
+    if isinstance(f, Generated) and not vectorized:
+        if len(given) != 1:
+            raise ArgumentError(f"minimize_many: {f!r} takes its data by args=(data,), and got {len(given)} arguments")
+        return OnKernel(f, given[0])
+    for k, a in enumerate(given):
+        if a.ndim and a.shape[-1] != batch:
+            raise ShapeError(
+                f"minimize_many: args[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. What all "
+                "problems share is captured: leave it out of args"
+            )
+    if vectorized:
+        return Vectorized(lambda X, *more: f(restore(X), *more), given)
+    return OnKernel(*_kernel(f, restore, given, batch, xp_of(rows)))
+
+
+def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> tuple:
+    """f as a kernel of one datum for each problem, which holds its arguments; and these data, (d, 1, B)."""
+    shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in args]
+    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+    def one(theta: Any, datum: Any) -> Any:
+        given = [datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)]
+        y = f(restore(theta), *given)
+        if isinstance(y, Sym) and y.size != 1:
+            raise NotScalarError(
+                f"minimize_many: {name_of(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()"
+            )
+        return y
+
+    through(one, f).__name__ = name_of(f)
+    data = rows_of(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
+    return likelihood(one, missing="step", invalid="nan"), data
+
+
+class OnKernel:
+    """A kernel and its data, of which each problem may have its own."""
+
+    def __init__(self, kernel: Generated, data: Any):
+        self.kernel, self.data = kernel, data
+        self.last: tuple = (None, None)
+
+    def of(self, which: Any) -> Any:
+        if self.data.ndim < 3 or len(which) == self.data.shape[2]:
+            return self.data
+        if self.last[0] is not which:
+            self.last = which, self.data[:, :, which]
+        return self.last[1]
+
+    def value_and_grad(self, X: Any, which: Any) -> tuple:
+        return self.kernel.value_and_grad(X, self.of(which))
+
+    def hessian(self, X: Any, which: Any) -> Any:
+        return self.kernel.hessian(X, self.of(which))
+
+
+class Vectorized:
+    """A differentiable function of the whole batch; column b of the parameters enters number b of its value alone."""
+
+    def __init__(self, f: Callable, args: list):
+        self.f, self.args = f, args
+
+    def of(self, which: Any) -> list:
+        return [a[..., which] if a.ndim else a for a in self.args]
+
+    def value_and_grad(self, X: Any, which: Any) -> tuple:
+        f, pullback = vjp(self.f, X, *self.of(which))
+        if tuple(f.shape) != X.shape[1:]:
+            raise ShapeError(
+                f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} problems, wanted ({X.shape[1]},)"
+            )
+        g = pullback(xp_of(f).ones(f.shape, f.dtype))
+        return f, g[0] if self.args else g
+
+    def hessian(self, X: Any, which: Any) -> Any:
+        p, n = X.shape
+        xp = xp_of(X)
+        units = xp.broadcast_to(xp.eye(p, dtype=X.dtype)[:, :, None], (p, p, n))
+        return hmp(lambda X, *args: self.f(X, *args).sum(), X, units, tuple(self.of(which))).transpose((2, 0, 1))

@@ -1,0 +1,176 @@
+"""`scipy.optimize.minimize` with exact derivatives, on trees of NumPy or CuPy arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from scipy.optimize import OptimizeResult
+
+from .._transforms import hessian, hvp, value_and_grad
+from ..errors import ArgumentError, ConvergenceError, NotScalarError
+from ._flat import Flat, bounds_of, callback_of, constraints_of, to_host
+
+# What SciPy's methods want beside the value.
+WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
+WITH_PRODUCT = {"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"}
+WITH_HESSIAN = {"dogleg", "trust-exact"}
+WITHOUT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
+
+
+class Objective:
+    """A scalar function of a tree as a function of a flat NumPy vector, with its exact derivatives, and
+    counts of each.
+
+    Arguments arrive as float64 on the host and are moved to the library of the tree's arrays; results come
+    back to the host. A singular or indefinite matrix inside f (`numpy.linalg.LinAlgError`), or a value or
+    gradient that is not finite, counts as infinity, so that a step into a region where f is not defined is
+    taken back by the optimiser.
+    """
+
+    def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
+        self.flat = Flat(call, x)
+        self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
+        restore = self.restore
+        # f goes through the transforms as an argument, so that the arrays it captures are treated as
+        # those of a function that is differentiated itself; so `_f` captures no object that leads to them by another way.
+        self.args = (f, *(args if isinstance(args, tuple) else (args,)))
+        self._f = lambda u, f, *rest: f(restore(u), *rest)
+        self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+        self.evaluations = self.hessians = self.products = 0
+        self._last: tuple[np.ndarray, float, np.ndarray] | None = None
+        self.watch: Callable[[float], Any] | None = None  # is told every value
+
+    def value(self, u: np.ndarray) -> float:
+        """The value alone, by a plain call."""
+        self.evaluations += 1
+        f, *rest = self.args
+        try:
+            with np.errstate(all="ignore"):
+                y = to_host(f(self.flat(u), *rest))
+        except np.linalg.LinAlgError:
+            return np.inf
+        if y.size != 1 or y.dtype.kind not in "fiu":
+            raise NotScalarError(f"minimize: the function returned shape {y.shape}, dtype {y.dtype}; wanted is one real number")
+        return float(y.reshape(())) if np.isfinite(y).all() else np.inf
+
+    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient at u; a second call at the same point costs nothing."""
+        if self._last is not None and np.array_equal(self._last[0], u):
+            return self._last[1], self._last[2].copy()
+        self.evaluations += 1
+        value, gradient = np.inf, np.zeros_like(u)
+        try:
+            with np.errstate(all="ignore"):
+                y, g = self._value_and_grad(self.place(u), *self.args)
+            if np.isfinite(to_host(y)) and np.isfinite(to_host(g)).all():
+                value, gradient = float(to_host(y)), to_host(g).astype(np.float64)
+        except np.linalg.LinAlgError:
+            pass
+        if self.watch is not None:
+            self.watch(value)
+        self._last = (u.copy(), value, gradient)
+        return value, gradient.copy()
+
+    def hessian(self, u: np.ndarray) -> np.ndarray:
+        self.hessians += 1
+        if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
+            return np.eye(u.size)
+        with np.errstate(all="ignore"):
+            H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
+        self._require_finite(H, u)
+        return (H + H.T) * 0.5
+
+    def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The Hessian at u times v."""
+        self.products += 1
+        with np.errstate(all="ignore"):
+            Hv = to_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+        self._require_finite(Hv, u)
+        return Hv
+
+    def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
+        if not np.isfinite(derivative).all():
+            raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
+
+
+def minimize(
+    f: Callable,
+    x0: Any,
+    args: tuple = (),
+    method: str | Callable | None = None,
+    hess: str = "auto",
+    *,
+    bounds: Any = None,
+    constraints: Any = (),
+    tol: float | None = None,
+    callback: Callable | None = None,
+    options: dict | None = None,
+) -> OptimizeResult:
+    """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
+
+    x0 is a tree of real arrays or numbers; a list or tuple of plain numbers is an array, as for SciPy.  `method` is any of SciPy's;
+    by default 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.  Those of second order get Hessian-vector products,
+    or the whole Hessian where they need it or with `hess='dense'`; those without derivatives get values.
+
+    `bounds` are SciPy's, of the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  `constraints` are
+    SciPy's; their functions get a tree like x0, and exact derivatives where none are given.  `callback`, as SciPy's, is shown
+    such trees.
+
+    Returns SciPy's `OptimizeResult` with `x` a tree like x0, `flat` the vector, and counts `evaluations`,
+    `hessians`, `products`.  As in SciPy, look at `success`.  Raises `ArgumentError` for an unknown method,
+    `ConvergenceError` if f is not finite at x0.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f = lambda p: (p["a"] - 1) ** 2 + ((p["b"] - p["a"]) ** 2).sum()
+    >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)})
+    >>> round(float(r.x["a"]), 6), r.success
+    (1.0, True)
+    >>> r = tg.optimize.minimize(f, {"a": 3, "b": np.zeros(2)}, bounds={"b": (2.0, None)})
+    >>> r.x["b"].round(6), round(float(r.x["a"]), 6)
+    (array([2., 2.]), 1.666667)
+    """
+    objective = Objective(f, x0, args)
+    if method is None:
+        method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+    more = {
+        "bounds": bounds_of("minimize", objective.flat, bounds),
+        "constraints": constraints_of("minimize", objective.flat, constraints, str(method).lower() == "trust-constr"),
+        "callback": callback_of(objective.flat, callback),
+    }
+    result = run(objective, method, hess, tol=tol, options=options, **more)
+    result.x = objective.flat(result.flat)
+    return result
+
+
+def run(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
+    """`minimize` on flat vectors."""
+    name = "" if callable(method) else str(method).lower()
+    known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
+    if not callable(method) and name not in known:
+        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
+    if hess not in ("auto", "dense", "product"):
+        raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
+    start = inside(objective.start, options.get("bounds"))
+    if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
+        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
+    derivatives: dict[str, Any] = {}
+    if name in WITH_HESSIAN or callable(method) or (name in WITH_PRODUCT and hess == "dense"):
+        derivatives["hess"] = objective.hessian
+    elif name in WITH_PRODUCT:
+        derivatives["hessp"] = objective.product
+    fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
+    result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
+    result.flat = np.asarray(result.x)
+    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
+    return result
+
+
+def inside(start: np.ndarray, bounds: Any) -> np.ndarray:
+    """The starting point moved between the bounds, as SciPy's methods with bounds do before they begin."""
+    if bounds is None:
+        return start
+    if not isinstance(bounds, scipy.optimize.Bounds):
+        low, high = zip(*bounds, strict=True)
+        bounds = scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
+    return np.clip(start, bounds.lb, bounds.ub)

@@ -1,0 +1,157 @@
+"""SciPy's `least_squares`, `root` and `curve_fit` with exact Jacobians."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from scipy.optimize import OptimizeResult
+
+from .._array import xp_of
+from .._transforms import jacobian
+from .._tree import is_node
+from ..errors import ArgumentError, ConvergenceError, ShapeError
+from ._flat import Flat, Values, bounds_of, callback_of, flattened, to_host
+
+OURS = ("jac", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives
+ROOT_BY_JACOBIAN = {"hybr", "lm"}
+
+
+def refuse(call: str, options: dict) -> None:
+    for name in OURS:
+        if name in options:
+            raise ArgumentError(f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave it away")
+
+
+def least_squares(
+    fun: Callable,
+    x0: Any,
+    *,
+    bounds: Any = (-np.inf, np.inf),
+    args: tuple = (),
+    kwargs: dict | None = None,
+    **options: Any,
+) -> OptimizeResult:
+    """`scipy.optimize.least_squares` with the exact Jacobian of the residuals `fun(x, *args, **kwargs)`.
+
+    x0 is a tree as in `minimize`, and so is fun's x; the residuals may be an array of any shape or a tree.  `bounds` are SciPy's, of
+    the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  Further options (method, loss, f_scale,
+    x_scale, ftol, ...) are SciPy's.  The result is SciPy's, with `x` a tree like x0 and `flat` the vector.
+    Raises `ConvergenceError` if a residual is not finite at x0.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> t = np.array([0.0, 1.0, 2.0])
+    >>> fun = lambda p: p["a"] * np.exp(-p["rate"] * t) - np.array([2.0, 1.0, 0.5])
+    >>> r = tg.optimize.least_squares(fun, {"a": 1.0, "rate": 0.1})
+    >>> round(float(r.x["a"]), 6), round(float(r.x["rate"]), 6)
+    (2.0, 0.693147)
+    """
+    refuse("least_squares", options)
+    flat = Flat("least_squares", x0)
+    f = Values("least_squares", fun, flat, args, kwargs)
+    first = f(flat.start)
+    if not np.isfinite(first).all():
+        raise ConvergenceError(f"least_squares: residual {int(np.argmin(np.isfinite(first)))} is not finite at x0; start elsewhere")
+    limits = bounds_of("least_squares", flat, bounds)
+    options["callback"] = callback_of(flat, options.get("callback"))
+    if options["callback"] is None:
+        del options["callback"]
+    result = scipy.optimize.least_squares(f, flat.start, f.jacobian, limits, **options)
+    result.flat, result.x = result.x, flat(result.x)
+    return result
+
+
+def root(
+    fun: Callable,
+    x0: Any,
+    args: tuple = (),
+    method: str = "hybr",
+    *,
+    tol: float | None = None,
+    callback: Callable | None = None,
+    options: dict | None = None,
+) -> OptimizeResult:
+    """`scipy.optimize.root` with the exact Jacobian, for the methods that take one ('hybr' and 'lm').
+
+    x0 is a tree as in `minimize`; fun returns as many numbers, in an array or a tree.  The result is SciPy's, with `x` a tree like x0
+    and `flat` the vector; look at `success`.
+
+    >>> import tapegrad as tg
+    >>> r = tg.optimize.root(lambda x: [x[0] + x[1] - 3, x[0] * x[1] - 2], [0.0, 5.0])
+    >>> r.x.round(6) + 0.0
+    array([1., 2.])
+    """
+    flat = Flat("root", x0)
+    f = Values("root", fun, flat, args)
+    first = f(flat.start)
+    if first.size != flat.start.size and str(method).lower() != "lm":
+        raise ShapeError(
+            f"root: the function returned {first.size} numbers for {flat.start.size} unknowns; "
+            "for more equations than unknowns use tapegrad.optimize.least_squares"
+        )
+    if not np.isfinite(first).all():
+        raise ConvergenceError("root: the function is not finite at x0; start elsewhere")
+    jac = f.jacobian if str(method).lower() in ROOT_BY_JACOBIAN else None
+    shown = None if callback is None else lambda x, *state: callback(flat(x), *state)
+    result = scipy.optimize.root(f, flat.start, method=method, jac=jac, tol=tol, callback=shown, options=options)
+    result.flat, result.x = np.asarray(result.x), flat(np.asarray(result.x))
+    return result
+
+
+def curve_fit(
+    f: Callable,
+    xdata: Any,
+    ydata: Any,
+    p0: Any = None,
+    sigma: Any = None,
+    absolute_sigma: bool = False,
+    check_finite: bool | None = None,
+    bounds: Any = (-np.inf, np.inf),
+    method: str | None = None,
+    *,
+    full_output: bool = False,
+    nan_policy: str | None = None,
+    **options: Any,
+) -> tuple:
+    """`scipy.optimize.curve_fit` with the exact Jacobian of the model `f(xdata, *params)`.
+
+    Arguments and results are SciPy's: the parameters and their covariance.  Where p0 is a dict (or another tree with names) the model
+    is f(xdata, params) with such a tree; the estimates come as one, and the covariance is that of the flat vector.  `bounds` may then
+    be a dict of some of the names to (low, high).  Raises `ConvergenceError` where SciPy finds no estimate.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> x = np.linspace(0, 4, 9)
+    >>> estimates, covariance = tg.optimize.curve_fit(lambda x, a, b: a * np.exp(-b * x), x, 2.5 * np.exp(-1.3 * x))
+    >>> estimates.round(6)
+    array([2.5, 1.3])
+    """
+    refuse("curve_fit", options)
+    for name, x in (("xdata", xdata), ("ydata", ydata), ("sigma", sigma)):
+        if xp_of(x) is not np:
+            raise ArgumentError(f"curve_fit: {name} is a CuPy array, and SciPy's curve_fit computes on the host: pass {name}.get()")
+    flat = Flat("curve_fit", p0) if is_node(p0) and not isinstance(p0, (list, tuple)) or hasattr(p0, "_fields") else None
+
+    def model(p: Any, f: Callable, x: Any) -> Any:
+        return flattened(f(x, *p) if flat is None else f(x, flat.restore(p)))
+
+    by_parameters = jacobian(model)
+
+    def fitted(x: Any, *p: float) -> np.ndarray:
+        return to_host(f(x, *p) if flat is None else f(x, flat(np.array(p))))
+
+    def jac(x: Any, *p: float) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return to_host(by_parameters(np.array(p, float), f, x)).astype(np.float64)
+
+    start, limits = p0, bounds
+    if flat is not None:
+        start, limits = flat.start, bounds_of("curve_fit", flat, bounds)
+    of = f if flat is None else fitted  # SciPy counts the parameters of f where p0 is not given
+    given = {"check_finite": check_finite, "nan_policy": nan_policy, "full_output": full_output, **options}
+    try:
+        found = scipy.optimize.curve_fit(of, xdata, ydata, start, sigma, absolute_sigma, bounds=limits, method=method, jac=jac, **given)
+    except RuntimeError as error:
+        if type(error) is not RuntimeError:
+            raise
+        raise ConvergenceError(f"curve_fit: {error}; start elsewhere") from error
+    return found if flat is None else (flat(found[0]), *found[1:])

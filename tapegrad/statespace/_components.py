@@ -1,0 +1,249 @@
+"""The parts of which a structural model is the sum.
+
+Each part says which parameters it has, with starting values from the data, and what it adds to the state space model:
+states with transition T, loading z and noise entering through R, or an offset of the observation.  The forms are those of
+A. C. Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), chapter 2, and DK section 3.2."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._array import xp_of
+from .._recording import value
+from ..errors import ArgumentError
+from ._constraints import interval, positive, stationary, unconstrained
+from ._parameters import Block
+
+
+@dataclass
+class Sample:
+    """What starting values are taken from: y (n,), its seasonal period if it has one, the variance s2 of its changes from step
+    to step (freed of a seasonal pattern)."""
+
+    y: numpy.ndarray
+    s2: float
+
+
+@dataclass
+class States:
+    """What a part adds: T (k, k), z (k,) or over time (n, k), R (k, r) with variances of r noises.  cov (k, k) is that of a
+    known start with mean 0; None for a diffuse one."""
+
+    T: Any
+    z: numpy.ndarray
+    R: numpy.ndarray
+    variances: list[Any]
+    cov: Any = None
+
+
+def checked_variance(call: str, var: float | None) -> None:
+    if var is not None and not (numpy.isscalar(var) and numpy.isfinite(var) and var >= 0):
+        raise ArgumentError(f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not negative")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a structural model: its `name`, its variance `var` where that is given and not estimated, and its `title`."""
+
+    name: str
+    var: float | None
+    title: str
+
+    @property
+    def variance(self) -> str:
+        return f"sigma2.{self.name}"
+
+    def variance_of(self, p: Mapping[str, Any]) -> Any:
+        return p[self.variance] if self.var is None else float(self.var)
+
+    def variance_block(self, start: float) -> dict[str, Block]:
+        return {self.variance: Block(start, positive())} if self.var is None else {}
+
+    def readings(self, s: States) -> list[tuple[str, Any]]:
+        """What is read from the part's states: names and loadings."""
+        return [(self.name, s.z)]
+
+
+@dataclass(frozen=True)
+class Noise(Part):
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return self.variance_block(sample.s2 / 4)
+
+
+@dataclass(frozen=True)
+class Trend(Part):
+    """The slope of a level: nu[t+1] = nu[t] + zeta[t]."""
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return self.variance_block(sample.s2 / 100)
+
+
+@dataclass(frozen=True)
+class Level(Part):
+    """mu[t+1] = mu[t] + nu[t] + eta[t], with or without a slope nu (DK 3.2.1)."""
+
+    slope: Trend | None = None
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return self.variance_block(sample.s2 / 4) | (self.slope.blocks(sample) if self.slope else {})
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        if self.slope is None:
+            return States(numpy.eye(1), numpy.ones(1), numpy.eye(1), [self.variance_of(p)])
+        variances = [self.variance_of(p), self.slope.variance_of(p)]
+        return States(numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances)
+
+    def readings(self, s: States) -> list[tuple[str, Any]]:
+        return [(part.name, row) for part, row in zip([self, self.slope], numpy.eye(2), strict=True)] if self.slope else [(self.name, s.z)]
+
+
+@dataclass(frozen=True)
+class Seasonal(Part):
+    """The effects of a period sum to noise (DK 3.2.2)."""
+
+    period: int
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return self.variance_block(sample.s2 / 50)
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        k = self.period - 1
+        T = numpy.eye(k, k=-1)
+        T[0] = -1.0
+        first = numpy.eye(k)[0]
+        return States(T, first, first[:, None], [self.variance_of(p)])
+
+
+@dataclass(frozen=True)
+class Harmonics(Part):
+    """A seasonal pattern of waves at the harmonics of the period, each a random rotation (DK 3.2.2); one variance."""
+
+    period: float
+    count: int
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return self.variance_block(sample.s2 / 200)
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        sizes = [1 if 2 * j == self.period else 2 for j in range(1, self.count + 1)]
+        k, at = sum(sizes), 0
+        T, z = numpy.zeros((k, k)), numpy.zeros(k)
+        for j, size in enumerate(sizes, start=1):
+            angle = 2 * numpy.pi * j / self.period
+            turn = numpy.array([[numpy.cos(angle), numpy.sin(angle)], [-numpy.sin(angle), numpy.cos(angle)]])
+            T[at : at + size, at : at + size] = turn[:size, :size]
+            z[at] = 1.0
+            at += size
+        return States(T, z, numpy.eye(k), [self.variance_of(p)] * k)
+
+
+@dataclass(frozen=True)
+class Cycle(Part):
+    """psi[t+1] = damping * rotation by 2 pi / period of psi[t], plus noise; its start is stationary, or diffuse where nothing
+    damps it."""
+
+    period: Any
+    damping: float | None
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        found = self.variance_block(sample.s2 / 8)
+        if not numpy.isscalar(self.period):
+            low, high = self.period
+            found[f"period.{self.name}"] = Block(_main_period(sample.y, low, high), interval(low, high))
+        if self.damping is None:
+            found[f"damping.{self.name}"] = Block(0.9, interval(0.0, 1.0))
+        return found
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        period = self.period if numpy.isscalar(self.period) else p[f"period.{self.name}"]
+        rho = p[f"damping.{self.name}"] if self.damping is None else float(self.damping)
+        var, angle = self.variance_of(p), 2 * numpy.pi / period
+        c, s = rho * np.cos(angle), rho * np.sin(angle)
+        T = np.stack([np.stack([c, s]), np.stack([-s, c])])
+        known = not (self.damping is not None and self.damping >= 1)
+        scale = var / (1.0 - rho * rho) if known else None
+        cov = np.stack([np.stack([scale, 0.0 * scale]), np.stack([0.0 * scale, scale])]) if known else None
+        return States(T, numpy.array([1.0, 0.0]), numpy.eye(2), [var, var], cov)
+
+
+@dataclass(frozen=True)
+class Autoregression(Part):
+    """A stationary autoregression about 0."""
+
+    order: int
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        start = numpy.zeros(self.order)
+        start[0] = 0.5
+        labels = [f"{self.name}.L{i + 1}" for i in range(self.order)]
+        return {self.name: Block(start, stationary(), labels), **self.variance_block(sample.s2 / 4)}
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        k, phi, var = self.order, p[self.name], self.variance_of(p)
+        T = np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0) if k > 1 else phi[:, None]
+        first = numpy.eye(k)[0]
+        return States(T, first, first[:, None], [var], var * autocovariances(phi))
+
+
+@dataclass(frozen=True)
+class Regression(Part):
+    """X times coefficients: constant ones are parameters, those that vary are random walks with a diffuse start."""
+
+    X: numpy.ndarray = field(repr=False, compare=False)
+    columns: tuple[str, ...]
+    varying: bool
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{self.name}.{column}" for column in self.columns]
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        if not self.varying:
+            seen = ~numpy.isnan(sample.y)
+            design = numpy.column_stack([numpy.ones(len(sample.y)), self.X])[seen]
+            start = numpy.linalg.lstsq(design, sample.y[seen], rcond=None)[0][1:]
+            return {self.name: Block(start, unconstrained(), self.labels)}
+        if self.var is not None:
+            return {}
+        size = numpy.maximum(numpy.mean(self.X**2, axis=0), 1e-300)
+        return {self.variance: Block(sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels])}
+
+    def states(self, p: Mapping[str, Any]) -> States:
+        k = self.X.shape[1]
+        variances = [float(self.var)] * k if self.var is not None else [p[self.variance][i] for i in range(k)]
+        return States(numpy.eye(k), self.X, numpy.eye(k), variances)
+
+    def readings(self, s: States) -> list[tuple[str, Any]]:
+        return [(self.name, s.z), *zip(self.labels, numpy.eye(len(self.labels)), strict=True)]
+
+
+def autocovariances(phi: Any) -> Any:
+    """The covariance (k, k) of k successive values of a stationary autoregression whose noise has variance 1: the inverse of
+    A'A - B'B with the coefficients on triangles (I. Gohberg and A. Semencul 1972), so that no equations in k^2 unknowns are
+    solved."""
+    k = phi.shape[0]
+    a = np.concatenate([_beside(phi, numpy.ones(1)), -phi])
+    lower = numpy.subtract.outer(numpy.arange(k), numpy.arange(k))
+    inside = _beside(phi, numpy.asarray(lower >= 0, float))
+    A = a[numpy.where(lower >= 0, lower, 0)] * inside
+    B = a[numpy.where(lower >= 0, k - lower, 0)] * inside
+    inverse = A @ A.T - B @ B.T
+    return np.linalg.inv((inverse + inverse.T) * 0.5)
+
+
+def _beside(x: Any, constant: numpy.ndarray) -> Any:
+    """A constant in the array library of x."""
+    return xp_of(value(x)).asarray(constant)
+
+
+def _main_period(y: numpy.ndarray, low: float, high: float) -> float:
+    """The period between low and high of the largest wave in y freed of a line."""
+    x = numpy.where(numpy.isnan(y), numpy.nanmean(y), y)
+    t = numpy.arange(x.size)
+    x = x - numpy.polyval(numpy.polyfit(t, x, 1), t)
+    periods = numpy.geomspace(low, high, 202)[1:-1]
+    size = abs(numpy.exp(-2j * numpy.pi * t / periods[:, None]) @ x)
+    return float(periods[int(numpy.argmax(size))])

@@ -1,0 +1,96 @@
+"""Names and dates of data: taken from a Series or DataFrame, kept, and given back with what is computed.
+
+pandas is never imported here: who brings a Series has imported it, and its objects know what is asked of them."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from .._late import load
+from ..errors import DataError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a table says beside its numbers: the index of its rows (None for a plain array), the names of its columns, and
+    whether it was one column without a second axis."""
+
+    index: Any = None
+    columns: tuple[str, ...] = ()
+    single: bool = True
+
+    def frame(self, values: numpy.ndarray, index: Any = None, columns: Any = None) -> Any:
+        """values (n,) or (n, p) in the form of the data: a Series or DataFrame if those were, else an array."""
+        index = self.index if index is None else index
+        if self.index is None:
+            return values
+        pandas = load("pandas")
+        if values.ndim == 1:
+            return pandas.Series(values, index=index, name=columns or self.columns[0])
+        return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
+
+    def places(self, n: int) -> Any:
+        """Where the n data stand on an axis: their dates, or 0 to n - 1."""
+        return numpy.arange(n) if self.index is None else self.index
+
+    def after(self, n: int, steps: int) -> Any:
+        """The places of the next steps after n data.  An index without a step of its own is numbered on, with a warning."""
+        if self.index is None:
+            return numpy.arange(n, n + steps)
+        following = _following(self.index, steps)
+        if following is not None:
+            return following
+        warnings.warn(
+            f"the index of y ({type(self.index).__name__}) has no constant step, so that the dates of the forecasts are not known: "
+            f"they are numbered from {n}.  Give y an index with a freq (y.asfreq('MS')), or the forecasts their dates=",
+            UserWarning,
+            stacklevel=4,
+        )
+        return load("pandas").RangeIndex(n, n + steps)
+
+
+def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
+    """The labels of data as the user has them, whose numbers have this shape."""
+    single = len(shape) == 1
+    index = getattr(y, "index", None)
+    if index is None or callable(index) or not hasattr(y, "to_numpy"):
+        return Labels(None, ("y",) if single or shape[-1] == 1 else tuple(f"y{i + 1}" for i in range(shape[-1])), single)
+    if is_dates(index) and not (index.is_monotonic_increasing and index.is_unique):
+        raise DataError("y: its dates do not increase from row to row; write y.sort_index(), and keep one row for each date")
+    if single:
+        return Labels(index, ("y" if y.name is None else str(y.name),), True)
+    return Labels(index, tuple(map(str, y.columns)), False)
+
+
+def is_dates(index: Any) -> bool:
+    return hasattr(index, "freq")
+
+
+def date_text(place: Any) -> str:
+    """A place on the axis of time, without hours that are zero."""
+    return str(place).removesuffix(" 00:00:00")
+
+
+def _following(index: Any, steps: int) -> Any:
+    """The next `steps` places of an index by its own step; None if it has none."""
+    if is_dates(index):
+        step = _step(index)
+        return None if step is None else type(index)([index[-1] + k * step for k in range(1, steps + 1)], freq=step)
+    if len(index) < 2 or getattr(index.dtype, "kind", "O") not in "iuf":
+        return None
+    gaps = numpy.diff(index)
+    if gaps[0] <= 0 or not (gaps == gaps[0]).all():
+        return None
+    return load("pandas").Index(index[-1] + gaps[0] * numpy.arange(1, steps + 1), name=index.name)
+
+
+def _step(index: Any) -> Any:
+    """The step of dates: the index's own, or else the one that all of them keep."""
+    if index.freq is not None or len(index) < 3:
+        return index.freq
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # releases of pandas differ in what `inferred_freq` is
+        found = index.inferred_freq
+    return None if found is None else type(index)(index, freq=found).freq

@@ -1,0 +1,245 @@
+"""Vector autoregressions and dynamic factors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._recording import value
+from ..errors import ArgumentError, DataError, ShapeError
+from ..optimize import to_host
+from ._constraints import positive, stationary, unconstrained
+from ._model import LinearGaussian, Observations, Start
+from ._parameters import Block, parameters_of
+from ._problem import Problem
+from ._specified import Specified
+from ._structural import future_regressors
+
+
+def var(Y: Any, order: int = 1, trend: str = "c") -> Specified:
+    """A stationary vector autoregression for `.fit()`, by the exact likelihood; missing data allowed.  trend is 'c', an
+    intercept for each series, or 'n'.  The covariance of the noise is by its triangular factor: sqrt.var, sqrt.cov.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> ss.var(np.random.default_rng(0).normal(size=(30, 2)), order=2)
+    VAR(2) of 2 series of 30 steps
+    """
+    data = _several("var", Y)
+    if not _is_positive(order):
+        raise ArgumentError(f"var: order={order!r}; wanted a whole number, at least 1")
+    if trend not in ("c", "n"):
+        raise ArgumentError(f"var: trend={trend!r}; wanted 'c' or 'n'")
+    model = VectorAutoregression(data.labels.columns, int(order), trend, data.xp)
+    _require_enough("var", data, model)
+    return Specified(model, data)
+
+
+def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c") -> Specified:
+    """A few common factors behind many series, for `.fit()`: y = mean + loadings f + e, f a vector autoregression with noise of
+    unit covariance, each e noise, or an autoregression of `error_order`.  trend 'n' leaves out the means.
+
+    Of several factors the k-th does not enter the first k - 1 series, which settles their rotation; the sign is that of the
+    start.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> ss.dynamic_factor(np.random.default_rng(0).normal(size=(30, 3)), factors=1, order=2)
+    dynamic factors (1, order 2) of 3 series of 30 steps
+    """
+    data = _several("dynamic_factor", Y)
+    if not (_is_positive(factors) and factors < data.width):
+        raise ArgumentError(f"dynamic_factor: factors={factors!r} for {data.width} series; wanted at least 1, and fewer than series")
+    if not _is_positive(order):
+        raise ArgumentError(f"dynamic_factor: order={order!r}; wanted a whole number, at least 1")
+    if not (error_order == 0 or _is_positive(error_order)):
+        raise ArgumentError(f"dynamic_factor: error_order={error_order!r}; wanted a whole number, 0 for noise")
+    if trend not in ("c", "n"):
+        raise ArgumentError(f"dynamic_factor: trend={trend!r}; wanted 'c' or 'n'")
+    model = DynamicFactor(data.labels.columns, int(factors), int(order), int(error_order), trend, data.xp)
+    _require_enough("dynamic_factor", data, model)
+    return Specified(model, data)
+
+
+def _several(call: str, Y: Any) -> Observations:
+    data = Y if isinstance(Y, Observations) else Observations(Y)
+    if data.width < 2:
+        raise ShapeError(f"{call}: Y has one series; wanted (n, p) with p at least 2")
+    return data
+
+
+def _is_positive(x: Any) -> bool:
+    return isinstance(x, (int, numpy.integer)) and x >= 1
+
+
+def _require_enough(call: str, data: Observations, model: Any) -> None:
+    complete = sum([len(rows) == data.width for rows in data.rows])
+    wanted = data.width * model.order + 2
+    if complete < wanted:
+        raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
+
+
+class _Process:
+    """What the two have in common."""
+
+    remarks = ()
+
+    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
+        blocks = self.start(to_host(value(data.raw)))
+        return Problem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
+
+    def extended(self, steps: int, exog: Any) -> Any:
+        """The model for the steps after the data: itself."""
+        future_regressors(exog, [], steps)
+        return self
+
+
+@dataclass(frozen=True)
+class VectorAutoregression(_Process):
+    columns: tuple[str, ...]
+    order: int
+    trend: str
+    xp: ModuleType = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        return f"VAR({self.order}) of {len(self.columns)} series"
+
+    def start(self, y: numpy.ndarray) -> dict[str, Block]:
+        """Least squares, pulled inside the stationary region."""
+        names, k = self.columns, len(self.columns)
+        mean = numpy.nanmean(y, axis=0) if self.trend == "c" else numpy.zeros(k)
+        A, left = _autoregression(y - mean, self.order)
+        L = numpy.linalg.cholesky(left)
+        A_sum = sum([A[:, i * k : i * k + k] for i in range(self.order)])
+        below = [(i, j) for i in range(k) for j in range(i)]
+        blocks = {"intercept": Block(mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names])} if self.trend == "c" else {}
+        labels = [f"L{lag}.{source}.{target}" for target in names for lag in range(1, self.order + 1) for source in names]
+        blocks["coefficients"] = Block(A, unconstrained(), labels)
+        blocks["sqrt.var"] = Block(numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names])
+        covs = numpy.array([L[i, j] for i, j in below])
+        blocks["sqrt.cov"] = Block(covs, unconstrained(), [f"sqrt.cov.{names[j]}.{names[i]}" for i, j in below])
+        return blocks
+
+    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
+        k, xp = len(self.columns), self.xp
+        A, m = p["coefficients"], k * self.order
+        T = _companion(A, xp)
+        L = _lower(p["sqrt.var"], p["sqrt.cov"], xp)
+        mean = 0.0
+        if self.trend == "c":
+            total = sum([A[:, i * k : i * k + k] for i in range(1, self.order)], A[:, :k])
+            mean = np.linalg.solve(xp.eye(k) - total, p["intercept"])
+        eye = xp.eye(k, m)
+        return LinearGaussian(T, eye, L @ L.T, 0.0, xp.eye(m, k), 0.0, mean, Start(stationary=True))
+
+
+@dataclass(frozen=True)
+class DynamicFactor(_Process):
+    columns: tuple[str, ...]
+    factors: int
+    order: int
+    error_order: int
+    trend: str
+    xp: ModuleType = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        errors = f", errors AR({self.error_order})" if self.error_order else ""
+        return f"dynamic factors ({self.factors}, order {self.order}{errors}) of {len(self.columns)} series"
+
+    @property
+    def _loaded(self) -> list[tuple[int, int]]:
+        """(series, factor) of the loadings that are not 0."""
+        return [(i, j) for j in range(self.factors) for i in range(len(self.columns)) if i >= j]
+
+    def start(self, y: numpy.ndarray) -> dict[str, Block]:
+        """Principal components, their autoregression, and those of what they leave."""
+        names, r = self.columns, self.factors
+        mean = numpy.nanmean(y, axis=0)
+        x = y - mean if self.trend == "c" else y
+        full = numpy.where(numpy.isnan(x), 0.0, x)
+        scale = full.std(axis=0)
+        if not (scale > 0).all():
+            raise DataError(f"dynamic_factor: {names[int(numpy.argmin(scale))]} is constant")
+        f = (full / scale) @ numpy.linalg.svd(full / scale, full_matrices=False)[2][:r].T
+        A, left = _autoregression(f, self.order)
+        root = numpy.linalg.cholesky(left)
+        # g = W f with noise of unit covariance, turned so that its loadings are triangular
+        W = numpy.linalg.inv(root)
+        loadings = numpy.linalg.lstsq(f @ W.T, full, rcond=None)[0].T
+        turn = numpy.linalg.qr(loadings[:r].T)[0]
+        W, loadings = turn.T @ W, loadings @ turn
+        A = numpy.concatenate([W @ A[:, i * r : i * r + r] @ numpy.linalg.inv(W) for i in range(self.order)], axis=1)
+        rest = full - f @ W.T @ loadings.T
+        blocks = {"mean": Block(mean, unconstrained(), [f"mean.{n}" for n in names])} if self.trend == "c" else {}
+        entries = numpy.array([loadings[i, j] for i, j in self._loaded])
+        blocks["loadings"] = Block(entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded])
+        variances = numpy.maximum(rest.var(axis=0), 0.05 * scale**2)
+        blocks["sigma2"] = Block(variances, positive(), [f"sigma2.{n}" for n in names])
+        labels = [f"L{lag}.f{b + 1}.f{a + 1}" for a in range(r) for lag in range(1, self.order + 1) for b in range(r)]
+        blocks["transition"] = Block(A[0], stationary(), labels) if r == 1 else Block(A, unconstrained(), labels)
+        if self.error_order:
+            for name, e in zip(names, rest.T, strict=True):
+                labels = [f"L{lag}.e({name}).e({name})" for lag in range(1, self.error_order + 1)]
+                blocks[f"error_ar.{name}"] = Block(_autoregression(e[:, None], self.error_order)[0][0], stationary(), labels)
+        return blocks
+
+    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
+        k, r, xp = len(self.columns), self.factors, self.xp
+        at = {place: n for n, place in enumerate(self._loaded)}
+        zero = xp.zeros(())
+        loadings = np.stack([np.stack([p["loadings"][at[i, j]] if (i, j) in at else zero for j in range(r)]) for i in range(k)])
+        Z, T, m = loadings, _companion(p["transition"].reshape((r, r * self.order)), xp), r * self.order
+        if m > r:
+            Z = np.concatenate([Z, xp.zeros((k, m - r))], axis=1)
+        mean, start = p["mean"] if self.trend == "c" else 0.0, Start(stationary=True)
+        if not self.error_order:
+            return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
+        # The errors, lag by lag, as further states
+        e = self.error_order
+        eye, phi = xp.eye(k), np.stack([p[f"error_ar.{name}"] for name in self.columns])
+        errors = _companion(np.concatenate([phi[:, i][:, None] * eye for i in range(e)], axis=1), xp)
+        T = np.concatenate(
+            [np.concatenate([T, xp.zeros((m, k * e))], axis=1), np.concatenate([xp.zeros((k * e, m)), errors], axis=1)], axis=0
+        )
+        Z = np.concatenate([Z, eye] + ([xp.zeros((k, k * (e - 1)))] if e > 1 else []), axis=1)
+        R = numpy.zeros((m + k * e, r + k))
+        R[:r, :r], R[m : m + k, r:] = numpy.eye(r), numpy.eye(k)
+        return LinearGaussian(T, Z, np.concatenate([xp.ones(r), p["sigma2"]]), 0.0, xp.asarray(R), 0.0, mean, start)
+
+
+def _companion(A: Any, xp: ModuleType) -> Any:
+    """The transition of (x[t], x[t-1], ...) when x[t+1] = A (x[t], x[t-1], ...)."""
+    k, m = A.shape
+    return A if k == m else np.concatenate([A, xp.eye(m - k, m)], axis=0)
+
+
+def _lower(diagonal: Any, below: Any, xp: ModuleType) -> Any:
+    """A lower triangle from its diagonal and the rows below it."""
+    k, at = diagonal.shape[0], 0
+    rows = []
+    for i in range(k):
+        rows.append(np.concatenate([below[at : at + i], diagonal[i : i + 1], xp.zeros(k - i - 1)]))
+        at += i
+    return np.stack(rows)
+
+
+def _autoregression(x: numpy.ndarray, order: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Coefficients (k, k order) by least squares, shrunk until they are stationary, and the covariance of the noise."""
+    n, k = x.shape
+    lagged = numpy.concatenate([x[order - 1 - i : n - 1 - i] for i in range(order)], axis=1)
+    good = ~numpy.isnan(lagged).any(1) & ~numpy.isnan(x[order:]).any(1)
+    lagged, now = lagged[good], x[order:][good]
+    A = numpy.linalg.lstsq(lagged, now, rcond=None)[0].T
+    left = now - lagged @ A.T
+    cov = left.T @ left / len(left) + 1e-9 * numpy.diag(numpy.maximum(numpy.nanvar(x, axis=0), 1e-300))
+    powers = numpy.repeat(numpy.arange(1, order + 1), k)
+    for _ in range(100):
+        if abs(numpy.linalg.eigvals(numpy.concatenate([A, numpy.eye(k * order - k, k * order)]))).max() < 0.97:
+            break
+        A = A * 0.95**powers
+    return A, cov

@@ -1,0 +1,90 @@
+"""What a fit maximises, and where the search came to rest."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._transforms import jacobian
+from .._tree import Const
+from ..errors import ArgumentError
+from ..optimize import to_host
+from ._filter import kalman_filter
+from ._model import LinearGaussian, Observations
+from ._objective import ModelObjective
+from ._parameters import Parameters
+
+
+class Prior:
+    """The logarithm of a prior density of the parameters: a function of all of them, or a dict of functions, or of
+    distributions as `tapegrad.stats.norm(0, 1)`, of some; densities of an array are multiplied."""
+
+    def __init__(self, given: Any):
+        self.given = given
+        parts = given.values() if isinstance(given, Mapping) else [given]
+        for part in parts:
+            if not callable(part) and not hasattr(part, "logpdf"):
+                raise ArgumentError(f"prior: {part!r}; wanted a function to a log density, or a dict of names to such or to distributions")
+
+    def __call__(self, params: Any) -> Any:
+        if not isinstance(self.given, Mapping):
+            return self.given(params)
+        for name in self.given:
+            if not isinstance(params, Mapping) or name not in params:
+                raise ArgumentError(f"prior: {name!r} is not a parameter; the model has {', '.join(params)}")
+        return sum([np.sum(getattr(g, "logpdf", g)(params[name])) for name, g in self.given.items()])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
+    is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
+    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one."""
+
+    build: Callable[[Any], LinearGaussian]
+    data: Observations
+    parameters: Parameters
+    joseph: bool = False
+    prior: Callable[[Any], Any] | None = None
+    described: Any = None
+    offset: float = 0.0
+    used_up: int = 0
+    quick: "Problem | None" = None
+
+    def objective(self) -> ModelObjective:
+        """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
+        if self.quick is not None:
+            return self.quick.objective()
+        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset)
+
+    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+        """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
+
+        if self.quick is not None:
+            return self.quick.scores(u)
+
+        def terms(u: Any, build: Callable, data: Observations) -> Any:
+            return kalman_filter(build(self.parameters.tree(u)), data, self.joseph).loglik_terms
+
+        return to_host(jacobian(terms, mode="forward")(self.data.xp.asarray(u), self.build, Const(self.data)))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
+    its second derivatives there, what it took, and how the likelihood was computed."""
+
+    u: numpy.ndarray
+    value: float
+    gradient: numpy.ndarray
+    hessian: numpy.ndarray
+    method: str
+    message: str
+    iterations: int
+    newton_steps: int
+    evaluations: int
+    hessians: int
+    products: int
+    way: str = ""

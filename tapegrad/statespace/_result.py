@@ -1,0 +1,303 @@
+"""What a fit found: estimates, their covariance, information criteria, residuals, forecasts, tables, pictures."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy
+
+from .._transforms import jacobian
+from ..errors import ArgumentError, ConvergenceError
+from ..optimize import to_host
+from ._diagnostics import Diagnostics, diagnostics
+from ._filter import FilterResult, kalman_filter
+from ._forecast import Forecast, forecast_of, normal_quantile
+from ._model import LinearGaussian, Observations
+from ._problem import Problem, Stop
+from ._profile import Profile, likelihood_limits, profile_of
+from ._smoother import SmootherResult, smooth
+from ._summary import html_table, tables, text_table
+
+FLAT = 1e-5  # second derivative below which a constrained parameter has run into its bound
+COVARIANCES = {
+    "exact": "exact observed information",
+    "opg": "outer product of the scores",
+    "robust": "robust (sandwich of information and scores)",
+}
+
+
+class Criteria(NamedTuple):
+    """Akaike's, with Hurvich and Tsai's correction, Schwarz' and Hannan and Quinn's information criteria."""
+
+    aic: float
+    aicc: float
+    bic: float
+    hqic: float
+
+
+class Component(NamedTuple):
+    """A part of the data at each step."""
+
+    mean: Any
+    standard_errors: Any
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A maximum of the likelihood.
+
+    `params` has the form of `start`; `names`, `estimates` and `standard_errors` (k,), `covariance` and
+    `correlation` (k, k) list the same parameters element by element.  The covariance is the inverse of the
+    observed information, exact second derivatives of the log-likelihood in the parameters themselves.  A
+    parameter that has run into the bound of its constraint is named in `at_bound`; its standard error is nan,
+    and the others are as if it were known.
+
+    `aic`, `aicc`, `bic`, `hqic` count the diffuse elements of the start among the parameters (J. Durbin and S. J.
+    Koopman 2012, section 7.4); `criteria(diffuse="ignored")` does not.
+
+    `iterations` are the optimiser's, `newton_steps` follow; `evaluations` (of value and gradient),
+    `hessians`, `products` (Hessian times vector) count both.  `gradient` is the largest entry in the
+    unconstrained parameters `unconstrained`.
+    """
+
+    params: Any
+    names: list[str]
+    estimates: numpy.ndarray
+    standard_errors: numpy.ndarray
+    covariance: numpy.ndarray
+    correlation: numpy.ndarray
+    loglik: float
+    observations: int
+    model: LinearGaussian
+    method: str
+    message: str
+    iterations: int
+    newton_steps: int
+    evaluations: int
+    hessians: int
+    products: int
+    gradient: float
+    unconstrained: numpy.ndarray
+    at_bound: list[str]
+    problem: Problem = field(repr=False)
+    stop: Stop = field(repr=False)
+
+    def report(self) -> str:
+        """How the likelihood was computed, by a compiled filter or on arrays, and why; and what the search took."""
+        s = self.stop
+        return (
+            f"{s.way}\n{s.method}: {s.iterations} iterations, then {s.newton_steps} Newton steps; {s.evaluations} values with gradients, "
+            f"{s.hessians} Hessians, {s.products} products with Hessians"
+        )
+
+    # --- the estimates ---
+
+    @property
+    def data(self) -> Observations:
+        """The data, checked, with their dates."""
+        return self.problem.data
+
+    def cov(self, kind: str = "exact") -> numpy.ndarray:
+        """The covariance of the estimates (k, k) from the 'exact' observed information, the outer product of the scores
+        ('opg'), or both ('robust', right to first order where the model is not)."""
+        if kind not in COVARIANCES:
+            raise ArgumentError(f"cov={kind!r}: wanted {', '.join(map(repr, COVARIANCES))}")
+        return self.covariance if kind == "exact" else self._by_scores[kind]
+
+    def conf_int(self, alpha: float = 0.05, cov: str = "exact", by: str = "normal") -> numpy.ndarray:
+        """Confidence limits (k, 2): by the 'normal' distribution of the estimates, or by the 'likelihood', which falls by half
+        a quantile of chi-squared on both sides (nan where it does not)."""
+        if by == "likelihood":
+            return numpy.array([likelihood_limits(self, name, alpha) for name in self.names])
+        if by != "normal":
+            raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
+        half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
+        return numpy.stack([self.estimates - half, self.estimates + half], axis=1)
+
+    def profile(self, name: str, values: Any = None) -> Profile:
+        """The log-likelihood maximised over all other parameters, at each value of one; without values, at 21 within three
+        standard errors of its estimate."""
+        return profile_of(self, name, values)
+
+    # --- the fit as a whole ---
+
+    @property
+    def diffuse_states(self) -> int:
+        """How many elements of the first state are diffuse."""
+        mark, m = numpy.asarray(self.model.start.diffuse, bool), self.filtered.predicted_mean.shape[-1]
+        return int(numpy.broadcast_to(mark, (m,)).sum())
+
+    def criteria(self, diffuse: str = "counted") -> Criteria:
+        """The information criteria, with the diffuse elements of the start 'counted' among the parameters or 'ignored'.  The
+        number of observations is that of the steps at which something was observed."""
+        if diffuse not in ("counted", "ignored"):
+            raise ArgumentError(f"diffuse={diffuse!r}: wanted 'counted' or 'ignored'")
+        k = len(self.names) + (self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0)
+        n = sum(1 for rows in self.data.rows if rows) - self.problem.used_up
+        base = -2 * self.loglik
+        aicc = base + 2 * k * n / (n - k - 1) if n > k + 1 else numpy.inf
+        return Criteria(base + 2 * k, aicc, base + k * float(numpy.log(n)), base + 2 * k * float(numpy.log(numpy.log(n))))
+
+    @property
+    def aic(self) -> float:
+        return self.criteria().aic
+
+    @property
+    def aicc(self) -> float:
+        return self.criteria().aicc
+
+    @property
+    def bic(self) -> float:
+        return self.criteria().bic
+
+    @property
+    def hqic(self) -> float:
+        return self.criteria().hqic
+
+    @cached_property
+    def filtered(self) -> FilterResult:
+        """`filter` at the estimates."""
+        return kalman_filter(self.model, self.data, self.problem.joseph)
+
+    @cached_property
+    def smoothed(self) -> SmootherResult:
+        """`smooth` at the estimates."""
+        return smooth(self.model, self.data, self.problem.joseph)
+
+    @cached_property
+    def standardised(self) -> numpy.ndarray:
+        """What each observation brought that the past did not foretell, with unit covariance, (n, p); nan where data are
+        missing, or the start was still diffuse."""
+        r = self.filtered
+        v, S = to_host(r.innovations), to_host(r.innovation_cov)
+        result = numpy.full(v.shape, numpy.nan)
+        for t in range(r.diffuse_steps, len(v)):
+            rows = self.data.rows[t]
+            if rows:
+                L = numpy.linalg.cholesky(S[t][numpy.ix_(rows, rows)])
+                result[t, rows] = numpy.linalg.solve(L, v[t, rows])
+        return result
+
+    @property
+    def residuals(self) -> Any:
+        """The standardised residuals in the form of the data."""
+        return self.data.in_form(self.standardised)
+
+    @cached_property
+    def diagnostics(self) -> list[Diagnostics]:
+        """Tests of the standardised residuals of each series, those after a diffuse start."""
+        after = self.standardised[self.filtered.diffuse_steps :]
+        return [diagnostics(e) for e in after.T]
+
+    def forecast(self, steps: int, exog: Any = None, dates: Any = None) -> Forecast:
+        """The next observations, with standard errors and dates; `exog` are the regressors there."""
+        return forecast_of(self.model_ahead(steps, exog), self.data, steps, dates, self.problem.joseph)
+
+    def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
+        """The model at the estimates, with matrices for the steps after the data."""
+        if steps < 1:
+            raise ArgumentError(f"forecast(steps={steps}): wanted at least 1")
+        described = self.problem.described
+        if described is None:
+            if exog is not None:
+                raise ArgumentError("forecast: exog is for models of the library; let build return matrices for the steps ahead too")
+            return self.model
+        return described.extended(steps, exog)(self.params)
+
+    def components(self) -> dict[str, Component]:
+        """The parts of a structural model given all data, with standard errors, in the form of the data."""
+        described = self.problem.described
+        if not hasattr(described, "components"):
+            raise ArgumentError("components: the model is no sum of parts as ss.level() + ss.seasonal(12); read fit.smoothed.mean")
+        form = self.data.labels.frame
+        return {
+            name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0))))
+            for name, (mean, var) in described.components(self).items()
+        }
+
+    # --- tables ---
+
+    def summary(self, alpha: float = 0.05, cov: str = "exact", diffuse: str = "counted") -> str:
+        """The result as a table of text: estimates, standard errors by `cov`, tests of parameters and residuals, criteria."""
+        return text_table(tables(self, alpha, cov, COVARIANCES[self._known(cov)], diffuse))
+
+    def _known(self, cov: str) -> str:
+        self.cov(cov)
+        return cov
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return html_table(tables(self, 0.05, "exact", COVARIANCES["exact"], "counted"))
+
+    @cached_property
+    def _by_scores(self) -> dict[str, numpy.ndarray]:
+        """The covariances that need the scores: with J the derivative of the constraints, H the information in the free
+        parameters and S their scores, J (S'S)^-1 J' and J H^-1 S'S H^-1 J'."""
+        free, J, H = _free(self.problem, self.stop)
+        S = self.problem.scores(self.stop.u)[:, free]
+        outer, found = S.T @ S, {}
+        X = numpy.linalg.solve(H, J.T)
+        for kind, inner in (("opg", lambda: J @ numpy.linalg.solve(outer, J.T)), ("robust", lambda: X.T @ outer @ X)):
+            try:
+                found[kind] = _hidden(inner(), free)
+            except numpy.linalg.LinAlgError:
+                found[kind] = numpy.full(self.covariance.shape, numpy.nan)
+        return found
+
+
+def _free(problem: Problem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Which free parameters are not at a bound, the derivative J of the parameters by them, and the information in them."""
+    H = stop.hessian
+    bound = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (numpy.diag(H) < FLAT)
+    free = numpy.flatnonzero(~bound)
+    J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
+    return free, J, H[numpy.ix_(free, free)]
+
+
+def _hidden(covariance: numpy.ndarray, free: numpy.ndarray) -> numpy.ndarray:
+    """A covariance, symmetric, with nan for the parameters at a bound."""
+    covariance = (covariance + covariance.T) / 2
+    bound = numpy.setdiff1d(numpy.arange(len(covariance)), free)
+    covariance[bound, :] = covariance[:, bound] = numpy.nan
+    return covariance
+
+
+def result(problem: Problem, stop: Stop) -> FitResult:
+    """The result of a search that has come to rest at a maximum; `ConvergenceError` if it is a saddle point."""
+    parameters = problem.parameters
+    free, J, inner = _free(problem, stop)
+    if free.size and numpy.linalg.eigvalsh(inner)[0] <= 0:
+        raise ConvergenceError(
+            f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood {-stop.value:.10g}; start elsewhere"
+        )
+    # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
+    # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
+    covariance = _hidden(J @ numpy.linalg.solve(inner, J.T), free)
+    errors = numpy.sqrt(numpy.diag(covariance))
+    placed = problem.data.xp.asarray(stop.u)
+    params = parameters.tree(placed)
+    return FitResult(
+        params=params,
+        names=parameters.names,
+        estimates=to_host(parameters.flat(placed)),
+        standard_errors=errors,
+        covariance=covariance,
+        correlation=covariance / numpy.outer(errors, errors),
+        loglik=-stop.value - (0.0 if problem.prior is None else float(to_host(problem.prior(params)))),
+        observations=problem.data.count,
+        model=problem.build(params),
+        method=stop.method,
+        message=stop.message,
+        iterations=stop.iterations,
+        newton_steps=stop.newton_steps,
+        evaluations=stop.evaluations,
+        hessians=stop.hessians,
+        products=stop.products,
+        gradient=float(abs(stop.gradient).max()),
+        unconstrained=stop.u,
+        at_bound=[name for i, name in enumerate(parameters.names) if i not in free],
+        problem=problem,
+        stop=stop,
+    )

@@ -1,0 +1,112 @@
+"""The search for a maximum: an optimiser of SciPy with exact derivatives, then Newton steps to the last digit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from ..errors import ConvergenceError
+from ..optimize import run
+from ._objective import ModelObjective
+from ._parameters import Parameters
+from ._problem import Stop
+
+GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a log-likelihood up to 1000 in size
+NEAR = 1e-3  # the same where the Newton steps of method 'auto' begin
+FLAT = 1e-5  # second derivative below which a constrained parameter is running into its bound
+STEPS = 50  # Newton steps at most
+
+
+class _Search:
+    """Where the search is: free parameters, minus the log-likelihood with its derivatives, and the Newton steps so far."""
+
+    def __init__(self, objective: ModelObjective, parameters: Parameters):
+        self.objective, self.u, self.taken = objective, objective.start, 0
+        self.bounded = numpy.array([c.name != "unconstrained()" for c in parameters.constraint_of])
+        self.value, self.gradient = objective(self.u)
+        self.hessian: numpy.ndarray | None = None
+
+    def moved(self, u: numpy.ndarray) -> None:
+        self.u = u
+        self.value, self.gradient = self.objective(u)
+
+    @property
+    def size(self) -> float:
+        return float(abs(self.gradient).max())
+
+    @property
+    def wanted(self) -> float:
+        return GRADIENT * max(1.0, abs(self.value) / 1000)
+
+    def polish(self) -> bool:
+        """Newton steps, with one Hessian for as long as a step makes the gradient five times as small; False where a step does not help
+        any more or this is no maximum."""
+        while self.taken <= STEPS:
+            self.hessian = self.objective.hessian(self.u)
+            if self.size <= self.wanted:
+                return True
+            if numpy.linalg.eigvalsh(self.hessian)[0] <= 0:
+                return False
+            while self.size > self.wanted:
+                before = self.size
+                if not self._step():
+                    return False
+                if self.size > before / 5:
+                    break
+        return False
+
+    def _step(self) -> bool:
+        """One Newton step, halved until the gradient falls."""
+        step = numpy.linalg.solve(self.hessian, self.gradient)
+        curvature = numpy.diag(self.hessian)
+        # A parameter on its way to a bound lowers the function by less and less, as exp(-r u) with r = |second / first derivative|,
+        # and each Newton step takes it 1 / r further: it goes all the way at once.
+        slope = abs(self.gradient)
+        away = self.bounded & (curvature < FLAT) & (slope > self.wanted) & (curvature > 0.5 * slope) & (curvature < 5 * slope)
+        step[away] = self.gradient[away] / curvature[away] * (1 + numpy.log(slope[away] / self.wanted))
+        self.taken += 1
+        for _ in range(10):
+            value, gradient = self.objective(self.u - step)
+            if numpy.isfinite(value) and abs(gradient).max() < self.size and value <= self.value + 1e-9 * abs(self.value):
+                self.u, self.value, self.gradient = self.u - step, value, gradient
+                return True
+            step = step / 2
+        return False
+
+
+def maximised(objective: ModelObjective, parameters: Parameters, method: str, hess: str, options: Mapping[str, Any] | None) -> Stop:
+    """Minimise the objective.  Method 'auto' is BFGS, whose steps cost a gradient each, and 'trust-exact' from where that ends if it is
+    not near a maximum."""
+    search, iterations, found = _Search(objective, parameters), 0, None
+    near = {"gtol": NEAR * max(1.0, abs(search.value) / 1000)}
+    plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
+    for name, own in plan:
+        objective.start = search.u
+        given = {**own, **(options or {})}
+        with numpy.errstate(all="ignore"):
+            found = run(objective, name, hess, **({"options": given} if given else {}))
+        iterations += int(found.get("nit", 0))
+        search.moved(found.flat)
+        if search.polish():
+            return Stop(
+                search.u,
+                search.value,
+                search.gradient,
+                search.hessian,
+                method=name,
+                message=str(found.message),
+                iterations=iterations,
+                newton_steps=search.taken,
+                evaluations=objective.evaluations,
+                hessians=objective.hessians,
+                products=objective.products,
+                way=objective.way,
+            )
+    error = ConvergenceError(
+        f"fit: no maximum reached.  {found.get('message', '')}  Stopped after {iterations} iterations and {search.taken} Newton steps at "
+        f"unconstrained parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the gradient is "
+        f"{search.size:.3g} (wanted {search.wanted:.1g}).  Start elsewhere, give options={{'maxiter': ...}}, or another method; the error "
+        "holds the last parameters as .params, and as .unconstrained"
+    )
+    error.params, error.unconstrained, error.loglik = parameters.tree(search.u), search.u, -search.value
+    raise error

@@ -1,0 +1,322 @@
+"""Structural models as sums: `ss.level() + ss.trend() + ss.seasonal(12) + ss.regression(X)`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._recording import value
+from ..errors import ArgumentError, DataError, ShapeError
+from ..optimize import to_host
+from ._components import (
+    Autoregression,
+    Cycle,
+    Harmonics,
+    Level,
+    Noise,
+    Part,
+    Regression,
+    Sample,
+    Seasonal,
+    States,
+    Trend,
+    checked_variance,
+)
+from ._filter import is_number, loglik
+from ._model import LinearGaussian, Observations, Start
+from ._parameters import Block, parameters_of
+from ._problem import Problem
+
+# Shares of the variance of the changes, for noise, level and the rest, from which the best start is taken.
+SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]
+
+
+def level(var: float | None = None, name: str = "level") -> "Structural":
+    """A random walk; with `var=0` a constant.
+
+    `var` is estimated, or a number that is kept; so in all parts.  Observation noise belongs to every sum, unless
+    `noise(var=0)` takes it out.
+
+    >>> from tapegrad import statespace as ss
+    >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
+    >>> fit = ss.fit(ss.level(), y)
+    >>> fit.names, fit.estimates.round(6)
+    (['sigma2.irregular', 'sigma2.level'], array([0.714048, 0.616082]))
+    """
+    checked_variance("level", var)
+    return Structural((Level(name, var, "level"),))
+
+
+def trend(var: float | None = None, name: str = "trend") -> "Structural":
+    """A slope of the level, a random walk itself; with `var=0` a constant drift.  Alone, the level under it has no noise of
+    its own: a smooth trend.
+
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.trend() + ss.seasonal(12))
+    level + trend + seasonal(12)
+    """
+    checked_variance("trend", var)
+    return Structural((Trend(name, var, "trend"),))
+
+
+def seasonal(period: int, var: float | None = None, harmonics: int | None = None, name: str = "seasonal") -> "Structural":
+    """A pattern of `period` steps that changes slowly; with `var=0` one that stays.  With `harmonics` it is the sum of so many
+    waves, which a long period needs."""
+    checked_variance("seasonal", var)
+    if harmonics is None:
+        if not (isinstance(period, (int, numpy.integer)) and period >= 2):
+            raise ArgumentError(f"seasonal({period!r}): wanted a whole number of steps, at least 2; harmonics= allows others")
+        return Structural((Seasonal(name, var, f"seasonal({period})", int(period)),))
+    if not (isinstance(harmonics, (int, numpy.integer)) and 1 <= harmonics <= period / 2):
+        raise ArgumentError(f"seasonal({period}, harmonics={harmonics!r}): wanted a whole number from 1 to half the period")
+    return Structural((Harmonics(name, var, f"seasonal({period}, harmonics={harmonics})", period, int(harmonics)),))
+
+
+def cycle(period: Any = None, damping: float | None = None, var: float | None = None, name: str = "cycle") -> "Structural":
+    """A stochastic cycle.  `period` is a number that is kept, or (low, high) between which it is estimated (without, 2 steps
+    to the length of the data); `damping` likewise, between 0 and 1, and with 1 the start is diffuse, else stationary."""
+    checked_variance("cycle", var)
+    if damping is not None and not 0 < damping <= 1:
+        raise ArgumentError(f"cycle(damping={damping!r}): wanted a number above 0 and at most 1, or None")
+    if period is not None and not (period > 0 if numpy.isscalar(period) else len(period) == 2 and 0 < period[0] < period[1]):
+        raise ArgumentError(f"cycle(period={period!r}): wanted a positive number, or (low, high) with 0 < low < high")
+    return Structural((Cycle(name, var, "cycle", period, damping),))
+
+
+def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
+    """A stationary autoregression about 0."""
+    checked_variance("ar", var)
+    if not (isinstance(order, (int, numpy.integer)) and order >= 1):
+        raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
+    return Structural((Autoregression(name, var, f"ar({order})", int(order)),))
+
+
+def regression(X: Any, varying: bool = False, var: float | None = None, name: str = "beta") -> "Structural":
+    """X (n,) or (n, k) times coefficients.  They are parameters; with `varying=True` random walks from a diffuse start, whose
+    variances are estimated (or all `var`; `varying=True, var=0` are constants that the filter estimates)."""
+    checked_variance("regression", var)
+    values, columns = checked_regressors("regression", X)
+    return Structural((Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying)),))
+
+
+def noise(var: float | None = None, name: str = "irregular") -> "Structural":
+    """The noise of the observations, which every sum has: its variance is estimated, or kept at `var`."""
+    checked_variance("noise", var)
+    return Structural((Noise(name, var, "noise"),))
+
+
+def checked_regressors(call: str, X: Any) -> tuple[numpy.ndarray, tuple[str, ...]]:
+    """Regressors (n, k) on the host, and their names."""
+    try:
+        values = numpy.asarray(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else to_host(X), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{call}: X is a {type(X).__name__} that does not hold real numbers alone: {error}") from error
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.size == 0:
+        raise ShapeError(f"{call}: X has shape {numpy.shape(X)}; wanted (n,) or (n, k), time first")
+    for t, i in numpy.argwhere(~numpy.isfinite(values))[:1]:
+        raise DataError(f"{call}: X[{t}, {i}] is {values[t, i]}; regressors must be known at every step")
+    columns = getattr(X, "columns", None)
+    if columns is None and getattr(X, "name", None) is not None:
+        columns = [X.name]
+    return values, tuple(map(str, columns)) if columns is not None else tuple(f"x{i + 1}" for i in range(values.shape[1]))
+
+
+@dataclass(frozen=True)
+class Structural:
+    """A sum of parts, for `fit`."""
+
+    parts: tuple[Part, ...]
+
+    def __add__(self, other: Any) -> "Structural":
+        if not isinstance(other, Structural):
+            raise ArgumentError(f"{self} + a {type(other).__name__}: wanted another part of the model, as ss.seasonal(12)")
+        return Structural(self.parts + other.parts)
+
+    __radd__ = __add__
+
+    def __str__(self) -> str:
+        return " + ".join(part.title for part in self.parts)
+
+    def problem(self, data: Observations, start: Any = None, constraints: Any = None, joseph: bool = False, prior: Any = None) -> Problem:
+        """What `fit` maximises for these data."""
+        if data.width != 1:
+            raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
+        parts = self._completed(data)
+        whole = Assembled(parts, data.xp)
+        blocks = whole.blocks(_sample(parts, data))
+        if not blocks:
+            raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
+        if not start:
+            best = _best(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
+            blocks = {name: replace(block, start=best[name]) for name, block in blocks.items()}
+        return Problem(whole, data, parameters_of(str(self), blocks, start, constraints), joseph, prior, described=whole)
+
+    def _completed(self, data: Observations) -> tuple[Part, ...]:
+        """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that
+        differ."""
+        kinds = {kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)}
+        for found in kinds.values():
+            if len(found) > 1:
+                raise ArgumentError(f"{self}: two parts of one kind ({found[0].title}) cannot be told apart; write one")
+        parts = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
+        if kinds[Level] or kinds[Trend]:
+            base = (kinds[Level] or [Level("level", 0.0, "level")])[0]
+            parts.append(replace(base, slope=kinds[Trend][0]) if kinds[Trend] else base)
+        parts += [p for p in self.parts if not isinstance(p, (Noise, Level, Trend))]
+        names = [p.name for p in parts]
+        for i, p in enumerate(parts):
+            if names.count(p.name) > 1:
+                parts[i] = p = replace(p, name=f"{p.name}{names[: i + 1].count(p.name)}")
+            if isinstance(p, Cycle) and p.period is None:
+                parts[i] = replace(p, period=(2.0, float(max(data.steps, 3))))
+            if isinstance(p, Regression) and len(p.X) != data.steps:
+                raise ShapeError(f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step")
+        return tuple(parts)
+
+
+def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
+    y = to_host(value(data.raw))[:, 0]
+    period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
+    pattern = 0 < period < y.size - 2
+    changes = numpy.diff(y[period:] - y[:-period] if pattern else y)
+    s2 = float(numpy.nanvar(changes)) / (2 if pattern else 1) if numpy.isfinite(changes).sum() > 1 else 0.0
+    s2 = s2 or float(numpy.nanvar(y))
+    if not s2 > 0:
+        raise DataError("fit: all observations are equal; variances cannot be estimated from them")
+    return Sample(y, s2)
+
+
+def _best(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> dict[str, Any]:
+    """The start with the highest log-likelihood among a few divisions of the variance."""
+    found = []
+    for noise_share, level_share, other in SHARES:
+        share = {Noise: noise_share, Level: level_share}
+        factors = {part.variance: share.get(type(part), other) for part in whole.parts}
+        trial = {name: x * factors.get(name, 1.0) for name, x in plain.items()}
+        placed = {name: data.xp.asarray(x)[()] for name, x in trial.items()}
+        found.append((float(to_host(loglik(whole(placed), data, joseph))), trial))
+    finite = [pair for pair in found if numpy.isfinite(pair[0])]
+    return max(finite, key=lambda pair: pair[0])[1] if finite else plain
+
+
+class Assembled:
+    """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
+
+    remarks = ()
+
+    def __init__(self, parts: tuple[Part, ...], xp: ModuleType):
+        self.noise, *self.parts = parts
+        self.xp = xp
+        self.offsets = [p for p in self.parts if isinstance(p, Regression) and not p.varying]
+        self.moving = [p for p in self.parts if p not in self.offsets]
+        titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
+        self.title = " + ".join(titles) or "noise"
+
+    def blocks(self, sample: Sample) -> dict[str, Block]:
+        return {name: block for part in (self.noise, *self.parts) for name, block in part.blocks(sample).items()}
+
+    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
+        states, xp = self._states(p), self.xp
+        known = [s.cov is not None for s in states]
+        mark = numpy.repeat([not k for k in known], [len(s.T) for s in states])
+        cov = self._diagonal([numpy.zeros(s.T.shape) if s.cov is None else s.cov for s in states]) if any(known) else 0.0
+        variances = [v for s in states for v in s.variances]
+        R = _diagonal([s.R for s in states])
+        live = [i for i, v in enumerate(variances) if not is_number(v, 0.0)] or [0]
+        offset = 0.0
+        for part in self.offsets:
+            offset = offset + xp.asarray(part.X) @ p[part.name]
+        return LinearGaussian(
+            self._diagonal([s.T for s in states]),
+            xp.asarray(_loadings([s.z for s in states])),
+            np.stack([variances[i] for i in live]),
+            self.noise.variance_of(p),
+            xp.asarray(R[:, live]),
+            0.0,
+            offset[:, None] if self.offsets else 0.0,
+            Start(0.0, cov, True if mark.all() else mark.tolist()),
+        )
+
+    def _states(self, p: Mapping[str, Any]) -> list[States]:
+        """Those of the moving parts; where there are none, one that stays 0."""
+        still = States(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
+        return [part.states(p) for part in self.moving] or [still]
+
+    def _diagonal(self, blocks: list[Any]) -> Any:
+        """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
+        if all([type(x) is numpy.ndarray for x in blocks]):
+            return self.xp.asarray(_diagonal(blocks))
+        m, at, rows = sum([len(x) for x in blocks]), 0, []
+        for x in blocks:
+            k = len(x)
+            inner = self.xp.asarray(x) if type(x) is numpy.ndarray else x
+            rows.append(np.concatenate([self.xp.zeros((k, at)), inner, self.xp.zeros((k, m - at - k))], axis=1))
+            at += k
+        return np.concatenate(rows, axis=0)
+
+    def extended(self, steps: int, exog: Any) -> "Assembled":
+        """The model with regressors for the steps after the data."""
+        wanted = [p for p in self.parts if isinstance(p, Regression)]
+        new = future_regressors(exog, [len(p.columns) for p in wanted], steps)
+        longer = {id(p): replace(p, X=numpy.concatenate([p.X, X])) for p, X in zip(wanted, new, strict=True)}
+        return Assembled((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
+
+    def components(self, fit: Any) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
+        """Means and variances (n,) of what the parts add, given all data."""
+        mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
+        params = {name: to_host(x) for name, x in fit.params.items()}
+        found, at = {}, 0
+        for part in self.moving:
+            s = part.states(params)
+            inside = slice(at, at + len(s.T))
+            at = inside.stop
+            for name, z in part.readings(s):
+                z = numpy.broadcast_to(z, (len(mean), len(s.T)))
+                found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
+        for part in self.offsets:
+            places = [i for i, name in enumerate(fit.names) if name in part.labels]
+            found[part.name] = (
+                part.X @ params[part.name],
+                numpy.einsum("ti,ij,tj->t", part.X, fit.covariance[numpy.ix_(places, places)], part.X),
+            )
+        if self.noise.var != 0:
+            left = to_host(value(fit.data.raw))[:, 0] - to_host(fit.smoothed.signal)[:, 0]
+            found[self.noise.name] = left, numpy.where(numpy.isnan(left), numpy.nan, to_host(fit.smoothed.signal_cov)[:, 0, 0])
+        return found
+
+
+def future_regressors(exog: Any, widths: list[int], steps: int) -> list[numpy.ndarray]:
+    """The regressors of the steps ahead, part by part."""
+    if not widths and exog is None:
+        return []
+    if not widths:
+        raise ArgumentError("forecast: exog is given, and the model has no regressors")
+    if exog is None:
+        raise ArgumentError(f"forecast: the model has regressors; give their values at the steps ahead, exog=X of {steps} rows")
+    X = checked_regressors("forecast", exog)[0]
+    X = X.T if X.shape == (sum(widths), 1) and steps == 1 else X
+    if X.shape != (steps, sum(widths)):
+        raise ShapeError(f"forecast: exog has shape {X.shape}; wanted ({steps}, {sum(widths)}), a row for each step ahead")
+    return numpy.split(X, numpy.cumsum(widths)[:-1], axis=1)
+
+
+def _diagonal(blocks: list[numpy.ndarray]) -> numpy.ndarray:
+    rows, columns = (sum([x.shape[axis] for x in blocks]) for axis in (0, 1))
+    result, i, j = numpy.zeros((rows, columns)), 0, 0
+    for x in blocks:
+        result[i : i + x.shape[0], j : j + x.shape[1]] = x
+        i, j = i + x.shape[0], j + x.shape[1]
+    return result
+
+
+def _loadings(z: list[numpy.ndarray]) -> numpy.ndarray:
+    """(m,), or (n, 1, m) if one of them varies."""
+    n = next((len(x) for x in z if x.ndim == 2), None)
+    if n is None:
+        return numpy.concatenate(z)
+    return numpy.concatenate([numpy.broadcast_to(x, (n, x.shape[-1])) for x in z], axis=1)[:, None]
