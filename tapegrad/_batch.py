@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
-from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, primal_of, values_of
+from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line
 from .ops import indexing as ix
@@ -104,6 +104,19 @@ class Batch(Trace):
             value = x._slot.value
             return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
+
+    def stacked(self, y: Any) -> Any:
+        """The stack of a result of whatever level."""
+        if isinstance(y, Variable):
+            y = live(y)
+            if y._trace is self:
+                if type(y._slot) is not Buffer:
+                    return y._slot
+                y._slot.marks.on_read((), None)
+                return spread(self, y._slot.value, y._slot.batched)
+            if y._trace is None:
+                y = bottom(y)
+        return spread(self, y, False)
 
     def beneath(self, x: Variable) -> Any:
         """What the handle is afterwards: as a loop over the samples leaves it."""
@@ -408,7 +421,9 @@ SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real
 def one_axis_further(path: tuple, trace: Batch, x: Any) -> tuple:
     """The steps of a path from the sample x as those from a stack."""
     out = []
-    here = x.view(np.ndarray) if isinstance(x, np.ndarray) else np.asarray(x)
+    if not path:
+        return path
+    here = hollow(np, x.shape, x.dtype, x.strides).view(np.ndarray)
     for kind, step in path:
         if kind == "broadcast" and len(step) > here.ndim:  # the new axes stand after that of the samples
             out.append(("reshape", (trace.count, *(1,) * (len(step) - here.ndim), *here.shape)))
@@ -474,9 +489,9 @@ def written(trace, prim, operands, params):
     b = bottom(v)
     x = hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
     path, at = further(trace, x, params["path"], params["at"])
-    if by:
-        region = ix.region(plainly(x) if not x.shape else x.view(np.ndarray) if isinstance(x, np.ndarray) else x, params["path"])
-        y = padded(y, np.ndim(region[params["at"]]))
+    if by and ndim(y) - 1 < len(x.shape) + 1:  # as many axes as the region has
+        region = ix.region(x.view(np.ndarray) if xp_of(x) is np else x, params["path"])[params["at"]]
+        y = padded(y, len(getattr(region, "shape", ())))
     return bind(prim, [v, y], {"path": path, "at": at})
 
 

@@ -13,7 +13,7 @@ from ._primitive import OPEN, layout_of, live
 from ._shadow.containers import Contents, base_of
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
-from ._variable import Variable, bottom
+from ._variable import Variable
 from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
 from .ops._define import ndim, shape
@@ -231,20 +231,16 @@ def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> An
     """One leaf of what f returned, for all samples."""
     if isinstance(y, Variable):
         y = live(y)
-    if isinstance(y, Variable) and y._trace is trace:
-        stack = y._slot
-        if axis is None:
-            raise ArgumentError(f"{call}: out_axes=None for a result that depends on the sample; give the axis for its samples")
     else:
-        y = y if not isinstance(y, Variable) or y._trace is not None else bottom(y)
-        if not isinstance(y, Variable):
-            a = y if is_array(y) else np.asarray(y)
-            if a.dtype.kind not in "biufc":
-                raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, of which there is no stack")
-            y = a
-        if axis is None:
-            return value_out(y)
-        stack = shaping.broadcast_to(y, to=(trace.count, *shape(y)))
+        a = y if is_array(y) else np.asarray(y)
+        if a.dtype.kind not in "biufc":
+            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, of which there is no stack")
+        y = a
+    if axis is None:
+        if lies_on(y, trace):
+            raise ArgumentError(f"{call}: out_axes=None for a result that depends on the sample; give the axis for its samples")
+        return value_out(y)
+    stack = trace.stacked(y)
     n = ndim(stack)
     if not -n <= axis < n:
         raise ShapeError(f"{call}: out_axes={axis} is out of range for a result of shape {shape(stack)[1:]} for each sample")
