@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
-from ._array import is_array, xp_of
+from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
 from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
@@ -39,10 +40,11 @@ class Batch(Trace):
         if type(stack) is View:
             layout_of(stack)
             stack = frozen(stack)
-        b = bottom(stack)
-        if b.ndim == 1 and not whole and xp_of(b) is np:
-            return variable(hollow_number(b.dtype), self, stack)
-        return variable(hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:]), self, stack)
+        b = stack if type(stack) is ndarray else bottom(stack)
+        to, d = b.shape, b.dtype
+        if len(to) == 1 and not whole and xp_of(b) is np:
+            return variable(hollow_number(d), self, stack)
+        return variable(hollow(xp_of(b), to[1:], d, b.strides[1:]), self, stack)
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
@@ -188,7 +190,11 @@ class Batch(Trace):
     # --- what an operation is ---
 
     def step(self, prim, args, inputs, slots, params):
-        if prim.batch == "inside":
+        if prim.batch == "elementwise":
+            out = self.in_place(prim, inputs, slots, params)
+            if out is not None:
+                return self.made(out)
+        elif prim.batch == "inside":
             return prim.run(*args, **params)
         given, target = [], None
         for k, t in enumerate(slots):
@@ -211,6 +217,24 @@ class Batch(Trace):
             return self.made(out, is_array(inputs[0]))
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
         return self.made(out, whole)
+
+    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: dict) -> Any:
+        """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
+        given, rank, most = [], -1, 0
+        for v, t in zip(inputs, slots, strict=True):
+            if t is None:
+                t, n = v, v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else -2
+                if n < 0:
+                    return None
+                most = n if n > most else most
+            elif type(t) is not ndarray or (rank >= 0 and t.ndim != rank):
+                return None
+            else:
+                rank = t.ndim
+            given.append(t)
+        if most >= rank or (rank == 1 and prim in ARRAYS):
+            return None
+        return prim.run(*given, **params)
 
     def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
         """An operation on captured arrays that are the same for all samples yet."""
@@ -238,10 +262,11 @@ def is_array_of(prim: Primitive, params: dict) -> bool:
     """Does the operation give an array also where there are no axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis
-    return prim.batch == "moves" or prim.name == "array_of"
+    return prim.batch == "moves" or prim is s.array_of.prim
 
 
 KEEPING = frozenset([f.prim for f in (s.copy, s.astype)])
+ARRAYS = KEEPING | {s.array_of.prim}
 
 
 def room_for(count: int, value: Any) -> Any:

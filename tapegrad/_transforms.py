@@ -29,7 +29,7 @@ from ._primitive import layout_of
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
-from .errors import ArgumentError, BatchError, ShapeError
+from .errors import OPEN, ArgumentError, ShapeError, TapegradError
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
@@ -249,7 +249,7 @@ def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
-FEW = 6  # sweeps that are done one after another sooner than at once
+FEW = 8  # sweeps that are done one after another sooner than at once
 ROOM = 1 << 22  # bytes of an array for all samples of a sweep; beyond, nothing is gained
 
 
@@ -277,14 +277,17 @@ def largest(r: Recorded) -> int:
 
 def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
     """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
-    parts = []
+    parts, dropped = [], getattr(OPEN, "dropped", None)
+    known = 0 if dropped is None else len(dropped)
     for start in range(0, count, at_once):
         some = [v[start : start + at_once] for v in rows]
         trace = Batch(call, shape(some[0])[0])
         try:
             found = sweep([trace.watch(v, 0) for v in some])
             parts.append({key: trace.stacked(v) for key, v in found.items()})
-        except BatchError:
+        except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
+            if dropped is not None:
+                del dropped[known:]
             return None
         finally:
             trace.close()

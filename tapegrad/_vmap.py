@@ -13,7 +13,7 @@ from ._primitive import OPEN, layout_of, live
 from ._shadow.containers import Contents, base_of
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
-from ._variable import Variable
+from ._variable import Variable, copied, frozen
 from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
 from .ops._define import ndim, shape
@@ -173,7 +173,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     def read(y):
         y = returned(y)
         each = iter(axes_of_results(call, out_axes, y))
-        found.append(tree_map(lambda v: None if v is None else result(call, f, trace, v, next(each)), y))
+        found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
 
     try:
         trace.adopt_outer()
@@ -189,10 +189,11 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for "
             "all of them: draw the numbers outside and pass them as an argument"
         )
+    tree, stacks = found[0], iter([value_out(v) for v in found[1]])
     shadow.finish(error)
     if error is not None:
         raise error
-    return found[0]
+    return tree_map(lambda v: None if v is None else next(stacks), tree)
 
 
 def kept_beyond(call: str, trace: Batch, shadow: Any) -> BatchError | None:
@@ -231,6 +232,8 @@ def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> An
     """One leaf of what f returned, for all samples."""
     if isinstance(y, Variable):
         y = live(y)
+        if y._trace is trace and trace.is_plain(y):
+            y = copied(y._slot.value)
     else:
         a = y if is_array(y) else np.asarray(y)
         if a.dtype.kind not in "biufc":
@@ -239,10 +242,10 @@ def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> An
     if axis is None:
         if lies_on(y, trace):
             raise ArgumentError(f"{call}: out_axes=None for a result that depends on the sample; give the axis for its samples")
-        return value_out(y)
+        return frozen(y) if isinstance(y, Variable) else y
     stack = trace.stacked(y)
     n = ndim(stack)
     if not -n <= axis < n:
         raise ShapeError(f"{call}: out_axes={axis} is out of range for a result of shape {shape(stack)[1:]} for each sample")
     axis %= n
-    return value_out(shaping.transpose(stack, axes=(*range(1, axis + 1), 0, *range(axis + 1, n))) if axis else stack)
+    return shaping.transpose(stack, axes=(*range(1, axis + 1), 0, *range(axis + 1, n))) if axis else stack

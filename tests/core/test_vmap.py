@@ -7,6 +7,7 @@ import pytest
 from looped import looped, same, vmapped
 
 import tapegrad as tg
+from tapegrad._tree import leaves
 from tapegrad.errors import ArgumentError, BatchError, ShapeError, TapegradError
 
 X = np.random.default_rng(3).normal(size=(4, 3))
@@ -47,6 +48,12 @@ def test_trees_and_arguments_that_are_the_same_for_all():
     np.testing.assert_array_equal(got["s"], np.full(4, 2.0))
     same_for_all = tg.vmap(lambda x, y: (x * y, y), in_axes=(0, None), out_axes=(1, None))(X, np.ones(3))
     assert same_for_all[0].shape == (3, 4) and same_for_all[1].shape == (3,)
+
+
+def test_what_is_captured_is_the_same_for_all():
+    got = tg.vmap(lambda x: (A, x), out_axes=(None, 0))(X)
+    assert type(got[0]) is type(got[1]) is np.ndarray and got[0] is not A and (got[0] == A).all()
+    assert tg.vmap(lambda x: A)(X).shape == (4, 3, 3)
 
 
 def test_integers_and_booleans_are_mapped_too():
@@ -176,6 +183,84 @@ def test_rules_of_the_user():
         agree(r, X)
         agree(tg.grad(lambda x, r=r: r(x * x)), X)
         np.testing.assert_allclose(tg.grad(lambda X, r=r: tg.vmap(r)(X).sum())(X), np.cos(X), rtol=1e-14)
+
+
+# --- CuPy ---
+
+
+def on_host(y):
+    return y.get() if hasattr(y, "get") else np.asarray(y)
+
+
+def test_on_cupy(xp):
+    a, stack = xp.asarray(A), xp.asarray(X)
+    buffer = xp.zeros(3)
+    rows = xp.asarray(np.array([2, 0]))
+
+    def g(x):
+        buffer[:] = x * 2
+        y = xp.zeros(3)
+        y[1:] = buffer[:2] * x[0]
+        y[rows] += x[:2]
+        v = y[::2]
+        v *= 3.0
+        return xp.where(y > 0, y, a @ x).sum() + xp.exp(-x @ x) + xp.cumsum(x).max() + xp.linalg.solve(a, x)[1]
+
+    for h in (g, tg.grad(g), lambda x: tg.hvp(g, x, x), tg.hessian(g)):
+        want = np.stack([on_host(h(x)) for x in stack])
+        got = tg.vmap(h)(stack)
+        assert type(got) is type(stack)
+        np.testing.assert_allclose(on_host(got), want, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(on_host(buffer), 2 * X[-1], rtol=1e-15)
+    got = tg.grad(lambda s: (tg.vmap(g)(s) ** 2).sum())(stack)
+    want = tg.grad(lambda s: sum([g(x * 1.0) ** 2 for x in s]))(stack)
+    np.testing.assert_allclose(on_host(got), on_host(want), rtol=1e-11)
+    picks = xp.asarray(np.array([0, 2, 1, 1]))
+    got = tg.vmap(lambda x, k: x[k] * 2)(stack, picks)
+    np.testing.assert_array_equal(on_host(got), 2 * X[np.arange(4), [0, 2, 1, 1]])
+    with pytest.raises(BatchError, match="differs between samples"):
+        tg.vmap(lambda x: x if x[0] > 0 else -x)(stack)
+    with pytest.raises(BatchError, match="sample to sample"):
+        tg.vmap(lambda x: buffer.__iadd__(x).sum())(stack)
+
+
+# --- many directions at once ---
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_jacobians_by_batches_of_sweeps(mode, xp, monkeypatch):
+    """The same numbers as one sweep after another, in one batch and in several."""
+    w = xp.asarray(np.random.default_rng(5).normal(size=(12, 12)) / 3)
+    x = xp.asarray(np.random.default_rng(6).normal(size=12))
+
+    def g(x):
+        y = xp.zeros((3, 4))
+        y[:] = xp.tanh(w @ x).reshape(3, 4) * x[0]
+        y[1:] *= y[:-1]
+        return {"y": y, "c": x[:3] * (1 + 2j)}
+
+    def scalar(x):
+        return (g(x)["y"] ** 2).sum()
+
+    directions = xp.asarray(np.random.default_rng(7).normal(size=(9, 12)))
+    calls = [lambda: tg.jacobian(g, mode=mode)(x), lambda: tg.hessian(scalar)(x), lambda: tg.hmp(scalar, x, directions)]
+    want = {}
+    for few, room in ((1000, 1 << 22), (2, 1 << 22), (2, 300)):
+        monkeypatch.setattr("tapegrad._transforms.FEW", few)
+        monkeypatch.setattr("tapegrad._transforms.ROOM", room)
+        for n, call in enumerate(calls):
+            found = call()
+            for k, y in enumerate(leaves(found)):
+                y = want.setdefault((n, k), on_host(y)), on_host(y)
+                assert y[0].dtype == y[1].dtype
+                np.testing.assert_allclose(y[1], y[0], rtol=1e-12, atol=1e-13)
+
+
+def test_a_rule_that_takes_plain_arrays_is_swept_one_after_another():
+    r = tg.rule(lambda x: np.sin(x), vjp=lambda g, out, x: np.asarray(g) * np.cos(x))
+    x = np.arange(10.0)
+    np.testing.assert_allclose(tg.jacobian(r)(x), np.diag(np.cos(x)), rtol=1e-15)
+    np.testing.assert_allclose(tg.jacobian(lambda x: tg.jacobian(r)(x) @ np.ones(10))(x), -np.diag(np.sin(x)), rtol=1e-12, atol=1e-12)
 
 
 # --- branches ---
