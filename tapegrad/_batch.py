@@ -209,6 +209,8 @@ class Batch(Trace):
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
         way = OWN.get(prim) or WORDS.get(prim.batch) or (one_by_one if prim.batch is None else stacked_rule)
         out = way(self, prim, given, params)
+        if out is NotImplemented:
+            out = one_by_one(self, prim, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
         if target is not None:

@@ -102,6 +102,28 @@ def test_chunks(chunk):
     np.testing.assert_allclose(tg.grad(g)(X), 3 * X**2, rtol=1e-14)
 
 
+M = np.random.default_rng(4).normal(size=(4, 3, 2))
+C = np.arange(6.0).reshape(2, 3) - 2
+WITHOUT_DERIVATIVE = {
+    "compared": lambda x, m: (x > 0, x < C, C.T >= m, x[0] > C, 3 > x, x == m.T, np.equal(x, x[::-1])),
+    "argmax": lambda x, m: (np.argmax(m), np.argmax(m, 0), np.argmin(m, axis=-1), np.argmax(m, axis=1, keepdims=True), x.argmax()),
+    "kept": lambda x, m: (np.argmax(m, keepdims=True), np.argmax(x[0]), np.nanargmax(m, 0)),
+    "argsort": lambda x, m: (np.argsort(m), np.argsort(m, axis=0), np.argsort(m, axis=None), np.lexsort((x,))),
+    "any": lambda x, m: (np.any(m > 0), (m > 0).all(0), np.any(m > 1, axis=(0, 1)), np.any(x[0] > 0), np.all(m > 0, keepdims=True)),
+    "counted": lambda x, m: (np.count_nonzero(m > 0, axis=1), np.sum(x > 0), (x > 0).sum() * x, (x > 0) * 1.0 @ m),
+    "logical": lambda x, m: (np.logical_and(m > 0, x[:, None] > 0) | (m < -1), ~(x > 0), np.bitwise_and(x > 0, True)),
+    "searched": lambda x, m: (np.searchsorted(np.sort(x), 0.1), np.digitize(x, np.array([-1, 0, 1.0])), np.isin(x, [x[0]])),
+    "close": lambda x, m: (np.isclose(m, m * 1.0), np.signbit(x), np.floor(x), x // 0.3, np.round(x, 1)),
+    "composed": lambda x, m: (np.median(x), np.percentile(m, 30, axis=0), np.interp(x, np.sort(m[:, 0]), m[:, 1]), np.cov(m)),
+    "elements": lambda x, m: (np.array([x[0], 1.0, m[0, 0]]), np.vectorize(lambda a: a * 2)(x), np.fromiter((a for a in x), float)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_functions_without_derivative(name):
+    agree(WITHOUT_DERIVATIVE[name], X, M)
+
+
 # --- programs that write ---
 
 
