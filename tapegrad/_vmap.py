@@ -8,12 +8,12 @@ import numpy as np
 
 from ._array import is_array
 from ._batch import Batch
-from ._calls import Inputs, entered, name_of, returned, run_once, value_out, where_of
+from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
 from ._primitive import OPEN, layout_of, live
 from ._shadow.containers import Contents, base_of
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
-from ._variable import Variable, copied, frozen
+from ._variable import Variable, copied, frozen, variable
 from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
 from .ops._define import ndim, shape
@@ -148,21 +148,31 @@ class Samples(Inputs):
         self.outer = getattr(OPEN, "aliased", {})
 
     def enter(self, watch: Callable) -> list:
-        out = []
+        shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
+        aliased, out = {}, []
         for a, each in zip(self.args, self.axes, strict=True):
             if isinstance(a, Const):
                 out.append(a.value)
                 continue
             members = []
             for x, axis in zip(leaves(a), each, strict=True):
-                v = x if axis is None else watch(entered(x), axis % ndim(x))
-                if axis is not None and is_array(x):
+                v = x
+                if axis is not None:
+                    v = watch(entered(x), axis % ndim(x))
+                elif id(x) in shared:
+                    v = variable(x)
+                    v._saved = True
+                if v is not x and is_array(x):
                     self.given.append((x, v))
+                if id(x) in shared:
+                    aliased[id(v)] = v
                 members.append(v)
             new = filled(a, iter(members)) if is_node(a) else members[0]
             if is_node(a) and is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
                 self.fresh.append(new)
             out.append(new)
+        if aliased:
+            OPEN.aliased = {**self.outer, **aliased}
         return out
 
 

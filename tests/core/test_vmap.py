@@ -8,7 +8,7 @@ from looped import looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.errors import ArgumentError, BatchError, ShapeError, TapegradError
+from tapegrad.errors import AliasError, ArgumentError, BatchError, ShapeError, TapegradError
 
 X = np.random.default_rng(3).normal(size=(4, 3))
 A = np.random.default_rng(4).normal(size=(3, 3)) + 3 * np.eye(3)
@@ -464,6 +464,24 @@ def test_bad_results():
 def test_bad_chunks(chunk):
     with pytest.raises(ArgumentError, match="chunk="):
         tg.vmap(lambda x: x, chunk=chunk)
+
+
+def test_arguments_that_share_memory():
+    def g(x, y):
+        x[0] = 5.0
+        return x.sum() + y.sum()
+
+    agree(lambda x, y: x @ y, X, X)
+    agree(g, X, X[::-1].copy())
+    for second in (X, X[:, ::-1]):
+        with pytest.raises(AliasError, match="pass x.copy()"):
+            tg.vmap(g)(X, second)
+    with pytest.raises(AliasError, match="pass x.copy()"):
+        tg.vmap(lambda x, y: g(y, x), in_axes=(0, None))(X, X[0])
+    data = X.copy()
+    with pytest.raises(AliasError):
+        tg.vmap(lambda x: data.__setitem__(0, 1.0) or x.sum())(data)
+    assert (data == X).all()
 
 
 def test_an_error_inside_leaves_everything_closed():
