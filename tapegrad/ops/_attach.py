@@ -144,7 +144,7 @@ def _iter(x):
 
 
 def _setitem(x, at, y):
-    if is_hidden(at):
+    if type(at) is not int and is_hidden(at):
         y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis
     write_value(x, y, index(at))
