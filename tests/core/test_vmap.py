@@ -353,6 +353,36 @@ def test_a_captured_buffer_ends_with_the_last_sample():
     np.testing.assert_allclose(buffer, after[0], rtol=1e-15)
 
 
+def test_captured_views_of_one_memory():
+    z = np.zeros(8, complex)
+    row = z[1:6]
+    parts, every = row.imag, row.real[::2]
+    square = np.zeros((3, 4), order="F")
+    column, block = square[:, 1], square[:2, ::2]
+    places = np.array([2, 0, 2])
+
+    def g(x):
+        z[:] = x[0] * 1.5
+        parts[:3] = x
+        every[:] = x * x[1]
+        row.imag[places] += x
+        z.real.reshape(2, 4)[np.array([0, 1]), ::2] = x[:2, None]
+        square[:] = x[0]
+        column[:] = x
+        block[...] *= x[1]
+        block.T[0] = x[:2]
+        return (z * z.conj()).real.sum() + (z * z).imag.sum() + (square * square.T.reshape(3, 4)).sum() + column[1] * every[0] * parts[1]
+
+    for h in (g, tg.grad(g), lambda x: tg.hvp(g, x, x)):
+        agree(h, X)
+        left = z.copy(), square.copy()
+        z[:], square[:] = 0, 0
+        vmapped(h)(X)
+        assert np.allclose(z, left[0]) and np.allclose(square, left[1])
+    got = tg.grad(lambda X: (tg.vmap(g)(X) ** 2).sum())(X)
+    np.testing.assert_allclose(got, tg.grad(lambda X: sum([g(x * 1.0) ** 2 for x in X]))(X), rtol=1e-12)
+
+
 def test_captured_data_stay():
     data = A.copy()
     agree(lambda x: data @ x + data[0] if data[0, 0] > 0 else x, X)
