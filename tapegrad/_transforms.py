@@ -250,7 +250,7 @@ def empty_rows(x: Any) -> Any:
 
 
 FEW = 8  # sweeps that are done one after another sooner than at once
-ROOM = 1 << 22  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
 
 
 def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
@@ -267,12 +267,13 @@ def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
 
 
 def largest(r: Recorded) -> int:
-    """Bytes of the largest array that a record of the sweep names."""
-    sizes = [np.prod(shape(x), dtype=np.int64) for x in r.inputs.watched.values()]
+    """Bytes of the largest cotangent of the sweep, as far as its records tell."""
+    sizes = [8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()]
     for record in r.tape.records:
         if record is not None:
-            sizes += [getattr(v, "nbytes", 0) // 8 for v in record[4:] if type(v) is np.ndarray]
-    return 8 * int(max(sizes, default=1))
+            _, i, _, j, out, x, y = record
+            sizes += [v.nbytes for v, active in ((out, True), (x, i is not None), (y, j is not None)) if active and type(v) is np.ndarray]
+    return max(sizes, default=1)
 
 
 def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
