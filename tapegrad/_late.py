@@ -45,6 +45,7 @@ LOADED: dict[str, tuple] = {
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
+    "matplotlib.pyplot": ("statespace._plots",),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package

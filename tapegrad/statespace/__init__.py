@@ -1,4 +1,5 @@
-"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood."""
+"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
+autoregressions and dynamic factors."""
 
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
@@ -13,6 +14,8 @@ from ._filter import forecast as forecast
 from ._filter import kalman_filter as filter  # noqa: F401
 from ._filter import loglik as loglik
 from ._fit import fit as fit
+from ._many import ManyFits as ManyFits
+from ._many import fit_many as fit_many
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
 from ._model import Start as Start
@@ -23,6 +26,9 @@ from ._multivariate import dynamic_factor as dynamic_factor
 from ._multivariate import var as var
 from ._result import FitResult as FitResult
 from ._sarimax import sarimax as sarimax
+from ._simulate import Draws as Draws
+from ._simulate import simulate as simulate
+from ._simulate import simulate_smoother as simulate_smoother
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
 from ._structural import Structural as Structural

@@ -24,6 +24,10 @@ from ._model import LinearGaussian, Observations, System, checked_fields, checke
 LOG_2PI = math.log(2 * math.pi)
 
 
+class NotCompiled(Exception):
+    """Why a model has no kernel, in words."""
+
+
 @dataclass(frozen=True)
 class FilterResult:
     """What the filter knows before (`predicted`) and after (`filtered`) it sees y[t].
@@ -200,13 +204,15 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
 
 
 def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Any]:
-    """Mean and covariance of the state at step `steps` given what was seen before it, and the log-likelihood of that; by then nothing is
-    infinite."""
+    """Mean and covariance of the state at step `steps` given what was seen before it, and the log-likelihood of that.  Raises
+    `NotCompiled` if something is infinite still."""
     a, P, total = s.mean, s.cov, 0.0
     if steps:
         head = data.first(steps)
         path, _ = recursion(s, head, joseph)
-        (a, P, _), total = path.filtered[-1], loglik_of(path, head)
+        (a, P, infinite), total = path.filtered[-1], loglik_of(path, head)
+        if infinite is not None:
+            raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
     a, P, _ = _predictor(s)(steps if s.predict_first else steps - 1, a, P, None)
     return a, P, total
 
@@ -469,7 +475,7 @@ def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     field, m = checked_fields(model, data)
     mean, cov, mark = checked_start(model.start, m, data)
     n, first, unknown = data.steps, model.start.predict_first, mark.any()
-    if m > 1:
+    if m > 1 or getattr(field["R"], "shape", (1, 1))[-1] > 1:
         return None
     T, Z, Q, H, c, d = (_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")
     if field["R"] is not None:

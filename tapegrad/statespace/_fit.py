@@ -1,24 +1,29 @@
 """Maximum likelihood: an optimiser of SciPy with exact derivatives, then Newton steps to the last digit."""
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy
 
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, ConvergenceError, DataError
 from ..optimize import to_host
 from ._filter import loglik
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
 from ._result import FitResult, result
-from ._search import maximised
+from ._search import FLAT, maximised
 from ._structural import Structural
 
 try:
     from tqdm import tqdm
 except ImportError:
     tqdm = None
+
+
+SINGULAR = 1e-10  # smallest eigenvalue of second derivatives, scaled to ones on the diagonal, that is told from zero
 
 
 def fit(
@@ -53,6 +58,7 @@ def fit(
     >>> r.estimates.round(6), r.standard_errors.round(6)
     (array([0.714048, 0.616082]), array([0.508658, 0.568061]))
     """
+    require_function("fit", build, y)
     data = y if isinstance(y, Observations) else Observations(y)
     if not data.count:
         raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
@@ -63,17 +69,63 @@ def fit(
         raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
     else:
         problem = Problem(build, data, Parameters(start, constraints), joseph, prior)
+        require_model("fit", build, problem.parameters)
     return found(problem, method, hess, options, progress)
+
+
+def require_function(call: str, build: Any, y: Any) -> None:
+    """Raise if the model is not a function, or the arguments stand in the wrong order."""
+    if not isinstance(build, Structural) and not callable(build):
+        swapped = "; the model function comes first, then the data" if callable(y) or isinstance(y, Structural) else ""
+        raise ArgumentError(
+            f"{call}: build is a {type(build).__name__}; wanted a function from the parameters to a LinearGaussian{swapped}"
+        )
+
+
+def require_model(call: str, build: Callable, parameters: Parameters) -> None:
+    """Raise if the function does not give a model, or asks for a parameter that there is not."""
+    given = parameters.tree(parameters.start)
+    try:
+        model = build(given)
+    except KeyError as error:
+        if parameters.keyed and error.args and error.args[0] not in given:
+            raise ArgumentError(f"{call}: build asks for the parameter {error.args[0]!r}; start has {', '.join(given)}") from error
+        raise
+    if not isinstance(model, LinearGaussian):
+        raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives")
 
 
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
     """The maximum of a problem."""
-    stop = _maximised(problem.quick or problem, method, hess, options, progress)
-    if not stop.hessian.any():
-        raise DataError(
-            f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"
-        )
+    stop = _from_each_start(problem, method, hess, options, progress)
+    _require_determined(problem, stop)
     return result(problem, stop)
+
+
+def _from_each_start(problem: Problem, *search: Any) -> Stop:
+    """Where the search comes to rest from the first start that leads to a maximum; else the error of the first."""
+    first, inner = None, problem.quick or problem
+    for parameters in (problem.parameters, *problem.others):
+        try:
+            return _maximised(replace(inner, parameters=parameters), *search)
+        except ConvergenceError as error:
+            first = first or error
+    raise first
+
+
+def _require_determined(problem: Problem, stop: Stop) -> None:
+    """Raise if the log-likelihood is flat along some direction, and name the parameters there."""
+    seen = f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on"
+    if not stop.hessian.any():
+        raise DataError(f"{seen} them")
+    curvature = numpy.diag(stop.hessian)
+    bounded = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (curvature < FLAT)
+    at = numpy.flatnonzero(~bounded & (curvature > 0))
+    scale = numpy.sqrt(curvature[at])
+    sizes, directions = numpy.linalg.eigh(stop.hessian[numpy.ix_(at, at)] / numpy.outer(scale, scale))
+    if at.size and sizes[0] < SINGULAR:
+        names = [problem.parameters.names[i] for i, share in zip(at, directions[:, 0], strict=True) if abs(share) > 0.05]
+        raise DataError(f"{seen} {' and '.join(names)} one by one, only on some combination of them; leave one out, or give it a value")
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
@@ -101,9 +153,9 @@ class _Bar:
         if progress is True and tqdm is None:
             raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
         self._bar = None
-        if progress is not False and tqdm is not None:
-            # disable=None: only in a terminal
-            quiet = {"disable": None, "delay": 2.0} if progress == "auto" else {}
+        shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
+        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is not wanted
+            quiet = {"delay": 2.0} if progress == "auto" else {}
             self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
 
     def __call__(self, value: float) -> None:

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy
 
+from .. import numpy as np
 from .._recording import value
-from .._transforms import hessian, value_and_grad
+from .._transforms import hessian, jacobian, value_and_grad
 from .._tree import Const
 from ..errors import KernelError
-from ..optimize import Objective
-from ._filter import loglik
+from ..optimize import Objective, to_host
+from ._filter import kalman_filter, loglik
 from ._kernel import compiled
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
-from ._pattern import NotCompiled, Pattern, pattern
+from ._pattern import NotCompiled, pattern
 
 
 class _Moved(Exception):
@@ -42,24 +43,22 @@ class ModelObjective(Objective):
             return self._less_prior(loglik(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
-        self.offset = offset
-        self.pattern: Pattern | None = None
+        self.offset, self._parameters, self._joseph = offset, parameters, joseph
+        self._on_arrays, self.pattern = self._f, None
         self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
         """Take the kernel for models near u, if there is one."""
         try:
-            found = self._pattern_at(u, depends)
-            self.pattern, self.kernel = found, compiled(found.layout)
-            self._f = self._by_kernel
-            self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
-            q, n = found.constant.size, found.numbers.data.steps
-            self.way = f"compiled filter: {found.layout.states} states, {q} numbers, {found.rows.shape[1]} of {n} steps"
+            self.pattern = p = self._pattern_at(u, depends)
+            self.kernel, self._f = compiled(p.layout), self._by_kernel
+            q, n = p.constant.size, p.numbers.data.steps
+            self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
-            if self.pattern is not None:
-                raise
+            self.pattern, self._f = None, self._on_arrays
             self.way = f"filter on arrays: {error}"
+        self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
 
     def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
         total = total + self.offset
@@ -69,18 +68,47 @@ class ModelObjective(Objective):
         """Minus the log-likelihood."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
-        x = p.numbers.of(build(params), data)
-        self._require_still(x)
+        x = self._numbers(build(params), data)
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
 
-    def _require_still(self, x: Any) -> None:
-        moved = ~self.pattern.free & (value(x) != self.pattern.known)
+    def _numbers(self, model: LinearGaussian, data: Observations) -> Any:
+        p = self.pattern
+        x = p.numbers.of(model, data)
+        moved = ~p.free & (value(x) != p.known)
         if moved.any():
             raise _Moved(moved)
+        return x
+
+    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+        """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
+        return self._settled(self._scores, u)
+
+    def _scores(self, u: numpy.ndarray) -> numpy.ndarray:
+        _, build, _, data = self.args
+        p = self.pattern
+
+        def terms(u: Any, build: Callable, data: Observations) -> Any:
+            model = build(self._parameters.tree(u))
+            if p is None:
+                return kalman_filter(model, data, self._joseph).loglik_terms
+            x = self._numbers(model, data)
+            later = self.kernel.contributions(p.constant + p.slope @ x[p.used], p.rows)
+            steps = data.steps - later.shape[0]
+            if p.numbers.head is None:  # where each gain is constant, so is the term
+                first = numpy.zeros(steps)
+            else:
+                first = kalman_filter(model, data.first(steps), p.numbers.joseph).loglik_terms if steps else numpy.zeros(0)
+            return np.concatenate([first, later])
+
+        return to_host(jacobian(terms, mode="forward")(self.place(u), build, data))
 
     def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
         return self._settled(super().__call__, u)
+
+    def last_point(self) -> numpy.ndarray:
+        """Where it was asked last."""
+        return self.start if self._last is None else self._last[0]
 
     def _settled(self, f: Callable, u: numpy.ndarray) -> Any:
         """f(u), with a pattern that holds at u."""
@@ -89,6 +117,9 @@ class ModelObjective(Objective):
                 return f(u)
             except _Moved as error:
                 self._adopt(u, self.pattern.free | error.args[0])
+            except NotCompiled as error:  # the start takes more steps here
+                self.way, self.pattern, self._f = f"filter on arrays: {error}", None, self._on_arrays
+                self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
 
     def hessian(self, u: numpy.ndarray) -> numpy.ndarray:
         return self._settled(super().hessian, u)

@@ -18,7 +18,7 @@ from .._array import xp_of
 from .._primitive import is_tracked
 from .._recording import value
 from ..errors import TapegradError
-from ._filter import begun, diffuse_plan
+from ._filter import NotCompiled, begun, diffuse_plan
 from ._kernel import CONSTANTS, LETTERS, Layout, triangle
 from ._model import LinearGaussian, Observations, System, system
 from ._parameters import Parameters
@@ -27,10 +27,6 @@ FIELDS = ("mean", "cov", *LETTERS)
 DOUBLE = numpy.dtype(float)
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
-
-
-class NotCompiled(Exception):
-    """Why a model has no kernel, in words."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,9 @@ class Numbers:
         return self.of(build(self.parameters.tree(u)), data)
 
     def of(self, model: LinearGaussian, data: Observations) -> Any:
-        s = system(model, data)
+        return self.of_system(system(model, data), data)
+
+    def of_system(self, s: System, data: Observations) -> Any:
         for name in s.varying:
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
@@ -68,7 +66,8 @@ def _flat(x: Any, size: int) -> Any:
 @dataclass(frozen=True)
 class Pattern:
     """theta = constant + slope @ numbers[used]; the log-likelihood is what the kernel gives on `rows`, and `begun` for the steps before
-    these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change."""
+    these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change.
+    `begins`: the first steps, where their gains are constants."""
 
     numbers: Numbers
     layout: Layout
@@ -79,6 +78,7 @@ class Pattern:
     slope: numpy.ndarray
     begun: float
     rows: numpy.ndarray
+    begins: Any = None
 
 
 def pattern(
@@ -89,7 +89,7 @@ def pattern(
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = Numbers(parameters, data, joseph, _places_of(s, data.width), len(s.diffuse))
-    known, free = _examined(numbers, build, u)
+    known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
     plan, settled = diffuse_plan(s, data)
@@ -130,17 +130,21 @@ def _places_of(s: System, p: int) -> dict[str, slice]:
     return at
 
 
-def _examined(numbers: Numbers, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The numbers at u, and which of them depend on u: what differs at points around u.  (What depends on u elsewhere alone is found
     there: the objective compares at each point.)"""
-    known = numpy.asarray(numbers(u, build, numbers.data))
+    known = numpy.asarray(numbers.of_system(s, numbers.data))
     free = numpy.zeros(known.size, bool)
     for size in (0.01, -0.03, 0.1):
         try:
             around = u + size * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size)))
-            free |= numpy.asarray(numbers(around, build, numbers.data)) != known
+            other = system(build(numbers.parameters.tree(around)), numbers.data)
+            free |= numpy.asarray(numbers.of_system(other, numbers.data)) != known
         except (TapegradError, ValueError, ArithmeticError):  # no model there
             continue
+        for name in s.varying:
+            if name not in other.varying or (value(getattr(s, name)) != value(getattr(other, name))).any():
+                raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
     return known, free
 
 
@@ -178,7 +182,7 @@ def _laid_out(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.nda
         slope[:k] = begins.slope(numbers.at, used)
         constant[:k] = begins.state() - slope[:k] @ known[used]
         total = begins.loglik
-    return Pattern(numbers, layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(numpy.stack(rows)))
+    return Pattern(numbers, layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(numpy.stack(rows)), begins)
 
 
 def _data_rows(data: Observations, steps: int) -> tuple[list[numpy.ndarray], bool]:

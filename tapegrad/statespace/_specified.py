@@ -24,7 +24,7 @@ class Specified:
         self,
         start: Mapping[str, Any] | None = None,
         constraints: Any = None,
-        method: str = "trust-exact",
+        method: str = "auto",
         *,
         options: Mapping[str, Any] | None = None,
         progress: bool | str = "auto",

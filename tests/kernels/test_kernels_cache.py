@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernels.launch import cache, cpu
+from tapegrad.kernels.generated.kernel import named_recursion
+from tapegrad.kernels.launch import cache, cpu, stored
 
 NAME = cache.key("a test")
 
@@ -227,3 +228,68 @@ print(len(calls), *value)
     ]
     assert int(told[0][0]) > 0 and told[1][0] == "0"
     assert told[0][1:] == told[1][1:] == ["-3.75", "-9.0"]
+
+
+# --- programs with a name: on disk before they are traced ---
+
+
+KEPT = []  # machine code that kernels of other tests run
+
+
+def forget():
+    """As in another process: no machine code is loaded."""
+    KEPT.append(dict(cpu.STATE))
+    cpu.STATE.clear()
+
+
+def walk(key):
+    """A recursion of this name, and how often its step is traced."""
+    traced = []
+
+    def step(m, theta, y):
+        traced.append(1)
+        return theta[0] * m + y, -0.5 * theta[1] * (y - m) ** 2
+
+    return named_recursion(key, lambda theta: 0.0 * theta[0], step), traced
+
+
+def answers(k):
+    theta, y = np.array([0.4, 1.3]), np.array([0.3, -1.0, 0.7])
+    many = np.repeat(theta[:, None], 5, axis=1)
+    return *k.value_and_grad(theta, y), k.hvp(many, many[::-1], y), k.scores(theta, y)
+
+
+def test_a_named_program_is_not_traced_twice(folder, monkeypatch):
+    first, traced = walk("walk")
+    before = answers(first)
+    assert traced
+    calls = counted(monkeypatch)
+    forget()
+    again, traced = walk("walk")
+    for a, b in zip(answers(again), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not traced and not calls
+
+
+def test_another_name_or_another_text_is_traced(folder, monkeypatch):
+    answers(walk("walk")[0])
+    k, traced = walk("run")
+    answers(k)
+    assert traced
+    monkeypatch.setattr(stored, "state_of_package", lambda: "another text")
+    k, traced = walk("walk")
+    answers(k)
+    assert traced
+
+
+@pytest.mark.parametrize("lost", ["code", "record", "all"])
+def test_what_is_lost_of_a_named_program_is_made_again(folder, lost):
+    before = answers(walk("walk")[0])
+    for path in folder.iterdir():
+        if lost == "all" or (b'"plan"' in path.read_bytes()) == (lost == "record"):
+            path.write_bytes(b"damaged") if lost == "record" else path.unlink()
+    forget()
+    k, traced = walk("walk")
+    for a, b in zip(answers(k), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert traced

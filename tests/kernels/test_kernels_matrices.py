@@ -631,3 +631,45 @@ def test_nvrtc_compiles(n, d, gain, dtype):
     assert code[:4] == b"\x7fELF"
     spilled = [int(x) for x in re.findall(r"(\d+) bytes spill stores", log)]
     assert spilled and max(spilled) < 1500, "whole matrices in registers"
+
+
+def scaled_rows(x):
+    return np.array([[1 - x[3], -2 * x[3]], [-x[4], 1 - 2 * x[4]]])
+
+
+def projection(x):
+    return np.eye(2) - np.outer(symmetric(x) @ np.array([1.0, 2.0]) / x[5], np.array([1.0, 2.0]))
+
+
+def symmetric(x):
+    return np.array([[x[0], x[1]], [x[1], x[2]]])
+
+
+@pytest.mark.parametrize("factor", [scaled_rows, projection])
+def test_congruence_whose_factor_no_node_uses(factor):
+    """G P G' where an element -2 k of G is in the products as -2 (k p): the adjoint of the whole would go to a node that nobody
+    reads."""
+    weights = np.array([[0.3, 0.5], [0.5, -0.8]])
+
+    def f(x):
+        return (weights * (factor(x) @ symmetric(x) @ factor(x).T)).sum()
+
+    x = np.array([1.3, 0.4, 2.0, 0.7, 0.2, 1.9])
+    k = tg.kernels.map(f)
+    ours = tg.grad(lambda x: k(x[:, None])[0])
+    np.testing.assert_allclose(ours(x), tg.grad(f)(x), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(tg.jacobian(ours)(x), tg.hessian(f)(x), rtol=1e-12, atol=1e-12)
+
+
+def test_congruence_with_an_element_of_its_middle():
+    """A P A' with a 1 alone in the first row of A: the first element of the product is that of P, and goes on to P's own operands."""
+    weights = np.array([[0.3, 0.5], [0.5, -0.8]])
+
+    def f(x):
+        A = np.array([[1.0, 0.0], [0.0, x[3]]])
+        P = symmetric(x) * x[4]
+        return (weights * (A @ P @ A.T)).sum()
+
+    x = np.array([1.3, 0.4, 2.0, 0.7, 0.2])
+    k = tg.kernels.map(f)
+    np.testing.assert_allclose(tg.grad(lambda x: k(x[:, None])[0])(x), tg.grad(f)(x), rtol=1e-13)

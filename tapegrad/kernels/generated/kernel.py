@@ -352,6 +352,8 @@ class Generated(Remade):
                 room[...] = x
         if kind == "D":
             return xp.zeros(shape, dtype) if steps_out is None else steps_out.reshape(shape)
+        if kind == "VGD":
+            return made[0][0], made[1], steps_out
         if steps_out is not None:
             return steps_out
         if kind == "R" or vector:

@@ -5,7 +5,8 @@ directional derivative is n applications, and one reverse sweep over it gives it
 
 The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
 carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
-code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop.
+code outside is reversed once, after it.  The reverse of a loop without carry, or with one that is made of data alone, is more sums in
+the same loop.
 
 A step with loops in it is reversed as a program is: its sweep runs the inner loops again, from the stored carry of the step, and
 then back.
@@ -45,7 +46,7 @@ def forward(p: Program, group: int | None) -> Program:
     loops = _pushed(g, p.loops, t)
     tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
-    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
+    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways, order=p.order + 1)
 
 
 def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
@@ -144,11 +145,17 @@ class Adjoints(dict):
             self.settle(block)
 
     def together(self, order: list[int]) -> dict:
-        """The congruences whose elements have all of their users above them, by the element that a sweep meets first."""
+        """The congruences, by the element that a sweep meets first, whose elements have all of their users above them, and are made
+        of the elements of A and P themselves, not of their multiples or branches, as where signs were pulled out."""
         g, here, found = self.g, set(order), {}
-        for names, x in g.congruences.items():
+        for names, x in g.congruences.items() if g.sweeps_whole else ():
+            if not names <= here:
+                continue
             first, last = max(names), min(names)
-            if names <= here and not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+            if any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+                continue
+            made_of, under = {i for row in x.left + x.middle for i in row}, set(g.reach(names))
+            if names.isdisjoint(made_of) and all(i in under or g.op[i] == "const" for i in made_of):
                 found[first] = x
         return found
 
@@ -194,6 +201,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     """The gradient of sum(seeds * outputs) + sum(step input * step output) by the input nodes `wrt`: the program with the loops
     that compute it, and its nodes.  `by_data`: the gradient by the data becomes the step output."""
     g, data = p.g, p.data() if by_data else []
+    g.sweeps_whole = not p.order  # tangents share products with the rules of the single elements
     loops = [loop.copy() for loop in p.loops]
     streams = p.step_rows
     for loop in loops:
@@ -213,7 +221,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     each = {loop.id: loop.each for loop in p.loops}
 
     def turn(loop: Loop) -> None:
-        if loop.carry or (loop.data and (data or streams)):
+        if any(c in active for c in loop.carry) or (loop.data and (data or streams)):
             back.append(_swept_back(g, loop, adj, active, 0, data if loop.data else [], each[loop.id]))
         else:
             _more_sums(g, loop, adj, active)

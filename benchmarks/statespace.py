@@ -1,0 +1,195 @@
+"""Maximum likelihood of state space models beside statsmodels: a structural model, ARMA, the airline model; a thousand series at once.
+
+    python benchmarks/statespace.py [--save] [--quick]
+
+Each fit is timed in a fresh process, from the call to the standard errors (by exact second derivatives here, by statsmodels'
+approximations there), after the package has been imported; tapegrad's first process finds no kernel on disk, the later ones do.  Both
+get their own defaults.  How far an estimate is from the maximum is judged by the system's own log-likelihood, for the two differ in
+what they count: it is what Newton's method or a longer search gains from there."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import _harness as bench
+import numpy as np
+
+DATA = Path(__file__).resolve().parent.parent / "examples" / "data"
+
+
+def column(name):
+    return np.loadtxt(DATA / f"{name}.csv", delimiter=",", skiprows=3, usecols=1)
+
+
+def walks(k):
+    g = np.random.default_rng(0)
+    return (0.7 * g.normal(size=(k, 100))).cumsum(axis=1) + g.normal(size=(k, 100))
+
+
+# --- tapegrad ---
+
+
+def structural(ss, np):
+    """Level, slope and eleven seasonal states; four variances."""
+    y = np.log(column("airline"))
+    T = np.zeros((13, 13))
+    T[0, 0] = T[0, 1] = T[1, 1] = 1.0
+    T[2, 2:] = -1.0
+    T[np.arange(3, 13), np.arange(2, 12)] = 1.0
+    z, R = np.zeros(13), np.zeros((13, 3))
+    z[0] = z[2] = R[0, 0] = R[1, 1] = R[2, 2] = 1.0
+
+    def build(p):
+        return ss.LinearGaussian(T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R)
+
+    size = np.var(np.diff(y))
+    start = {"level": size / 10, "slope": size / 100, "seasonal": size / 100, "irregular": size / 10}
+    return lambda: ss.fit(build, y, start, ss.positive())
+
+
+def arma(ss, np):
+    y = column("sunspots")
+
+    def build(p):
+        return ss.arma(p["ar"], p["ma"], p["var"], p["mean"])
+
+    start = {"ar": np.zeros(2), "ma": np.zeros(1), "var": np.var(y), "mean": np.mean(y)}
+    return lambda: ss.fit(build, y, start, {"ar": ss.stationary(), "ma": ss.stationary(), "var": ss.positive()})
+
+
+def airline(ss, np):
+    y = np.log(column("airline"))
+    return lambda: ss.sarimax(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit()
+
+
+def ours(name):
+    import tapegrad.statespace as ss
+
+    if name == "many":
+        Y = walks(1000)
+        call = lambda: ss.fit_many(lambda p: ss.local_level(p["noise"], p["level"]), Y, {"noise": 1.0, "level": 1.0}, ss.positive())
+        begin = time.process_time()
+        r = call()
+        return {"seconds": time.process_time() - begin, "loglik": float(r.loglik.sum()), "short": float((~r.converged).sum())}
+    fit = MODELS[name](ss, np)
+    begin = time.process_time()
+    r = fit()
+    seconds = time.process_time() - begin
+    short = float(0.5 * r.stop.gradient @ np.linalg.lstsq(r.stop.hessian, r.stop.gradient)[0])
+    return {"seconds": seconds, "loglik": r.loglik, "short": abs(short)}
+
+
+# --- statsmodels ---
+
+
+def theirs(name):
+    import warnings
+
+    import statsmodels.api as sm
+    from statsmodels.tsa.arima.model import ARIMA
+
+    warnings.simplefilter("ignore")
+    if name == "many":
+        Y = walks(20)
+        begin = time.process_time()
+        found = [sm.tsa.UnobservedComponents(y, "llevel").fit(disp=0) for y in Y]
+        errors = [r.bse for r in found]
+        seconds = (time.process_time() - begin) * 1000 / len(Y)
+        return {"seconds": seconds, "loglik": float(sum(r.llf for r in found)), "short": float(not np.isfinite(errors).all())}
+
+    def fit(**options):
+        if name == "structural":
+            return sm.tsa.UnobservedComponents(np.log(column("airline")), "lltrend", seasonal=12).fit(disp=0, **options)
+        if name == "arma":
+            return ARIMA(column("sunspots"), order=(2, 0, 1)).fit(**({"method_kwargs": options} if options else {}))
+        return sm.tsa.SARIMAX(np.log(column("airline")), order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(disp=0, **options)
+
+    begin = time.process_time()
+    r = fit()
+    errors = r.bse
+    seconds = time.process_time() - begin
+    assert len(errors)
+    best = r.llf
+    for method in ("nm", "bfgs", "powell"):  # a longer search from there
+        with np.errstate(all="ignore"):
+            best = max(best, r.model.fit(r.params, disp=0, method=method, maxiter=5000).llf if name != "arma" else best)
+    return {"seconds": seconds, "loglik": r.llf, "short": best - r.llf}
+
+
+MODELS = {"structural": structural, "arma": arma, "airline": airline}
+
+
+def alone(system, name, cache):
+    """What a fresh process says of one fit."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--alone", system, name], capture_output=True, text=True, env={**os.environ, "TAPEGRAD_CACHE": cache}
+    )
+    if done.returncode:
+        if "No module named 'statsmodels'" in done.stderr:
+            return None
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def one_model(report):
+    rounds = 2 if report.quick else 7
+    report.table(
+        "G1s, one fit with standard errors: milliseconds of processor time",
+        [
+            "model",
+            "tapegrad, first process",
+            "tapegrad, kernel on disk",
+            "statsmodels",
+            "tapegrad short of the maximum",
+            "statsmodels short of it",
+        ],
+    )
+    goals = []
+    titles = {"structural": "structural, 144 months", "arma": "ARMA(2,1), 300 years", "airline": "airline, (0,1,1)(0,1,1)12"}
+    for name, title in titles.items():
+        with tempfile.TemporaryDirectory() as cache:
+            first = alone("ours", name, cache)
+            found = [(alone("ours", name, cache), alone("theirs", name, cache)) for _ in range(rounds)]
+        warm = bench.Seconds.of([a["seconds"] for a, _ in found])
+        if found[0][1] is None:
+            other, short = bench.NOT_INSTALLED, bench.NOT_INSTALLED
+        else:
+            other = bench.Seconds.of([b["seconds"] for _, b in found])
+            short = max(b["short"] for _, b in found)
+        report.row(title, first["seconds"] * 1e3, warm * 1e3, bench.times(other, 1e3), max(a["short"] for a, _ in found), short)
+        goals.append((f"{title}: tapegrad / statsmodels", bench.ratio(warm, other), 1 / 3))
+        goals.append((f"{title}: seconds more without a kernel on disk", first["seconds"] - statistics.median(warm.rounds), 1.0))
+        goals.append((f"{title}: tapegrad short of the maximum", max(a["short"] for a, _ in found), 1e-6))
+    report.say()
+    for goal in goals:
+        report.goal(*goal)
+
+
+def many_series(report):
+    """A thousand local levels at once; statsmodels' time is that of 20, times 50."""
+    report.table(
+        "a thousand local levels of 100 points: seconds of processor time",
+        ["tapegrad, first process", "tapegrad, kernel on disk", "a loop over statsmodels", "series not converged"],
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        first = alone("ours", "many", cache)
+        found = [(alone("ours", "many", cache), alone("theirs", "many", cache)) for _ in range(1 if report.quick else 3)]
+    warm = bench.Seconds.of([a["seconds"] for a, _ in found])
+    other = bench.NOT_INSTALLED if found[0][1] is None else bench.Seconds.of([b["seconds"] for _, b in found])
+    report.row(first["seconds"], warm, other, first["short"])
+    report.say()
+    report.goal("fit_many, kernel on disk: time by that of a loop over statsmodels", bench.ratio(warm, other), 1 / 50)
+    report.say(f"- the same in the first process: {bench.cell(bench.ratio(first['seconds'], other))} (no goal set)")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--alone"]:
+        print(json.dumps({"ours": ours, "theirs": theirs}[sys.argv[2]](sys.argv[3])))
+    else:
+        method = "one pinned core, one thread, float64; processor time of a fresh process for each fit, medians of interleaved rounds"
+        bench.start(__doc__, method).run(one_model, many_series)

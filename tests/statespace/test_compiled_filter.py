@@ -1,0 +1,321 @@
+"""The compiled filter against the one on arrays: value, gradient, Hessian and scores on models of many kinds; which of the two a fit
+takes, and that it says so."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import statespace as ss
+from tapegrad.optimize import Objective
+from tapegrad.statespace._model import Observations
+from tapegrad.statespace._objective import ModelObjective
+from tapegrad.statespace._parameters import Parameters
+
+
+def both(build, y, start, constraints=None, joseph=False):
+    """The objective of a fit, and the same on arrays."""
+    parameters, data = Parameters(start, constraints), Observations(y)
+    ours = ModelObjective(build, data, parameters, joseph)
+
+    def negative(u, build):
+        return -ss.loglik(build(parameters.tree(u)), data, joseph)
+
+    return ours, Objective(negative, parameters.start, (build,)), lambda u: scores(build, data, parameters, joseph, u)
+
+
+def scores(build, data, parameters, joseph, u):
+    return tg.jacobian(lambda u: ss.filter(build(parameters.tree(u)), data, joseph).loglik_terms, mode="forward")(u)
+
+
+def assert_same(ours, arrays, scores, points, way="compiled filter", rtol=1e-10):
+    assert ours.way.startswith(way), ours.way
+    for u in points:
+        (v, g), (w, h) = ours(u), arrays(u)
+        np.testing.assert_allclose(v, w, rtol=rtol)
+        np.testing.assert_allclose(g, h, rtol=0, atol=rtol * max(1.0, abs(h).max()))
+        H, K = ours.hessian(u), arrays.hessian(u)
+        np.testing.assert_allclose(H, K, rtol=0, atol=rtol * max(1.0, abs(K).max()))
+        S, R = ours.scores(u), scores(u)
+        np.testing.assert_allclose(S, R, rtol=0, atol=rtol * max(1.0, abs(R).max()))
+        np.testing.assert_allclose(-S.sum(axis=0), h, rtol=0, atol=rtol * max(1.0, abs(R).max(), abs(h).max()))
+
+
+def random_build(g, m, p, n, *, diffuse=(), vary=(), correlated=False, predict_first=False, offsets=True):
+    """A function of three parameters to a model of m states and p observations; `vary`: fields that vary over time."""
+    T = 0.8 * np.linalg.qr(g.normal(size=(m, m)))[0]
+    T[g.random((m, m)) < 0.4] = 0.0
+    Z = np.round(g.normal(size=(p, m)))
+    Z[:, 0] = 1.0
+    R = g.normal(size=(m, 2))
+    A, B = g.normal(size=(m, m)), g.normal(size=(p, p))
+    c, d = g.normal(size=m), g.normal(size=p)
+    mark = np.isin(np.arange(m), diffuse)
+    series = {name: g.normal(size=(n, *shape)) for name, shape in {"T": (m, m), "Z": (p, m), "c": (m,), "d": (p,)}.items()}
+
+    def build(q):
+        a, b, s = q[0], q[1], q[2]
+        transition = T * np.tanh(a) if not mark.any() else T + 0.0
+        state = np.exp(b) * np.eye(2) + 0.1 * np.exp(s) * np.ones((2, 2))
+        errors = np.exp(s) * (B @ B.T + np.eye(p)) if correlated else np.exp(s + 0.1 * np.arange(p))
+        fields = {
+            "T": series["T"] * 0.3 if "T" in vary else transition,
+            "Z": series["Z"] if "Z" in vary else Z,
+            "c": series["c"] if "c" in vary else c * b if offsets else 0.0,
+            "d": series["d"] if "d" in vary else d * a if offsets else 0.0,
+        }
+        start = ss.Start(c * a, A @ A.T + np.exp(a) * np.eye(m), mark if mark.any() else False, predict_first=predict_first)
+        return ss.LinearGaussian(fields["T"], fields["Z"], state, errors, R, fields["c"], fields["d"], start)
+
+    return build
+
+
+def with_gaps(g, n, p, share):
+    y = g.normal(size=(n, p)).cumsum(axis=0)
+    y[g.random((n, p)) < share] = np.nan
+    return y
+
+
+POINTS = [np.array([0.3, -0.2, 0.1]), np.array([-0.5, 0.4, 0.6])]
+CASES = {
+    "one state": dict(m=1, p=1),
+    "three states": dict(m=3, p=1),
+    "gaps": dict(m=3, p=1, share=0.3),
+    "two observations": dict(m=3, p=2),
+    "two observations, gaps": dict(m=3, p=2, share=0.3),
+    "correlated errors": dict(m=2, p=2, correlated=True),
+    "correlated errors, gaps": dict(m=2, p=3, correlated=True, share=0.3),
+    "diffuse": dict(m=3, p=1, diffuse=(0, 1, 2)),
+    "diffuse in part, gaps": dict(m=3, p=1, diffuse=(0, 2), share=0.3),
+    "diffuse, two observations": dict(m=3, p=2, diffuse=(0, 1)),
+    "all varies": dict(m=2, p=2, vary=("T", "Z", "c", "d")),
+    "regression, diffuse, gaps": dict(m=2, p=1, vary=("Z",), diffuse=(0, 1), share=0.2),
+    "varying, first step a transition": dict(m=2, p=1, vary=("T", "c"), predict_first=True),
+    "diffuse, first step a transition": dict(m=2, p=1, diffuse=(0,), predict_first=True),
+    "longer update of the covariance": dict(m=2, p=1, joseph=True),
+    "longer update, correlated errors": dict(m=2, p=2, joseph=True, correlated=True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_against_the_filter_on_arrays(case):
+    settings = dict(CASES[case])
+    g, n = np.random.default_rng(len(case)), 25
+    y = with_gaps(g, n, settings["p"], settings.pop("share", 0.0))
+    joseph = settings.pop("joseph", False)
+    build = random_build(g, settings.pop("m"), settings.pop("p"), n, **settings)
+    assert_same(*both(build, y, POINTS[0], joseph=joseph), POINTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("m", [8, 13, 20])
+def test_many_states(m):
+    """Above a certain length matrices are whole in the kernel, and no longer unrolled."""
+    g = np.random.default_rng(m)
+    for p, diffuse in ((1, ()), (2, (0, 1, 2))):
+        build = random_build(g, m, p, 30, diffuse=diffuse, correlated=p > 1)
+        assert_same(*both(build, with_gaps(g, 30, p, 0.1), POINTS[0]), POINTS, rtol=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
+def test_random_models(seed):
+    g = np.random.default_rng(seed)
+    m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
+    settings = dict(
+        diffuse=tuple(np.flatnonzero(g.random(m) < 0.3)),
+        vary=tuple(name for name in "TZcd" if g.random() < 0.25),
+        correlated=bool(g.random() < 0.3),
+        predict_first=bool(g.random() < 0.3),
+        offsets=bool(g.random() < 0.6),
+    )
+    if settings["diffuse"]:
+        settings["vary"] = tuple(set(settings["vary"]) - {"T"})
+    y = with_gaps(g, 30, p, 0.25 * (g.random() < 0.5))
+    assert_same(*both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)), POINTS, way="")
+
+
+def structural(p):
+    """Level, slope and eleven seasonal states."""
+    T = np.zeros((13, 13))
+    T[0, 0] = T[0, 1] = T[1, 1] = 1.0
+    T[2, 2:] = -1.0
+    T[np.arange(3, 13), np.arange(2, 12)] = 1.0
+    z, R = np.zeros(13), np.zeros((13, 3))
+    z[0] = z[2] = R[0, 0] = R[1, 1] = R[2, 2] = 1.0
+    return ss.LinearGaussian(T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R)
+
+
+def test_structural_model():
+    """Each of the thirteen first steps meets an infinite variance, with constant gains."""
+    y = np.random.default_rng(3).normal(size=50).cumsum()
+    y[[15, 20, 21]] = np.nan
+    start = {"level": 0.5, "slope": 0.1, "seasonal": 0.2, "irregular": 1.0}
+    ours, arrays, scores = both(structural, y, start, ss.positive())
+    assert ours.pattern.numbers.head is None and ours.pattern.rows.shape[1] == 37
+    assert_same(ours, arrays, scores, [ours.start, ours.start + np.array([0.3, -0.2, 0.5, -0.4])])
+
+
+@pytest.mark.parametrize("order", [(1, 0), (2, 1), (0, 4), (5, 2)])
+def test_stationary_start(order):
+    """Up to three states by equations, above by doubling."""
+    g = np.random.default_rng(7)
+    ar, ma = 0.3 * g.normal(size=order[0]), 0.3 * g.normal(size=order[1])
+    start = {"ar": ar, "ma": ma, "var": 1.3, "mean": 0.4}
+    start = {name: x for name, x in start.items() if np.size(x)}
+    constraints = {"var": ss.positive()} | {name: ss.stationary() for name in ("ar", "ma") if name in start}
+    ours, arrays, scores = both(
+        lambda p: ss.arma(p.get("ar", ()), p.get("ma", ()), p["var"], p["mean"]), g.normal(size=40), start, constraints
+    )
+    assert_same(ours, arrays, scores, [ours.start, ours.start + 0.1])
+
+
+def test_stationary_covariance_by_doubling():
+    """P = T P T' + Q for four states, of which one is near a unit root; and its derivative against differences."""
+    T = np.diag([0.999, 0.5, -0.7, 0.2]) + np.diag([0.3, 0.1, -0.2], 1)
+    start = ss.Start(stationary=True)
+
+    def first(x):
+        r = ss.filter(ss.LinearGaussian(T * x[0], np.ones(4), np.ones(4), 1.0, start=start), [0.0, 1.0])
+        return r.predicted_cov[0]
+
+    P = first(np.array([1.0]))
+    np.testing.assert_allclose(P, T @ P @ T.T + np.eye(4), rtol=1e-12)
+    x, h = np.array([0.9]), 1e-6
+    slope = (first(x + h) - first(x - h)) / (2 * h)
+    np.testing.assert_allclose(tg.jacobian(first)(x)[..., 0], slope, rtol=1e-7)
+
+
+@pytest.mark.parametrize("size", [1.0, 1.02])
+def test_no_stationary_start(size):
+    T = np.diag([size, 0.5, 0.3, 0.2])
+    model = ss.LinearGaussian(T, np.ones(4), np.ones(4), 1.0, start=ss.Start(stationary=True))
+    with pytest.raises(tg.errors.NotPositiveDefiniteError, match=f"eigenvalue of the transition has size {size:g}.*stationary"):
+        ss.loglik(model, [0.0, 1.0, 2.0])
+
+
+# --- which way is taken ---
+
+
+def test_a_number_that_moves_later():
+    """An entry that is 0 near the start, and depends on a parameter elsewhere: the pattern is found anew."""
+    y = np.random.default_rng(2).normal(size=30)
+    build = lambda q: ss.LinearGaussian(np.array([[0.5, np.maximum(q[0], 0.0)], [0.0, 0.3]]), np.ones(2), np.exp(q[1:]), 1.0)
+    start = ss.Start(0.0, 1.0)
+    ours, arrays, scores = both(lambda q: ss.LinearGaussian(*tg_fields(build(q)), start=start), y, np.array([-1.0, 0.1, -0.1]))
+    before = ours.pattern
+    assert_same(ours, arrays, scores, [np.array([-0.8, 0.0, 0.2])])
+    assert ours.pattern is before
+    assert_same(ours, arrays, scores, [np.array([0.6, 0.0, 0.2])])
+    assert ours.pattern is not before
+    assert_same(ours, arrays, scores, [np.array([-0.8, 0.0, 0.2])])
+
+
+def tg_fields(model):
+    return model.transition, model.observation, model.transition_cov, model.observation_cov
+
+
+REASONS = {
+    "varies over time and depends": lambda q: ss.LinearGaussian(1.0, np.exp(q[0]) * np.ones((30, 1, 1)), np.exp(q[1]), 1.0),
+    "no step is left": lambda q: ss.LinearGaussian(np.eye(2), np.array([1.0, 1.0]), np.exp(q), 1.0),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_why_it_is_filtered_on_arrays(reason):
+    y = np.random.default_rng(2).normal(size=30)
+    ours, arrays, scores = both(REASONS[reason], y, np.array([0.1, 0.2]))
+    assert reason in ours.way
+    assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
+
+
+def test_a_start_that_takes_more_steps_elsewhere():
+    """Where the second state is seen late the diffuse start takes longer; then the filter runs on arrays."""
+    y = np.random.default_rng(4).normal(size=20)
+    Z = np.ones((20, 1, 2)) * np.array([1.0, 0.0])
+    T = lambda q: np.array([[1.0, np.maximum(q[0], 0.0)], [0.0, 0.5]])
+    build = lambda q: ss.LinearGaussian(T(q), Z, np.exp(q[1]) * np.ones(2), 1.0)
+    ours, arrays, scores = both(build, y, np.array([1.0, 0.1]))
+    assert_same(ours, arrays, scores, [ours.start])
+    assert np.isfinite(ours(np.array([-1.0, 0.1]))[0])
+    assert "diffuse start depends on the parameters" in ours.way or "no step is left" in ours.way
+    assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
+
+
+def test_report():
+    y = np.random.default_rng(5).normal(size=40).cumsum()
+    r = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive())
+    assert r.report().startswith("compiled filter: 1 states, ") and "39 of 40 steps" in r.report()
+    assert f"{r.evaluations} values" in r.report()
+
+
+def test_single_precision_data():
+    """Matrices of float64 and data of float32: on arrays, as NumPy computes it."""
+    y = np.random.default_rng(2).normal(size=30).astype(np.float32)
+    ours, arrays, scores = both(lambda q: ss.local_level(np.exp(q[0]), np.exp(q[1])), y, np.array([0.1, 0.2]))
+    assert ours.way == "filter on arrays: the numbers are float32, not float64"
+    np.testing.assert_allclose(ours(ours.start)[0], arrays(arrays.start)[0], rtol=1e-12)
+
+
+def test_one_state_and_two_noises():
+    """The short way for one state and one observation reads one noise alone."""
+    model = ss.LinearGaussian(0.5, 1.0, np.array([[1.0, 0.3], [0.3, 2.0]]), 1.0, selection=np.array([[1.0, 0.5]]), start=ss.Start(0.0, 1.0))
+    y = [0.3, -0.5, 1.2]
+    one = ss.LinearGaussian(0.5, 1.0, 1.0 + 0.3 + 0.5, 1.0, start=ss.Start(0.0, 1.0))
+    np.testing.assert_allclose(ss.loglik(model, y), ss.loglik(one, y), rtol=1e-14)
+    np.testing.assert_allclose(ss.loglik(model, y), ss.filter(model, y).loglik, rtol=1e-14)
+
+
+def test_a_failed_fit_keeps_its_last_parameters():
+    """All data are the same: the smaller the variance the larger the likelihood."""
+    y, build = np.ones(20), lambda p: ss.LinearGaussian(0.5, 1.0, p["var"], 0.0, observation_offset=1.0, start=ss.Start(stationary=True))
+    with pytest.raises(tg.errors.ConvergenceError, match="no maximum reached.*last parameters as .params") as caught:
+        ss.fit(build, y, {"var": 1.0}, ss.positive())
+    error = caught.value
+    assert set(error.params) == {"var"} and error.params["var"] < 1e-3 and error.unconstrained.shape == (1,)
+    np.testing.assert_allclose(ss.loglik(build(error.params), y), error.loglik, rtol=1e-12)
+
+
+def test_parameters_of_which_only_the_sum_is_known():
+    g = np.random.default_rng(5)
+    y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
+    with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one"):
+        ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
+
+
+# --- bad input ---
+
+
+def level(p):
+    return ss.local_level(p["noise"], p["level"])
+
+
+Y = np.random.default_rng(8).normal(size=30).cumsum()
+START = {"noise": 1.0, "level": 1.0}
+
+
+@pytest.mark.parametrize(
+    "arguments, error, words",
+    [
+        ((Y, level, START), tg.errors.ArgumentError, "fit: build is a ndarray; .*the model function comes first, then the data"),
+        ((level(START), Y, START), tg.errors.ArgumentError, "fit: build is a LinearGaussian; wanted a function"),
+        ((lambda p: p, Y, START), tg.errors.ArgumentError, "fit: build returned a dict; wanted a LinearGaussian"),
+        ((lambda p: None, Y, START), tg.errors.ArgumentError, "fit: build returned a NoneType"),
+        ((level, Y, {"noise": 1.0, "lvl": 1.0}), tg.errors.ArgumentError, "build asks for the parameter 'level'; start has noise, lvl"),
+        ((level, Y, START, {"trend": ss.positive()}), tg.errors.ArgumentError, "'trend' is not a parameter; start has noise, level"),
+        ((level, np.full(9, np.nan), START), tg.errors.DataError, "all 9 observations are missing"),
+        ((level, [1.0], START), tg.errors.DataError, "1 observed values do not determine the parameters"),
+        ((level, Y, {"noise": -2.0, "level": 1.0}), tg.errors.NotPositiveDefiniteError, "the variance of y\\[1\\] given the past"),
+        ((level, Y, {"noise": np.nan, "level": 1.0}), tg.errors.ArgumentError, "start of noise is nan"),
+    ],
+)
+def test_bad_input(arguments, error, words):
+    with pytest.raises(error, match=words):
+        ss.fit(*arguments)
+
+
+def test_masked_data():
+    """Masked data are missing."""
+    masked = np.ma.masked_array(Y, mask=np.arange(30) % 7 == 3)
+    r = ss.fit(level, masked, START, ss.positive())
+    gaps = np.where(np.arange(30) % 7 == 3, np.nan, Y)
+    np.testing.assert_allclose(r.loglik, ss.fit(level, gaps, START, ss.positive()).loglik, rtol=1e-12)

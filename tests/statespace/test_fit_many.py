@@ -1,0 +1,146 @@
+"""fit_many against fit, series by series; gaps and lengths of their own; what fails alone; bad input."""
+
+import numpy as np
+import pytest
+from test_compiled_filter import structural
+
+import tapegrad as tg
+from tapegrad import statespace as ss
+
+
+def level(p):
+    return ss.local_level(p["noise"], p["level"])
+
+
+LEVEL = {"noise": 1.0, "level": 1.0}
+
+
+def walks(k, n, seed=0):
+    g = np.random.default_rng(seed)
+    return (0.7 * g.normal(size=(k, n))).cumsum(axis=1) + g.normal(size=(k, n))
+
+
+def assert_as_one_by_one(r, build, Y, start, constraints, rtol=1e-6):
+    assert r.converged.all(), r.message
+    for b, y in enumerate(Y):
+        one = ss.fit(build, y, start, constraints)
+        np.testing.assert_allclose(r.loglik[b], one.loglik, rtol=1e-10)
+        free = ~np.isnan(one.standard_errors)
+        np.testing.assert_allclose(r.estimates[b][free], one.estimates[free], rtol=rtol, atol=1e-9)
+        np.testing.assert_array_equal(np.isnan(r.standard_errors[b]), ~free)
+        np.testing.assert_allclose(r.standard_errors[b][free], one.standard_errors[free], rtol=10 * rtol, atol=1e-9)
+
+
+def test_local_levels():
+    Y = walks(12, 60)
+    r = ss.fit_many(level, Y, LEVEL, ss.positive())
+    assert r.names == ["noise", "level"] and r.estimates.shape == r.standard_errors.shape == (12, 2)
+    assert r.report().startswith("one compiled filter for 12 series: 1 states, 4 numbers\n12 of 12")
+    assert_as_one_by_one(r, level, Y, LEVEL, ss.positive())
+
+
+def test_gaps_and_lengths():
+    """Gaps of their own, series of several lengths, and some whose first observation is missing, which go by themselves."""
+    Y = list(walks(9, 60, seed=1))
+    g = np.random.default_rng(2)
+    for b, y in enumerate(Y):
+        y[1:][g.random(59) < 0.2] = np.nan
+        Y[b] = y[: 40 + 2 * b]
+    Y[3][:2] = np.nan
+    r = ss.fit_many(level, Y, LEVEL, ss.positive())
+    assert "for 8 series" in r.report() and "1 series with gaps" in r.report()
+    assert_as_one_by_one(r, level, Y, LEVEL, ss.positive())
+
+
+def test_structural_models():
+    """Thirteen steps of constant gains: the state behind them differs by series."""
+    g = np.random.default_rng(3)
+    season = np.sin(np.arange(96) * np.pi / 6)
+    Y = walks(4, 96, seed=4) + 3 * season + g.normal(size=(4, 96)) + np.arange(96) * 0.1
+    start = {"level": 0.5, "slope": 0.01, "seasonal": 0.01, "irregular": 1.0}
+    r = ss.fit_many(structural, Y, start, ss.positive())
+    for b, y in enumerate(Y):
+        np.testing.assert_allclose(r.loglik[b], ss.fit(structural, y, start, ss.positive()).loglik, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", [(2, 1), (0, 4)])
+def test_stationary_models(order):
+    g = np.random.default_rng(5)
+    e = g.normal(size=(5, 203))
+    Y = e[:, 3:] + 0.6 * e[:, 2:-1] - 0.2 * e[:, 1:-2] + 0.3 * e[:, :-3] + 2.0
+
+    def build(p):
+        return ss.arma(p["ar"] if order[0] else (), -p["ma"] if order[1] else (), p["var"], p["mean"])
+
+    start = {"var": 1.0, "mean": 1.0} | ({"ar": 0.1 * np.ones(order[0])} if order[0] else {}) | ({"ma": 0.1 * np.ones(order[1])})
+    constraints = {"var": ss.positive(), "ar": ss.stationary(), "ma": ss.stationary()}
+    constraints = {name: c for name, c in constraints.items() if name in start}
+    r = ss.fit_many(build, Y, start, constraints)
+    assert r.report().startswith("one compiled filter")
+    assert_as_one_by_one(r, build, Y, start, constraints, rtol=1e-5)
+
+
+def test_known_start_and_regression():
+    """A start of given mean and variance that depend on the parameters, and an observation matrix that varies over time."""
+    g = np.random.default_rng(6)
+    x = g.normal(size=(50, 1, 1))
+    Y = 1.5 * x[:, 0, 0] + g.normal(size=(6, 50))
+
+    def build(p):
+        return ss.LinearGaussian(1.0, x, 0.01, p["var"], start=ss.Start(p["slope"], 0.1 * p["var"]))
+
+    start = {"slope": 1.0, "var": 1.0}
+    r = ss.fit_many(build, Y, start, {"var": ss.positive()})
+    assert r.report().startswith("one compiled filter")
+    assert_as_one_by_one(r, build, Y, start, {"var": ss.positive()})
+
+
+def test_what_cannot_be_traced_goes_one_by_one():
+    Y = walks(2, 40)
+
+    def build(p):
+        return level(p) if p["noise"] > 0.1 else level({"noise": 0.1, "level": p["level"]})
+
+    r = ss.fit_many(build, Y, LEVEL, ss.positive())
+    assert r.report().startswith("series by series, for ") and "np.where" in r.report()
+    assert_as_one_by_one(r, build, Y, LEVEL, ss.positive())
+
+
+def test_a_series_that_fails_stops_no_other():
+    Y = walks(4, 40)
+    Y[2] = 1.0
+    r = ss.fit_many(level, Y, LEVEL, ss.positive())
+    assert r.converged.tolist() == [True, True, False, True]
+    assert np.isnan(r.standard_errors[2]).all() and "not" in r.message[2]
+    assert_as_one_by_one(ss.fit_many(level, Y[[0, 1, 3]], LEVEL, ss.positive()), level, Y[[0, 1, 3]], LEVEL, ss.positive())
+
+
+@pytest.mark.parametrize(
+    "Y, error, words",
+    [
+        (np.ones(5), tg.errors.ShapeError, "wanted \\(k, T\\), a row for each series"),
+        (np.ones((2, 3, 4)), tg.errors.ShapeError, "\\(2, 3, 4\\)"),
+        ([], tg.errors.ShapeError, "a list of series"),
+        (["a", "b"], tg.errors.ArgumentError, "wanted \\(k, T\\) numbers"),
+        (3, tg.errors.ArgumentError, "Y is a int"),
+        (np.array([[1.0, np.inf], [0.0, 1.0]]), tg.errors.DataError, "Y\\[0, 1\\] is inf"),
+        (np.array([[1.0, 2.0], [np.nan, np.nan]]), tg.errors.DataError, "all observations of series 1 are missing"),
+    ],
+)
+def test_bad_input(Y, error, words):
+    with pytest.raises(error, match=words):
+        ss.fit_many(level, Y, LEVEL, ss.positive())
+
+
+def test_bad_arguments():
+    Y = walks(2, 30)
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a ndarray.*the model function comes first"):
+        ss.fit_many(Y, level, LEVEL, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a sum of parts"):
+        ss.fit_many(ss.level(), Y, LEVEL, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build asks for the parameter 'level'; start has noise"):
+        ss.fit_many(level, Y, {"noise": 1.0}, ss.positive())
+    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build returned a tuple; wanted a LinearGaussian"):
+        ss.fit_many(lambda p: (1.0, 2.0), Y, LEVEL)
+    with pytest.raises(tg.errors.ArgumentError, match="start of noise is -1"):
+        ss.fit_many(level, Y, {"noise": -1.0, "level": 1.0}, ss.positive())
