@@ -25,11 +25,13 @@ class Primitive:
     (`ops/_define.primitive`).
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
-    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params):
+    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
+    which may give NotImplemented (sample by sample):
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
       "matrix"       it acts on the last axes, however many stand before
       "moves"        each element of the result is one of the operands', or 0, which does not depend on values
+      "inside"       its body is made of operations, which are batched each by itself
     A word is a claim: tests/core/test_batched_words.py proves those of all operations."""
 
     __slots__ = (
@@ -81,6 +83,7 @@ class Open(threading.local):
     shadows: tuple = ()  # theirs (_shadow)
     hiding: Any = ()  # those that hide values
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
+    inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
 
@@ -100,9 +103,13 @@ class Trace:
     )
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
+    over = False  # was it open?
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
-    holds = False  # are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one
+    # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
+    # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
+    holds = False
+    samples = False  # does it run the function once for many samples (_batch.py)?
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
@@ -152,9 +159,14 @@ class Ended(Trace):
     """A trace after its transform: its Variables are their values."""
 
     __slots__ = ()
+    over = True
 
     def apply(self, prim, args, params):
-        return bind(prim, [a._value if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+        return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+
+    def beneath(self, x: Variable) -> Any:
+        """The value that x is from now on."""
+        return x._value
 
 
 HOOKS: list = []
@@ -225,7 +237,7 @@ def live(x: Variable) -> Variable:
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     while isinstance(x._trace, Ended):
-        below = x._value
+        below = x._trace.beneath(x)
         if not isinstance(below, Variable):
             y = variable(below)
             y._saved = True
@@ -289,7 +301,10 @@ def settled(x: View) -> Variable:
 
 def is_tracked(x: Any) -> bool:
     """Does an open transform watch x?"""
-    return isinstance(x, Variable) and live(x)._trace is not None
+    if not isinstance(x, Variable):
+        return False
+    x = live(x)
+    return x._trace is not None and not (x._trace.samples and x._trace.is_plain(x))
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so
@@ -388,7 +403,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
         return base._trace.write(prim, base, path, y, at)
-    if type(base._trace) is Ended:
+    if base._trace is not None and base._trace.over:
         base._become(frozen(live(base)))
         base._saved = True
     if type(y) is View:

@@ -301,9 +301,10 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
-    outer = OPEN.invalid
-    invalid: Any = Unknown() if OPEN.hiding else []
+    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
+    samples, they are noted for all."""
+    outer, hiding = OPEN.invalid, OPEN.hiding
+    invalid: Any = Unknown() if hiding and not all([t.samples for t in hiding]) else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:

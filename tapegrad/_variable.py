@@ -141,8 +141,10 @@ def is_saved(x: Any) -> bool:
     while isinstance(x, Variable):
         if getattr(x, "_saved", False):
             return True
-        if x._trace is not None and x._trace.holds and is_saved(x._slot):
-            return True
+        if x._trace is not None and x._trace.holds:
+            slot = x._slot
+            if type(slot) is not np.ndarray and is_saved(x._trace.memory(slot)):
+                return True
         x = x._value
     return False
 
@@ -181,7 +183,7 @@ def like_layout(tangent: Any, value: Any) -> Any:
             return like_layout(late.fit(tangent, value.shape, value.dtype), value)
         trace, slot = tangent._trace, tangent._slot
         if trace is not None and trace.holds:
-            slot = like_layout(slot, value)
+            slot = trace.laid_slot(slot, value)
         return variable(like_layout(tangent._value, value), trace, slot)
     xp = xp_of(value)
     fresh = xp.empty_like(value)

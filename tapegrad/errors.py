@@ -38,6 +38,10 @@ class DroppedDerivativeError(OfTracked, TypeError):
     """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
 
 
+class BatchError(OfTracked, TypeError):
+    """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a shape or a conversion."""
+
+
 class NotScalarError(TapegradError, TypeError):
     """A gradient was asked of a function whose value is not a real scalar."""
 

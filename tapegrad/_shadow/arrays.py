@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import address, is_array, xp_of
-from .._primitive import OPEN, Ended, view
+from .._primitive import OPEN, view
 from .._variable import Variable, View, new
 from ..errors import AliasError
 from . import routes, threads
@@ -45,12 +45,20 @@ class Arrays:
     def handle(self, x: Variable) -> Any:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside.  (One that a
         transform has left behind that ended is plain afterwards.)"""
-        if type(x._trace) is not Ended:
+        if x._trace is None or not x._trace.over:
             self.seen[id(x)] = x
             self.hold.append(x)
             if type(x) is View:
                 self(x._base)
+        if OPEN.hiding and not any([x is v for _, v in self.given]):
+            self.adopted(x)
         return x
+
+    def adopted(self, x: Variable) -> None:
+        """What comes from outside of a vmap gets marks there (_carried.py)."""
+        for trace in OPEN.hiding[self.within_hiding :]:
+            if trace.samples:
+                trace.adopt(x)
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
@@ -120,6 +128,8 @@ class Arrays:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
+        if OPEN.hiding:
+            self.adopted(v)
         return v
 
     def window(self, x: Any, root: Any) -> Any:

@@ -118,6 +118,8 @@ class Globals(dict):
 class Names(Holder):
     """(Names, globals of a module, those that stand for them)"""
 
+    words = "a global name"
+
     @staticmethod
     def bound(space: Globals) -> list:
         """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""

@@ -95,6 +95,8 @@ def metaclass(bases: tuple, wanted: Any) -> Any:
 class Members(Holder):
     """(Members, class, its shadow, the bases and the members that this was made with)"""
 
+    words = "an attribute of a class"
+
     @staticmethod
     def bound(new: type, before: dict) -> dict:
         return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
@@ -120,6 +122,8 @@ class Members(Holder):
 
 class State(Holder):
     """(State, object, its shadow, the attributes that this was made with)"""
+
+    words = "an attribute of a {0.__class__.__name__}"
 
     @staticmethod
     def bound(now: dict, before: dict) -> dict:

@@ -70,6 +70,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "turned",
         "stashes",
         "borrowed",
+        "within_hiding",
         "vacant",
         "__weakref__",
     )
@@ -79,6 +80,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
+        self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self):
         OPEN.depth = OPEN.depth + 1

@@ -22,6 +22,8 @@ GENERIC = functools.singledispatch(len).__code__
 class Cell(Holder):
     """(Cell, cell, the new one, what the one held and what the other; of empty ones `EMPTY`)"""
 
+    words = "a name of an outer function"
+
     @staticmethod
     def bound(new: types.CellType, first: Any) -> Any:
         """What a cell holds if that is another thing, else `EMPTY`."""

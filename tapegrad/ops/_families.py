@@ -14,6 +14,7 @@ from . import indexing as indexing
 from . import linalg as linalg
 from . import norms as norms
 from . import one_triangle as one_triangle
+from . import picking as picking
 from . import products as products
 from . import reductions as reductions
 from . import shaping as shaping

@@ -20,6 +20,7 @@ from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
+from .picking import is_hidden, with_added
 
 
 def no_rule(f: Any) -> NoRuleError:
@@ -271,6 +272,11 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
+    if is_hidden(at):
+        if ufunc not in AT:
+            raise no_rule(ufunc)
+        late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
+        return None
     at = late.index(at)
     if ufunc in AT:
         write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)

@@ -44,6 +44,7 @@ class Infinitesimal(Dual, Ended):
     """Forward mode in eta, below every transform.  Results are read without it, like those of an ended transform."""
 
     __slots__ = ()
+    over = False
 
     def apply(self, prim, args, params):
         if prim is quotient.prim:
@@ -60,6 +61,7 @@ class Gauge(Dual, Ended):
     """Forward mode in eps, a turn of the vectors of equal eigenvalues, below every transform and below eta."""
 
     __slots__ = ()
+    over = False
 
     def apply(self, prim, args, params):
         if prim is steady.prim:

@@ -16,7 +16,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # `values_of`: the shape of a result, a Python number or memory in other hands depends on values.
 ASKING = {
     "_calls": "a direction without a trace",
-    "_memory": "the marks by which the outputs of a checkpoint are known again",
+    "_batch": "what is the same for all samples",
     "_loans": "what is written into memory in other hands",
     "_primitive": "where it stands; the truth of an array",
     "_random": "probabilities of NumPy's generators",
@@ -40,6 +40,7 @@ ASKING = {
     "ops.corners": "where(condition), whose shape depends on values",
     "ops.gathering": "indices, counts, and masks that make shapes",
     "ops.norms": "the order of a norm",
+    "ops.picking": "indices that are the same for all samples",
     "ops.sorting": "unique and bincount, whose shape depends on values",
     "ops.gamma": "orders of functions",
     "ops.special": "orders of functions",
@@ -61,6 +62,10 @@ PASSING = {
     "_loans": "memory in other hands",
     "_calls": "arguments and results of transforms that have ended",
     "_memory": "the same",
+    "_batch": "stacks, and what shows their layout",
+    "_stacked": "layout of stacks",
+    "_carried": "layout of captured arrays",
+    "_vmap": "does a value lie on this trace?",
     "_shadow.arrays": "captured memory",
     "_shadow.restore": "captured memory",
     "_shadow.routes": "captured memory",

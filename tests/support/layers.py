@@ -9,9 +9,9 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags"],
+    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow"],
     ["_primitive", "_loans"],
-    ["_tape", "_dual", "_batch", "ops", "ops._define"],
+    ["_tape", "_dual", "ops", "ops._define"],
     [
         "ops.shaping",
         "ops.creation",
@@ -27,6 +27,7 @@ FLOORS = [
         "ops.reductions",
         "ops.products",
         "ops.sorting",
+        "ops.picking",
         "ops.statistics",
         "ops.one_triangle",
         "ops.linalg",
@@ -36,10 +37,21 @@ FLOORS = [
         "ops.structured",
         "ops.fft",
     ],
-    ["ops.views", "ops.gathering", "ops.writing", "ops._families", "ops._protocols", "ops._attach", "_fast."],
+    [
+        "ops.views",
+        "ops.gathering",
+        "ops.writing",
+        "ops._families",
+        "ops._protocols",
+        "ops._attach",
+        "_fast.",
+        "_carried",
+        "_stacked",
+        "_batch",
+    ],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_calls", "_transforms", "_transposed", "_rule", "_recording", "_memory"],
+    ["_calls", "_transforms", "_transposed", "_rule", "_recording", "_memory", "_vmap"],
     [
         "kernels.graph.",
         "kernels.trace.",
