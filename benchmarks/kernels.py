@@ -243,12 +243,48 @@ def light_curves(report, jax):
         report.goal(f"light curve, batch {batch}: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 10)
 
 
+def library(report):
+    """The models of tapegrad.kernels, on 1,000 data."""
+    rng = np.random.default_rng(0)
+    models, x = tg.kernels, rng.normal(size=1000)
+    design = np.column_stack([np.ones(1000), rng.normal(size=(1000, 2))])
+    counts = rng.poisson(np.exp(design @ [0.2, 0.3, -0.2]))
+    A = 0.8 * np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    cases = {
+        "gaussian, 2 numbers": (models.gaussian.loglik, [0.1, 0.2, 1.1, 0.9], rng.normal(size=(2, 1000))),
+        "student_t": (models.student_t.loglik, [0.1, 1.1, 4.0], x[None]),
+        "mixture of 2": (models.mixture.loglik, [0.1, 0.2, -1.0, 1.0, 0.1, 0.2], x[None]),
+        "poisson, 3 coefficients": (models.regression.poisson, [0.2, 0.3, -0.2], models.regression.poisson_data(design, counts)),
+        "logistic, 3 coefficients": (models.regression.logistic, [0.2, 0.3, -0.2], models.regression.logistic_data(design, counts > 0)),
+        "garch": (models.garch.loglik, [0.01, 0.1, 0.1, 0.8], x[None]),
+        "markov, 3 states": (models.markov.loglik, [0.3] * 12 + [-1.0, 0.0, 1.0] + [1.0] * 3, x[None]),
+        "autoregression, order 4": (models.autoregression.loglik, [0.1, 0.4, 0.1, 0.1, 0.05, 1.0], x[None]),
+    }
+    for k, d in ((2, 0), (4, 0), (4, 2), (8, 0), (8, 4)):
+        room = models.kalman_vector if d else models.kalman
+        seen = (rng.normal(size=(d, k)), np.eye(d)) if d else (rng.normal(size=k), np.array(0.5))
+        model = room.Model(A[:k, :k], seen[0], np.eye(k), seen[1], np.zeros(k), np.eye(k))
+        call = room.loglik._packed(model, rng.normal(size=(d, 1000)) if d else x, True)
+        cases[f"kalman, {k} states, {d or 1} observed"] = room.loglik.kernel(call), call.theta[:, 0], call.data
+    report.table("Models of the library, 1,000 data", ["model", "batch", "value ms", "value and gradient ms", "first call s"])
+    for name, (kernel, centre, data) in cases.items():
+        first = first_call(kernel.value_and_grad, np.array(centre)[:, None], data)
+        for batch in (1, 1000):
+            theta = np.array(centre)[:, None] * (1 + 0.02 * rng.normal(size=(len(centre), batch)))
+            jobs = {"value": lambda: kernel(theta, data), "both": lambda: kernel.value_and_grad(theta, data)}
+            figures = bench.measure(jobs, rounds=(3, 11), compare=False)
+            report.row(name, batch, figures["value"] * 1e3, figures["both"] * 1e3, first if batch == 1 else "")
+        if name.startswith("gaussian"):
+            report.goal("first call, gaussian.loglik, s", first, 0.2)
+
+
 def main():
     report = bench.start(__doc__)
     jax, torch = bench.jax(), bench.torch()
     filters(report, jax, torch)
     light_curves(report, jax)
     sums(report, jax, torch)
+    library(report)
     report.close()
 
 

@@ -24,6 +24,7 @@ from ._transforms import value_grad_hvp as value_grad_hvp
 from ._transforms import vjp as vjp
 from ._tree import Const as Const
 from ._variable import Variable as Variable
+from ._vmap import vmap as vmap
 from .ops import _attach as _attach
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower

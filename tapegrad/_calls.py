@@ -75,7 +75,7 @@ class Inputs:
         self.given: list = []  # (the caller's array, the handle that stands for it)
         self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
         self.constants = [a.value for a in args if type(a) is Const]
-        self.outer = getattr(OPEN, "aliased", NONE)
+        self.outer = OPEN.aliased
         for n in self.nums:
             if not is_active(args[n]):
                 self._check(n)
@@ -92,11 +92,23 @@ class Inputs:
 
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):  # the usual call
+            value = self.watched[0] = x.copy(order="K")
+            v = watch(0, value)
+            self.given.append((x, v))
+            return [v]
         out = list(self.args)
         shared = overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
         aliased = {}
         key = 0
         for n in self.nums:
+            x = self.args[n]
+            if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":
+                value = self.watched[key] = x.copy(order="K")
+                out[n] = v = watch(key, value)
+                self.given.append((x, v))
+                key += 1
+                continue
             members: list = []
             for x in self.flat[n]:
                 if is_active(x):
@@ -129,6 +141,8 @@ class Inputs:
 
     def results(self, found: dict) -> Any:
         """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        if self.single and type(self.args[self.nums[0]]) in LEAVES:
+            return found.get(0)
         trees, key = [], 0
         for n in self.nums:
             a = self.args[n]
@@ -138,7 +152,6 @@ class Inputs:
         return trees[0] if self.single else tuple(trees)
 
 
-NONE: dict = {}
 PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
 
 
@@ -192,7 +205,7 @@ def full_like(x: Any, c: float) -> Any:
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
     """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform.
     `plain`: there is none."""
-    if plain or not getattr(OPEN, "depth", 0):  # the usual ones, told at once
+    if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:
                 return np.zeros(like.shape, like.dtype)
@@ -213,7 +226,7 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
 
 def _given(a: Any) -> Any:
     """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
-    return handle(a) if getattr(OPEN, "depth", 0) and is_array(a) else a
+    return handle(a) if OPEN.depth and is_array(a) else a
 
 
 def _plain_out(g: Any, like: Any) -> Any:
@@ -278,6 +291,8 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
     `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
+    if trace.samples:
+        shadow.within_hiding -= 1  # it is that of this trace
     with shadow as (g, args):
         try:
             with Swallowed(), Watched(isinstance(f, Const)):
@@ -355,12 +370,12 @@ class Recorded:
 
     def gradient(self, cotangents: list, last: bool = False) -> dict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
-        found, plain = self.pull(cotangents, last), not getattr(OPEN, "depth", 0)
+        found, plain = self.pull(cotangents, last), not OPEN.depth
         return {key: derivative_out(found.get(key), x, plain) for key, x in self.inputs.watched.items()}
 
     def pull(self, cotangents: list, last: bool = False) -> dict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
-        seeds = [(s, g) for (_, s), g in zip(self.low, cotangents, strict=True) if s is not None and g is not None]
+        seeds = [(y[1], g) for y, g in zip(self.low, cotangents, strict=True) if y[1] is not None and g is not None]
         if not seeds:
             return {}
         if not THREADS:  # nobody has captured anything

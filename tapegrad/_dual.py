@@ -27,6 +27,12 @@ class Dual(Trace):
     def copied_slot(self, tangent: Any, x: Variable) -> Any:
         return like_layout(copied(tangent), x)
 
+    def memory(self, tangent: Any) -> Any:
+        return tangent
+
+    def laid_slot(self, tangent: Any, value: Any) -> Any:
+        return like_layout(tangent, value)
+
     def watch(self, value: Any, tangent: Any) -> Variable:
         if isinstance(value, Variable):
             value = frozen(value)

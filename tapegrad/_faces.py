@@ -122,8 +122,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         c = type(args[0]) if args else None
         if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
-            if adapter is not None and not kwargs and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
-                return adapter.ours(*args)
+            if adapter is not None and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
+                if not kwargs:
+                    return adapter.ours(*args)
+                if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
+                    return adapter.ours(*args, **kwargs)
             return call(f, args, kwargs, key)
         if makes:
             return made(f(*args, **kwargs), (*args, *kwargs.values()))

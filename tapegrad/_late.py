@@ -45,6 +45,7 @@ LOADED: dict[str, tuple] = {
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
+    "matplotlib.pyplot": ("statespace._plots",),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
@@ -53,11 +54,11 @@ FILLED = {
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise",),
-    "_dual.FORWARD": ("_fast",),
+    "_dual.FORWARD": ("_fast.entries",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "statespace._nonlinear"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),

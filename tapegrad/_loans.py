@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._array import is_array, xp_of
 from ._primitive import READ, Ended, bind, handle, is_tracked, live, refresh, values_of
 from ._variable import Variable, View, copied, frozen, is_saved, variable
 from .errors import AliasError
@@ -44,7 +45,7 @@ class Loan(Ended):
     """One handle's memory in other hands."""
 
     __slots__ = ("memory", "given", "kept")
-    lent = True
+    lent, over = True, False
 
     def __init__(self, x: Variable):
         """x, of level 0, moves to memory that nobody holds, and that is lent."""
@@ -101,6 +102,13 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             return {k: lend(v) for k, v in x.items()}
         return type(x)([lend(v) for v in x]) if type(x) in (list, tuple) else x
     base, path = (x._base, x._path) if type(x) is View else (x, ())
+    if base._trace is not None and base._trace.samples:  # captured under a vmap: whoever has it may read it
+        given = values_of(x)
+        if is_array(given):
+            given = given.copy(order="K")
+            if xp_of(given) is np:
+                given.flags.writeable = False
+        return given
     if base._trace is not None and not base._trace.lent:  # of a transform that has ended
         base._become(frozen(live(base)))
         base._saved = True

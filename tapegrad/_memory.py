@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, is_differentiable, xp_of
 from ._calls import full_like, name_of, number, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of, view
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
 from ._shadow import MAKERS, Globals, Names, Shadow, names_in
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -57,7 +57,7 @@ def fresh(a: Any) -> Any:
     zeros = full_like(a, 0)
     if not is_array(zeros):
         zeros = layout_of(a).dtype.type(0)
-    return variable(zeros) if getattr(OPEN, "depth", 0) and zeros.dtype.kind in "fc" else zeros
+    return variable(zeros) if OPEN.depth and zeros.dtype.kind in "fc" else zeros
 
 
 class stateful(Remade, Generic[Y]):
@@ -226,8 +226,11 @@ def set_state(generator: Any, state: Any) -> None:
 
 def mark(v: Any) -> tuple:
     """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
-    run to the next, with the place of the data in memory; on a device the sums stay there."""
-    a = bottom(v)
+    run to the next, with the place of the data in memory; on a device the sums stay there.  None in their place where a trace hides
+    the values."""
+    a = primal_of(v)
+    if isinstance(a, Variable):
+        return shape(a), dtype(a), None
     xp = xp_of(a)
     a = xp.asarray(a)
     flat = a.ravel().view(a.real.dtype)
@@ -239,8 +242,8 @@ def mark(v: Any) -> tuple:
 def alike(first: tuple, now: tuple) -> Any:
     """Are two marks of one output?  On a device the answer stays there."""
     (shape_, kind, a), (shape_now, _, b) = first, now
-    if shape_ != shape_now:
-        return False
+    if shape_ != shape_now or a is None or b is None:
+        return shape_ == shape_now
     tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)  # well above rounding, far below a changed number
     same = (abs(a - b)[:2] <= tolerance * a[1]).all() & (a[2] == b[2])
     return bool(same) if xp_of(a) is np else same
@@ -271,7 +274,7 @@ class checkpoint(Remade, Generic[P, Y]):
         return checkpoint, (self.f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
-        if not getattr(OPEN, "depth", 0):
+        if not OPEN.depth:
             return self.f(*args, **kwargs)
         first = Rebind(self.f, [*args, kwargs])
         with first as (g, (*own_args, own_kwargs)):
@@ -333,7 +336,7 @@ class Step:
             shadow.check(self.name)
             outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
             written = [h for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
-            marks = [mark(values_of(v)) for v in ys + written]
+            marks = [mark(v) for v in ys + written]
             if again:
                 self.check_values(marks)
             else:  # what f itself has altered is compared by its effect on the values alone
@@ -371,7 +374,7 @@ class Step:
 
     def primitive(self) -> Primitive:
         prim = Primitive(self.name, self)
-        prim.holomorphic, prim.joint = False, True
+        prim.holomorphic, prim.joint, prim.batch = False, True, "inside"
         prim.keep_spec = lambda active: (tuple(range(len(active))), False)
 
         def reverse_rule(g, out, need, *inputs):

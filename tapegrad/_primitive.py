@@ -2,10 +2,11 @@
 
 `bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds again, one level
 down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments take a shorter way, a function
-generated for them in _fast.py, which does the same."""
+generated for them in _fast, which does the same."""
 
 import itertools
 import threading
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,13 @@ class Primitive:
     (`ops/_define.primitive`).
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
-    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params):
+    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
+    which may give NotImplemented (sample by sample):
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
       "matrix"       it acts on the last axes, however many stand before
       "moves"        each element of the result is one of the operands', or 0, which does not depend on values
+      "inside"       its body is made of operations, which are batched each by itself
     A word is a claim: tests/core/test_batched_words.py proves those of all operations."""
 
     __slots__ = (
@@ -73,9 +76,18 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-# Of this thread.  `depth`: how many transforms are open; `shadows`: theirs (_shadow); `hiding`: those that hide values;
-# `invalid`: what NumPy notes while a tape is swept (_tape).
-OPEN = threading.local()
+class Open(threading.local):
+    """What is open in this thread.  (`getattr` with a default costs ten times as much where there is none yet.)"""
+
+    depth = 0  # how many transforms are open
+    shadows: tuple = ()  # theirs (_shadow)
+    hiding: Any = ()  # those that hide values
+    invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
+    inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
+    aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
+
+
+OPEN = Open()
 
 
 class Trace:
@@ -91,21 +103,25 @@ class Trace:
     )
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
+    over = False  # was it open?
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
-    holds = False  # are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one
+    # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
+    # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
+    holds = False
+    samples = False  # does it run the function once for many samples (_batch.py)?
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
         if self.hides:
-            OPEN.__dict__.setdefault("hiding", []).append(self)
+            OPEN.hiding = [*OPEN.hiding, self]
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap."""
         if self.hides:
-            OPEN.hiding.remove(self)
+            OPEN.hiding = [t for t in OPEN.hiding if t is not self]
         self.__class__ = Ended
         for x in self.risen:
             if x._trace is self:
@@ -143,16 +159,21 @@ class Ended(Trace):
     """A trace after its transform: its Variables are their values."""
 
     __slots__ = ()
+    over = True
 
     def apply(self, prim, args, params):
-        return bind(prim, [a._value if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+        return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+
+    def beneath(self, x: Variable) -> Any:
+        """The value that x is from now on."""
+        return x._value
 
 
 HOOKS: list = []
 
 
 def hook(f: Any) -> Any:
-    """The function may get another body, which does the same sooner (_fast.py)."""
+    """The function may get another body, which does the same sooner (_fast)."""
     HOOKS.append(f)
     return f
 
@@ -216,7 +237,7 @@ def live(x: Variable) -> Variable:
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     while isinstance(x._trace, Ended):
-        below = x._value
+        below = x._trace.beneath(x)
         if not isinstance(below, Variable):
             y = variable(below)
             y._saved = True
@@ -280,7 +301,10 @@ def settled(x: View) -> Variable:
 
 def is_tracked(x: Any) -> bool:
     """Does an open transform watch x?"""
-    return isinstance(x, Variable) and live(x)._trace is not None
+    if not isinstance(x, Variable):
+        return False
+    x = live(x)
+    return x._trace is not None and not (x._trace.samples and x._trace.is_plain(x))
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so
@@ -346,7 +370,7 @@ def own(x: Variable) -> None:
     """Move the handle to memory of its own before it is written, unless nobody else can hold it."""
     if getattr(x, "_version", 0) and not is_saved(x):
         return
-    if id(x) in getattr(OPEN, "aliased", ()):
+    if id(x) in OPEN.aliased:
         raise AliasError(
             "an argument that shares memory with another argument is written: the other would have to change with it; "
             "pass x.copy(), or one array, and take views of it inside the function"
@@ -357,7 +381,7 @@ def own(x: Variable) -> None:
             x._version = getattr(x, "_version", 0) + 1
             return
     if not getattr(x, "_version", 0):
-        for shadow in getattr(OPEN, "shadows", ()):
+        for shadow in OPEN.shadows:
             shadow.first_write(x)
     x._become(copied(x))
 
@@ -379,7 +403,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
         return base._trace.write(prim, base, path, y, at)
-    if type(base._trace) is Ended:
+    if base._trace is not None and base._trace.over:
         base._become(frozen(live(base)))
         base._saved = True
     if type(y) is View:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
-from ._primitive import values_of
+from ._primitive import OPEN, Trace, values_of
 from ._variable import Variable
-from .errors import NoRuleError
+from .errors import BatchError, NoRuleError, callers_line
 from .ops._define import NUMPY, ndim, shape
 from .ops._protocols import any_tracked
 from .ops.views import shown
@@ -72,6 +72,8 @@ class Kind(type):
 def method(name: str) -> Any:
     def call(self, *args, **kwargs):
         f = getattr(self.real, name)
+        if OPEN.hiding:
+            for_one_sample(self, name)
         if not has_variable(args) and not has_variable(kwargs.values()):
             return f(*args, **kwargs)
         if not any_tracked(args) and not any_tracked(kwargs.values()):
@@ -84,6 +86,17 @@ def method(name: str) -> Any:
     return call
 
 
+def for_one_sample(generator: Any, name: str) -> None:
+    """In a loop over samples each draws other numbers."""
+    for trace in OPEN.hiding:
+        if trace.samples and trace.level > generator.born:
+            raise BatchError(
+                f"{trace.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the "
+                "function once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of "
+                "the function with a seed"
+            )
+
+
 def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
     """The result of a method, which is the array that was given as out=, if one was."""
     out = kwargs.get("out")
@@ -91,15 +104,19 @@ def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
 
 
 class Generator(np.random.Generator, metaclass=Kind):
+    """`born`: the level that a trace would have that was opened with it; 0 for one that was there before all."""
+
     def __init__(self, real: Any):
         self.real = real if isinstance(real, np.random.Generator) else np.random.Generator(real)
         super().__init__(self.real.bit_generator)
+        self.born = 0
 
 
 class RandomState(np.random.RandomState, metaclass=Kind):
     def __init__(self, real: Any = None):
         self.real = real if isinstance(real, np.random.RandomState) else np.random.RandomState(real)
         super().__init__(self.real._bit_generator)
+        self.born = next(Trace.levels) if isinstance(real, (int, np.integer)) else 0
 
 
 KINDS = {np.random.Generator: Generator, np.random.RandomState: RandomState}
@@ -115,7 +132,11 @@ def ours_of(real: Any) -> Any:
 
 
 def default_rng(seed: Any = None) -> Generator:
-    return seed if type(seed) is Generator else Generator(np.random.default_rng(seed))
+    if type(seed) is Generator:
+        return seed
+    made = Generator(np.random.default_rng(seed))
+    made.born = 0 if seed is None else next(Trace.levels)
+    return made
 
 
 random = faces_of("tapegrad.numpy.random", np.random)

@@ -44,7 +44,7 @@ class Tape:
         self._leaves: dict = {}
 
     def __enter__(self) -> "Tape":
-        OPEN.depth = getattr(OPEN, "depth", 0) + 1
+        OPEN.depth = OPEN.depth + 1
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -18,7 +18,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
 from ._flags import Setting, leave
@@ -301,9 +301,10 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     `last`: no other sweep follows, so each record is dropped as it is read.
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always."""
-    outer = getattr(OPEN, "invalid", None)
-    invalid: Any = Unknown() if getattr(OPEN, "hiding", None) else []
+    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
+    samples, they are noted for all."""
+    outer, hiding = OPEN.invalid, OPEN.hiding
+    invalid: Any = Unknown() if hiding and not all([t.samples for t in hiding]) else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:
@@ -339,7 +340,12 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
             if invalid:
                 c = made_safe(invalid, c, rule, g, out, x)
             h = G[i]
-            G[i] = c if h is None else summed(h, c, i, owned)
+            if h is None:
+                G[i] = c
+            elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
+                G[i] = h + c  # so small that a new one costs no more
+            else:
+                G[i] = summed(h, c, i, owned)
         elif type(second) is not Form:  # two
             G[k] = None
             if rule is not None:
@@ -347,13 +353,23 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
                 if invalid:
                     c = made_safe(invalid, c, rule, g, out, x, y)
                 h = G[i]
-                G[i] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, i, owned)
+                if h is None:
+                    G[i] = c
+                elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
+                    G[i] = h + c  # so small that a new one costs no more
+                else:
+                    G[i] = summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
                 if invalid:
                     c = made_safe(invalid, c, second, g, out, x, y)
                 h = G[j]
-                G[j] = c if h is None else h + c if type(h) is type(c) is ndarray and h.size < 64 else summed(h, c, j, owned)
+                if h is None:
+                    G[j] = c
+                elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
+                    G[j] = h + c  # so small that a new one costs no more
+                else:
+                    G[j] = summed(h, c, j, owned)
         elif second is SETTINGS:
             G[k] = None
             c = rule(g, out, x, *j)

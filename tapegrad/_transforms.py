@@ -1,4 +1,6 @@
-"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _calls.py."""
+"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _calls.py.
+
+`OPEN.inside`: while a kernel function is traced, those that stand for them there (kernels/trace/derivatives.py)."""
 
 import types
 from collections.abc import Callable
@@ -8,6 +10,7 @@ import numpy as np
 
 from . import _tape as reverse
 from ._array import is_array, xp_of
+from ._batch import Batch
 from ._calls import (
     Recorded,
     cast,
@@ -24,11 +27,12 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade, named_like
-from ._primitive import layout_of
+from ._primitive import OPEN, layout_of
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
-from .errors import ArgumentError, ShapeError
+from .errors import OPEN as HEARD
+from .errors import ArgumentError, ShapeError, TapegradError
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
@@ -50,6 +54,9 @@ class Transform(Remade):
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = OPEN.inside
+        if inside is not None:
+            return inside.transformed(self)(*args, **kwargs)
         return self.body(self.of, self.settings, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -164,6 +171,9 @@ def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     >>> pullback(np.array([1.0, 10.0]))
     array([ 2., 60.])
     """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.vjp(f, *primals)
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
@@ -191,6 +201,9 @@ def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.jvp(f, primals, tangents)
     return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
 
 
@@ -204,6 +217,9 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
     """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.value_grad_hvp(f, x, v, args)
     pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
@@ -227,30 +243,82 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.hmp(f, x, V, args)
     call = f"hmp({name_of(f)})"
-    results = []
     with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
             raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
-        for n in range(sizes.pop()):
-            seeds = [None if v is None else cast(call, "direction", v[n], y) for v, (y, _) in zip(rows, r.low, strict=True)]
-            results.append(r.gradient(seeds))
-    each = r.inputs.watched.items()
-    return r.inputs.results({key: shaping.stack([m[key] for m in results]) if results else empty_rows(x) for key, x in each})
+        count = sizes.pop()
+
+        def product(given):
+            each = iter(given)
+            seeds = [None if v is None else cast(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
+            return r.gradient(seeds)
+
+        results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
+    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
 
 
 def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
-def basis(x: Any) -> list:
-    """The unit arrays of the shape of x."""
+FEW = 8  # sweeps that are done one after another sooner than at once
+ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+
+
+def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
+    """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
+    count = shape(rows[0])[0]
+    if count >= FEW:
+        at_once = max(1, ROOM // max(largest(r), 1))
+        if at_once >= FEW:
+            found = swept_at_once(call, sweep, rows, count, at_once)
+            if found is not None:
+                return found
+    each = [sweep([v[n] for v in rows]) for n in range(count)]
+    return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
+
+
+def largest(r: Recorded) -> int:
+    """Bytes of the largest cotangent of the sweep, as far as its records tell."""
+    sizes = [8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()]
+    for record in r.tape.records:
+        if record is not None:
+            _, i, _, j, out, x, y = record
+            sizes += [v.nbytes for v, active in ((out, True), (x, i is not None), (y, j is not None)) if active and type(v) is np.ndarray]
+    return max(sizes, default=1)
+
+
+def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
+    """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
+    parts, dropped = [], HEARD.dropped
+    known = 0 if dropped is None else len(dropped)
+    for start in range(0, count, at_once):
+        some = [v[start : start + at_once] for v in rows]
+        trace = Batch(call, shape(some[0])[0])
+        try:
+            found = sweep([trace.watch(v, 0) for v in some])
+            parts.append({key: trace.stacked(v) for key, v in found.items()})
+        except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
+            if dropped is not None:
+                del dropped[known:]
+            return None
+        finally:
+            trace.close()
+    return parts[0] if len(parts) == 1 else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
+
+
+def basis(x: Any) -> Any:
+    """The unit arrays of the shape of x, as rows."""
     s = shape(x)
     library = xp(x) if is_array(layout_of(x)) else np
     n = int(np.prod(s))
-    return [e.reshape(s) if s else e[0] for e in library.eye(n, dtype=dtype(x))]
+    return library.eye(n, dtype=dtype(x)).reshape((n, *s))
 
 
 def jacobian(
@@ -313,29 +381,29 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
     for k, (y, _) in enumerate(r.low):
         if y is None:
             continue
-        rows: dict = {key: [] for key in r.inputs.watched}
         mixed = dtype(y).kind == "c" and not holomorphic
-        for e in basis(number(y)):
-            seeds = [e if j == k else None for j in range(len(r.low))]
+
+        def swept(given, k=k, mixed=mixed):
+            seeds = [given[0] if j == k else None for j in range(len(r.low))]
             found = r.gradient(seeds)
-            turned = r.gradient([None if s is None else s * 1j for s in seeds]) if mixed else {}
-            for key, row in found.items():
-                if mixed:
-                    row = row + 1j * turned[key]
-                elif holomorphic:
-                    row = shaping.conj(row)
-                rows[key].append(row)
+            if mixed:
+                turned = r.gradient([None if s is None else s * 1j for s in seeds])
+                return {key: row + 1j * turned[key] for key, row in found.items()}
+            return {key: shaping.conj(row) for key, row in found.items()} if holomorphic else found
+
+        units = basis(number(y))
+        rows = for_each("jacobian", r, swept, [units]) if len(units) else {}
         for key, x in r.inputs.watched.items():
-            blocks[k, key] = _assembled(rows[key], shape(y), shape(x), x)
+            blocks[k, key] = _assembled(rows.get(key), shape(y), shape(x), x)
     return blocks
 
 
-def _assembled(rows: list, first: tuple, second: tuple, like: Any) -> Any:
-    if not rows:
+def _assembled(rows: Any, first: tuple, second: tuple, like: Any) -> Any:
+    if rows is None:
         return xp_of(layout_of(like)).zeros(first + second, dtype(like))
     if first == ():
         return rows[0]
-    return unshared(shaping.reshape(shaping.stack(rows), to=first + second))
+    return unshared(shaping.reshape(rows, to=first + second))
 
 
 def unshared(a: Any) -> Any:
@@ -354,27 +422,29 @@ def _columns(r: Recorded) -> dict:
     blocks = {}
     for key, x in r.inputs.watched.items():
         _, slot = outputs[key]
-        found: list = [[] for _ in r.low]
-        for e in basis(x):
-            G = None
-            if slot is not None:
-                G = reverse.pull(tape, [(slot, e)])
+
+        def swept(given, slot=slot):
+            G = [] if slot is None else reverse.pull(tape, [(slot, given[0])])
+            found = {}
             for k, (y, _) in enumerate(r.low):
-                if y is None:
-                    continue
-                s = ws[k]._slot
-                found[k].append(derivative_out(G[s] if G is not None and s < len(G) else None, number(y)))
+                if y is not None:
+                    s = ws[k]._slot
+                    found[k] = derivative_out(G[s] if s < len(G) else None, number(y))
+            return found
+
+        units = basis(x)
+        columns = for_each("jacobian", r, swept, [units]) if len(units) else {}
         for k, (y, _) in enumerate(r.low):
-            columns = found[k]
             if y is None:
                 continue
-            if not columns:
+            if not len(units):
                 blocks[k, key] = xp_of(layout_of(x)).zeros(shape(y) + shape(x), dtype(x))
             elif shape(x) == ():
-                blocks[k, key] = columns[0]
+                blocks[k, key] = columns[k][0]
             else:
-                stacked = shaping.stack(columns, axis=len(shape(y)))
-                blocks[k, key] = unshared(shaping.reshape(stacked, to=shape(y) + shape(x)))
+                n = len(shape(y))
+                turned = shaping.transpose(columns[k], axes=(*range(1, n + 1), 0))
+                blocks[k, key] = unshared(shaping.reshape(turned, to=shape(y) + shape(x)))
     tape.release()
     return blocks
 

@@ -17,7 +17,7 @@ Every field, and every state that it can be in:
 
   _value    a NumPy or CuPy array or NumPy number    what one level down is; of a plain handle its memory
             a Variable                               of a handle of level 2 and more: a value, of a lower level or plain
-            a Variable, in an unread View            the matrix of which it is the transpose (_fast.py)
+            a Variable, in an unread View            the matrix of which it is the transpose (_fast)
             None                                     an unread View
   _trace    None                                     plain: no open transform watches it
             a Tape, a Dual, another open Trace       watched; `_slot` is that trace's
@@ -141,8 +141,10 @@ def is_saved(x: Any) -> bool:
     while isinstance(x, Variable):
         if getattr(x, "_saved", False):
             return True
-        if x._trace is not None and x._trace.holds and is_saved(x._slot):
-            return True
+        if x._trace is not None and x._trace.holds:
+            slot = x._slot
+            if type(slot) is not np.ndarray and is_saved(x._trace.memory(slot)):
+                return True
         x = x._value
     return False
 
@@ -181,7 +183,7 @@ def like_layout(tangent: Any, value: Any) -> Any:
             return like_layout(late.fit(tangent, value.shape, value.dtype), value)
         trace, slot = tangent._trace, tangent._slot
         if trace is not None and trace.holds:
-            slot = like_layout(slot, value)
+            slot = trace.laid_slot(slot, value)
         return variable(like_layout(tangent._value, value), trace, slot)
     xp = xp_of(value)
     fresh = xp.empty_like(value)

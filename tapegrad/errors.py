@@ -14,7 +14,11 @@ class TapegradError(Exception):
     """Base class of every error raised by tapegrad."""
 
 
-OPEN = threading.local()  # `dropped`: what was raised since the innermost transform of this thread began, None outside of all
+class Heard(threading.local):
+    dropped: Any = None  # what was raised since the innermost transform of this thread began, None outside of all
+
+
+OPEN = Heard()
 
 
 class OfTracked(TapegradError):
@@ -23,7 +27,7 @@ class OfTracked(TapegradError):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        dropped = getattr(OPEN, "dropped", None)
+        dropped = OPEN.dropped
         if dropped is not None:
             place = callers_line()
             if place is not None:
@@ -32,6 +36,10 @@ class OfTracked(TapegradError):
 
 class DroppedDerivativeError(OfTracked, TypeError):
     """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
+
+
+class BatchError(OfTracked, TypeError):
+    """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a shape or a conversion."""
 
 
 class NotScalarError(TapegradError, TypeError):
@@ -144,7 +152,7 @@ class Swallowed:
     __slots__ = ("outer",)
 
     def __enter__(self) -> None:
-        self.outer = getattr(OPEN, "dropped", None)
+        self.outer = OPEN.dropped
         OPEN.dropped = []
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:

@@ -26,6 +26,7 @@ from ._loans import lend
 from ._primitive import OPEN, is_tracked, layout_of, primal_of
 from ._variable import Variable
 from .errors import ArgumentError, NoRuleError, NotPositiveDefiniteError, ShapeError
+from .ops import gamma as ga
 from .ops import linalg, shaping
 from .ops import special as sp
 from .ops._define import dtype, ndim, shape, xp
@@ -91,7 +92,7 @@ def derived(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def run(self, *args, **given):
-        if getattr(OPEN, "depth", 0) and settled(args) and settled(given.values()):
+        if OPEN.depth and settled(args) and settled(given.values()):
             return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
         return method(self, *args, **given)
 
@@ -289,47 +290,47 @@ gamma = Continuous(
     "gamma",
     "a",
     low=0.0,
-    logpdf=lambda z, a: sp.xlogy(a - 1.0, z) - z - sp.gammaln(a),
-    cdf=lambda z, a: sp.gammainc(a, z),
-    sf=lambda z, a: sp.gammaincc(a, z),
-    ppf=lambda q, a: sp.gammaincinv(a, q),
+    logpdf=lambda z, a: sp.xlogy(a - 1.0, z) - z - ga.gammaln(a),
+    cdf=lambda z, a: ga.gammainc(a, z),
+    sf=lambda z, a: ga.gammaincc(a, z),
+    ppf=lambda q, a: ga.gammaincinv(a, q),
 )
 chi2 = Continuous(
     "chi2",
     "df",
     low=0.0,
-    logpdf=lambda z, df: sp.xlogy(0.5 * df - 1.0, z) - 0.5 * z - sp.gammaln(0.5 * df) - 0.5 * LOG_2 * df,
-    cdf=lambda z, df: sp.gammainc(0.5 * df, 0.5 * z),
-    sf=lambda z, df: sp.gammaincc(0.5 * df, 0.5 * z),
-    ppf=lambda q, df: 2.0 * sp.gammaincinv(0.5 * df, q),
+    logpdf=lambda z, df: sp.xlogy(0.5 * df - 1.0, z) - 0.5 * z - ga.gammaln(0.5 * df) - 0.5 * LOG_2 * df,
+    cdf=lambda z, df: ga.gammainc(0.5 * df, 0.5 * z),
+    sf=lambda z, df: ga.gammaincc(0.5 * df, 0.5 * z),
+    ppf=lambda q, df: 2.0 * ga.gammaincinv(0.5 * df, q),
 )
 invgamma = Continuous(
     "invgamma",
     "a",
     low=0.0,
-    logpdf=lambda z, a: -(a + 1.0) * log(z) - sp.gammaln(a) - 1.0 / z,
-    cdf=lambda z, a: sp.gammaincc(a, 1.0 / z),
-    sf=lambda z, a: sp.gammainc(a, 1.0 / z),
+    logpdf=lambda z, a: -(a + 1.0) * log(z) - ga.gammaln(a) - 1.0 / z,
+    cdf=lambda z, a: ga.gammaincc(a, 1.0 / z),
+    sf=lambda z, a: ga.gammainc(a, 1.0 / z),
 )
 beta = Continuous(
     "beta",
     "a b",
     low=0.0,
     high=1.0,
-    logpdf=lambda z, a, b: sp.xlogy(a - 1.0, z) + sp.xlog1py(b - 1.0, -z) - sp.betaln(a, b),
-    cdf=lambda z, a, b: sp.betainc(a, b, z),
-    sf=lambda z, a, b: sp.betainc(b, a, 1.0 - z),
-    ppf=lambda q, a, b: sp.betaincinv(a, b, q),
+    logpdf=lambda z, a, b: sp.xlogy(a - 1.0, z) + sp.xlog1py(b - 1.0, -z) - ga.betaln(a, b),
+    cdf=lambda z, a, b: ga.betainc(a, b, z),
+    sf=lambda z, a, b: ga.betainc(b, a, 1.0 - z),
+    ppf=lambda q, a, b: ga.betaincinv(a, b, q),
 )
 uniform = Continuous("uniform", low=0.0, high=1.0, logpdf=lambda z: 0.0 * z, cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: q)
 t = Continuous(
     "t",
     "df",
     logpdf=lambda z, df: (
-        sp.gammaln(0.5 * (df + 1.0)) - sp.gammaln(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
+        ga.gammaln(0.5 * (df + 1.0)) - ga.gammaln(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
     ),
-    cdf=lambda z, df: sp.stdtr(df, z),
-    sf=lambda z, df: sp.stdtr(df, -z),
+    cdf=lambda z, df: ga.stdtr(df, z),
+    sf=lambda z, df: ga.stdtr(df, -z),
 )
 cauchy = Continuous(
     "cauchy",
@@ -380,11 +381,11 @@ class Discrete(Distribution):
         return exp(self.logpmf(k, *args, **given))
 
 
-poisson = Discrete("poisson", "mu", lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1.0) - mu, lambda k, mu: k >= 0)
+poisson = Discrete("poisson", "mu", lambda k, mu: sp.xlogy(k, mu) - ga.gammaln(k + 1.0) - mu, lambda k, mu: k >= 0)
 binom = Discrete(
     "binom",
     "n p",
-    lambda k, n, p: sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
+    lambda k, n, p: ga.gammaln(n + 1.0) - ga.gammaln(k + 1.0) - ga.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     lambda k, n, p: (k >= 0) & (k <= n),
 )
 bernoulli = Discrete("bernoulli", "p", lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p), lambda k, p: (k >= 0) & (k <= 1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._array import address, is_array, xp_of
 from .._primitive import OPEN, view
-from .._variable import Variable, new
+from .._variable import Variable, View, new
 from ..errors import AliasError
 from . import routes, threads
 from .threads import THREADS, WRITERS
@@ -43,10 +43,22 @@ class Arrays:
     __slots__ = ()
 
     def handle(self, x: Variable) -> Any:
-        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside."""
-        self.seen[id(x)] = x
-        self.hold.append(x)
+        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside.  (One that a
+        transform has left behind that ended is plain afterwards.)"""
+        if x._trace is None or not x._trace.over:
+            self.seen[id(x)] = x
+            self.hold.append(x)
+            if type(x) is View:
+                self(x._base)
+        if OPEN.hiding and not any([x is v for _, v in self.given]):
+            self.adopted(x)
         return x
+
+    def adopted(self, x: Variable) -> None:
+        """What comes from outside of a vmap gets marks there (_carried.py)."""
+        for trace in OPEN.hiding[self.within_hiding :]:
+            if trace.samples:
+                trace.adopt(x)
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
@@ -116,6 +128,8 @@ class Arrays:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:
             routes.captured(self, x)
+        if OPEN.hiding:
+            self.adopted(v)
         return v
 
     def window(self, x: Any, root: Any) -> Any:
@@ -189,7 +203,7 @@ class Arrays:
                 "a captured array was written whose memory another captured array shares, with another dtype or by a way that cannot "
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
-        OPEN.aliased = {**getattr(OPEN, "aliased", {}), **{id(v): v for v in both}}
+        OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
 
 
 def bounds(x: Any) -> tuple:

@@ -118,6 +118,8 @@ class Globals(dict):
 class Names(Holder):
     """(Names, globals of a module, those that stand for them)"""
 
+    words = "a global name"
+
     @staticmethod
     def bound(space: Globals) -> list:
         """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
@@ -143,20 +145,18 @@ class Names(Holder):
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
+        """Afterwards no name means a shadow any longer."""
         _, real, space = change
-        for name, v in () if back.undo else Names.bound(space):
-            if v is EMPTY:
-                real.pop(name, None)
-            else:
-                real[name] = back(v)
-
-    @staticmethod
-    def close(space: Globals) -> None:
-        """No name means a shadow any longer."""
-        space.shadow = None
-        space.first.clear()
-        space.met.clear()
+        if dict.__len__(space) > 1 or len(space.first) > 1:
+            for name, v in () if back.undo else Names.bound(space):
+                if v is EMPTY:
+                    real.pop(name, None)
+                else:
+                    real[name] = back(v)
+            space.first.clear()
+            space.met.clear()
         dict.clear(space)
+        space.shadow = None
 
 
 class Module:
@@ -223,7 +223,7 @@ def shadowed(x: Any, space: Any = None) -> Any:
         space, frame = frame.f_globals, frame.f_back
     if type(space) is Globals:
         return x if space.shadow is None else space.shadow(x)
-    open_ = getattr(OPEN, "shadows", ())
+    open_ = OPEN.shadows
     return open_[-1](x) if open_ else x
 
 

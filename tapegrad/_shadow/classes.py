@@ -95,6 +95,8 @@ def metaclass(bases: tuple, wanted: Any) -> Any:
 class Members(Holder):
     """(Members, class, its shadow, the bases and the members that this was made with)"""
 
+    words = "an attribute of a class"
+
     @staticmethod
     def bound(new: type, before: dict) -> dict:
         return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
@@ -120,6 +122,8 @@ class Members(Holder):
 
 class State(Holder):
     """(State, object, its shadow, the attributes that this was made with)"""
+
+    words = "an attribute of a {0.__class__.__name__}"
 
     @staticmethod
     def bound(now: dict, before: dict) -> dict:
@@ -306,7 +310,7 @@ def subclasses(kind: type) -> list:
     while (real := layers[-1].__dict__.get(REAL)) is not None:
         layers.append(real)
     found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
-    for shadow in getattr(OPEN, "shadows", ()):
+    for shadow in OPEN.shadows:
         if any(c in shadow.classes for c in layers):
             found = [shadow(s) for s in found]
     return found

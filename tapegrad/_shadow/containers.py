@@ -98,6 +98,8 @@ def base_of(x: Any) -> Base:
 class Contents(Holder):
     """(Contents, container, its shadow, what that was filled with); of one that is its own shadow, and held numbers only, None."""
 
+    words = "a {0.__class__.__name__}"
+
     @staticmethod
     def put(change: tuple) -> list:
         _, _, new, first = change

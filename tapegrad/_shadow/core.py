@@ -70,6 +70,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "turned",
         "stashes",
         "borrowed",
+        "within_hiding",
         "vacant",
         "__weakref__",
     )
@@ -79,9 +80,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
+        self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self):
-        OPEN.depth = getattr(OPEN, "depth", 0) + 1
+        OPEN.depth = OPEN.depth + 1
         if not self.on:
             return self.f, self.args
         self.seen: dict = {}  # id of what was replaced -> what it became
@@ -103,7 +105,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         try:
             g = self(self.f)
             args = self.borrow()
-            OPEN.shadows = (*getattr(OPEN, "shadows", ()), self)
+            OPEN.shadows = (*OPEN.shadows, self)
             return g, args
         except BaseException as error:
             self.__exit__(type(error), error)
@@ -111,7 +113,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-        shadows = getattr(OPEN, "shadows", ())
+        shadows = OPEN.shadows
         return {id(new) for s in shadows for new in s.seen.values()} if shadows else NOTHING
 
     def borrow(self) -> list:
@@ -119,6 +121,8 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
         function has captured that is an argument is captured."""
         own = self.fresh
+        if OWN.issuperset(map(type, self.args)):
+            return self.args
         if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         for a in functions_in(self.args):
@@ -155,7 +159,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def __exit__(self, *error):
         OPEN.depth -= 1
-        shadows = getattr(OPEN, "shadows", ())
+        shadows = OPEN.shadows
         if shadows and shadows[-1] is self:
             OPEN.shadows = shadows[:-1]
         elif shadows:
@@ -238,12 +242,13 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             return found
         if self.outer and id(x) in self.outer:
             return x
-        make = MAKERS.get(kind)
-        if make is None:
-            make = self.maker(x, kind)
+        if kind is types.FunctionType:
+            new = self.function(x)
+        else:
+            make = MAKERS.get(kind) or self.maker(x, kind)
             if make is None:
                 return self.leave(x)
-        new = make(self, x)
+            new = make(self, x)
         if new is not x:
             self.seen[id(x)] = new
             self.hold.append(x)
@@ -294,6 +299,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 
 NOTHING: Any = frozenset()
+OWN = ATOMS | {Variable}
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 
 

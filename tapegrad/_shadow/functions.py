@@ -22,6 +22,8 @@ GENERIC = functools.singledispatch(len).__code__
 class Cell(Holder):
     """(Cell, cell, the new one, what the one held and what the other; of empty ones `EMPTY`)"""
 
+    words = "a name of an outer function"
+
     @staticmethod
     def bound(new: types.CellType, first: Any) -> Any:
         """What a cell holds if that is another thing, else `EMPTY`."""
@@ -118,17 +120,20 @@ class Functions:
         gone = deletes(f.__code__) if gone is None else gone[1]
         if gone and type(mine) is Globals:
             mine.keep(gone)
-        waiting: list = []
-        if closure:
-            closure = tuple([self.cell(c, waiting) for c in closure])
-        elif mine is space:
-            return f
-        g = types.FunctionType(f.__code__, mine, f.__name__, None, closure)
-        self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
-        self.hold.append(f)
-        for c, new, value in waiting:
-            new.cell_contents = shadow = self(value)
-            self.changes.append((Cell, c, new, value, shadow))
+        if not closure:
+            if mine is space:
+                return f
+            g = types.FunctionType(f.__code__, mine, f.__name__)
+            self.seen[id(f)] = g
+            self.hold.append(f)
+        else:
+            waiting: list = []
+            g = types.FunctionType(f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure]))
+            self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
+            self.hold.append(f)
+            for c, new, value in waiting:
+                new.cell_contents = shadow = self(value)
+                self.changes.append((Cell, c, new, value, shadow))
         if f.__defaults__:
             g.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if f.__kwdefaults__:
@@ -172,7 +177,7 @@ class Functions:
                 return c
             new = self.seen[key] = types.CellType()
             self.hold.append(c)
-        elif key not in self.vacant:
+        elif key not in self.vacant or Cell.bound(new, EMPTY) is not EMPTY:
             return new
         try:
             value = c.cell_contents
@@ -181,10 +186,6 @@ class Functions:
                 self.vacant |= {key}
                 self.changes.append((Cell, c, new, EMPTY, EMPTY))
             return new
-        if key in self.vacant:
-            self.vacant -= {key}
-            if Cell.bound(new, EMPTY) is not EMPTY:
-                return new
         if type(value) in ATOMS:
             new.cell_contents = value
             self.changes.append((Cell, c, new, value, value))

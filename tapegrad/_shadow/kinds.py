@@ -66,6 +66,8 @@ class Holder:
     """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind, holder, its shadow, and
     what else the kind needs to know what f has put there), in `Shadow.changes`; each kind stands beside what makes it."""
 
+    words = "an object"  # for messages, of the holder
+
     @staticmethod
     def put(change: tuple) -> Any:
         """The values that f has put into the shadow."""

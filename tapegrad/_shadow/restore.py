@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array
-from .._primitive import Ended, is_tracked, live
+from .._primitive import is_tracked, live
 from .._variable import Variable, View, bottom
 from ..errors import DroppedDerivativeError, RouteError
 from ..ops.indexing import region
 from . import threads
-from .builtin import Names
 from .classes import Members, rest, users_own
 from .containers import base_of
+from .functions import Bare
 from .kinds import ATOMS, EMPTY, HELD, dict_of, is_user_class, put_state, state_of
 from .routes import is_written, strays
 
@@ -48,15 +48,15 @@ def restore(shadow: Any, undo: bool = False) -> None:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), {})
     back = Back(shadow, stored, undo)
-    for change in shadow.changes:
-        change[0].undo(back, change)
+    for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
+        if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
+            change[0].undo(back, change)
     for x in astray:
         clean(x, back)
-    for change in shadow.changes:
-        if change[0] is Names:
-            Names.close(change[2])
-        elif change[0] is Members:
-            rest(*change[1:4], change[2] not in back.kept)
+    if shadow.classes:
+        for change in shadow.changes:
+            if change[0] is Members:
+                rest(*change[1:4], change[2] not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -69,9 +69,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
 
 def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
-    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = None
-    shadow.left = shadow.near = shadow.walked = shadow.theirs = None
-    shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.wrote = shadow.turned = shadow.stashes = ()
+    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.near = shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
 
 
 def clean(x, back):
@@ -113,8 +112,10 @@ class Back:
             seen = self.shadow.seen
             self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
-        if old is not EMPTY and not (old is v and isinstance(v, Variable) and (type(v._trace) is Ended or id(v) in self.stored)):
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and id(v) in self.stored):
             return old
+        if id(v) in self.shadow.outer and isinstance(v, Variable):
+            return v
         if id(v) in self.memo:
             return self.memo[id(v)][1]
         new = self.plain(v)
@@ -122,8 +123,12 @@ class Back:
         return new
 
     def plain(self, v: Any) -> Any:
-        if type(v) is View and not is_tracked(v) and is_array(base := self(v._base)):
-            return region(base, v._path)  # an alias, as in a plain call
+        if type(v) is View:  # an alias, as in a plain call
+            base = self(v._base)
+            if base is v._base:
+                return v
+            if is_array(base) and not is_tracked(v):
+                return region(base, v._path)
         if isinstance(v, Variable):
             v = live(v)
             if v._trace is not None:

@@ -244,7 +244,7 @@ def leave(shadow: Any, x: Any) -> None:
             for a, v in shadow.arrays:
                 if not v._version and overlap(a, found):
                     watch(shadow, a)
-    if (shadow, *getattr(OPEN, "shadows", ()))[:2][-1] is not shadow:  # it is not the outermost
+    if (shadow, *OPEN.shadows)[:2][-1] is not shadow:  # it is not the outermost
         shadow.theirs += [v for _, v in handles]
 
 

@@ -10,7 +10,7 @@ tangents (None: constant).  Short words for common forward rules: `same` (elemen
 pull the cotangent), `linear` (linear in its one array: the operation applied to the tangent).
 
 What a rule reads is found in its own code, so nobody declares it and nobody can declare it wrongly: it decides what a record
-keeps, hence what a later write must copy.  The function that `primitive` gives, the operation's entry point, binds; _fast.py
+keeps, hence what a later write must copy.  The function that `primitive` gives, the operation's entry point, binds; _fast
 gives it a body of its own, which does the same sooner."""
 
 import dis

@@ -5,13 +5,16 @@ from . import corners as corners
 from . import creation as creation
 from . import degenerate as degenerate
 from . import elementwise as elementwise
+from . import far_out as far_out
 from . import fft as fft
+from . import gamma as gamma
 from . import gates as gates
 from . import gathering as gathering
 from . import indexing as indexing
 from . import linalg as linalg
 from . import norms as norms
 from . import one_triangle as one_triangle
+from . import picking as picking
 from . import products as products
 from . import reductions as reductions
 from . import shaping as shaping

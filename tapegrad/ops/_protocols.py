@@ -15,11 +15,12 @@ from .._foreign import argument
 from .._late import late
 from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
-from .._variable import Variable
+from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
+from .picking import is_hidden, with_added
 
 
 def no_rule(f: Any) -> NoRuleError:
@@ -71,7 +72,7 @@ class Adapter:
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
         self.plain = 99 if self.varying else self.places  # so many arguments need no arranging
-        self.direct = {n for n in self.names - {*self.leading} if n in params and own_default(params[n].default)}
+        self.direct = {n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if self.varying:
@@ -169,6 +170,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     return y if out is None else store(out, y)
 
 
+OPERANDS = NUMBERS | {Variable, View, np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
@@ -178,6 +180,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     """A ufunc with out=, where=, dtype=, or by one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
+    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is Variable:  # usual
+        entry = NUMPY.get(ufunc)
+        if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
+            return store(params["out"], entry(*inputs))
     if method == "reduce":
         if ufunc not in REDUCE:
             raise no_rule(ufunc)
@@ -266,6 +272,11 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
+    if is_hidden(at):
+        if ufunc not in AT:
+            raise no_rule(ufunc)
+        late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
+        return None
     at = late.index(at)
     if ufunc in AT:
         write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)

@@ -13,7 +13,7 @@ from .._primitive import primal_of
 from ._define import implements, primitive, rules, same
 from .corners import special_of
 from .elementwise import absolute, sign, times0
-from .special import beyond, no_rule_in, special_of2, tail
+from .far_out import beyond, no_rule_in, special_of2, tail
 
 
 def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:

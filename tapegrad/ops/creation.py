@@ -30,7 +30,7 @@ CREATORS = {
 def made(x: Any, given: Any = ()) -> Any:
     """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
     anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_tape.keep`) makes right."""
-    if getattr(OPEN, "depth", 0):
+    if OPEN.depth:
         if type(x) is np.ndarray and x.base is None and not any([x is a for a in given]):
             return variable(x) if x.dtype.kind in "fc" else x
         if is_array(x):
@@ -290,13 +290,13 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # --- between host and device ---
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def to_device(x):
     """A NumPy array as a CuPy array, on the current device."""
     return sys.modules["cupy"].asarray(x)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch="elementwise")
 def to_host(x):
     return x.get()
 

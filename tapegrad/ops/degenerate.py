@@ -44,6 +44,7 @@ class Infinitesimal(Dual, Ended):
     """Forward mode in eta, below every transform.  Results are read without it, like those of an ended transform."""
 
     __slots__ = ()
+    over = False
 
     def apply(self, prim, args, params):
         if prim is quotient.prim:
@@ -60,6 +61,7 @@ class Gauge(Dual, Ended):
     """Forward mode in eps, a turn of the vectors of equal eigenvalues, below every transform and below eta."""
 
     __slots__ = ()
+    over = False
 
     def apply(self, prim, args, params):
         if prim is steady.prim:
@@ -76,14 +78,14 @@ TURN.level, TURN.risen = 0.25, Nowhere()
 REST.level, REST.risen = 0.125, Nowhere()
 
 
-@primitive(holomorphic=False, aliases=True)
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
 def steady(x, *, part="all"):
     """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
     turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
     return x
 
 
-@primitive(holomorphic=False, aliases=True)
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
 def without_eta(x):
     return x
 
@@ -173,6 +175,9 @@ def divided(k, size, w, k1=None, w1=None):
     """k / gaps; of equal eigenvalues k1 / gaps of w1, the first orders in eta.  nan where k does not vanish as the gap does."""
     library = xp_of(k)
     gap = w[..., None, :] - w[..., :, None]
+    if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and apart(w) and not k.diagonal().any():
+        gap.reshape(-1)[:: len(w) + 1] = 1
+        return k / gap
     close, rounding = met(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
     scale = size.max((-2, -1), keepdims=True) if k.size else 0
     q = library.where(close, 0, k) / library.where(close, 1, gap)
@@ -187,6 +192,12 @@ def divided(k, size, w, k1=None, w1=None):
 
 def closeness(w: Any) -> float:
     return 2e-8 if w.dtype.itemsize == 8 else 1e-3
+
+
+def apart(w: np.ndarray) -> bool:
+    """Do these values go up or down, and no two of them count as equal?  (Told at once, as nearly always.)"""
+    steps, bound = w[1:] - w[:-1], closeness(w) * max(abs(w[0]), abs(w[-1]))
+    return steps.size > 0 and bool(steps.min() > bound or steps.max() < -bound)
 
 
 def met(w):
@@ -234,7 +245,7 @@ rules(
 )
 
 
-@primitive()
+@primitive(batch="matrix")
 def unknown(m, w):
     """nan where eigenvalues are equal, unless m is zero altogether: the limit there has a derivative that needs a second order."""
     library = xp_of(m)
@@ -320,4 +331,6 @@ def shifted(w: Any, split: Any) -> Any:
 
 def meets(w: Any) -> bool:
     """Are eigenvalues equal?  (Not asked on a device: there the longer way is taken always.)"""
+    if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and apart(w):
+        return False
     return w.shape[-1] > 1 and (xp_of(w) is not np or bool((met(w).sum((-2, -1)) > w.shape[-1]).any()))

@@ -72,7 +72,8 @@ def over0(g, d):
 def finite(r) -> bool:
     """Is every element of r known to be finite?  (Never asked on a device: that would synchronise.)"""
     if type(r) is np.ndarray:
-        s = r.dot(r) if r.ndim == 1 and r.dtype is F8 else np.vdot(r, r)
+        r = r if r.ndim == 1 else r.ravel(order="K")
+        s = r.dot(r) if r.dtype is F8 else np.vdot(r, r)
         return s - s == 0
     return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
 
@@ -185,7 +186,7 @@ def share_of(x: Any, r: Any, length: Any) -> Any:
     return (x[0] / xp.where(r == 0, r.dtype.type(1), r))[()]
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch="elementwise")
 def phase_of(x):
     """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
     return share_of((x,), abs(x), abs)
@@ -249,7 +250,14 @@ rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_d
 # --- powers ---
 
 
-@primitive(scalar=Written(lambda x, n: x**n))
+def power_in_kernels(x, n):
+    """exp(n log x); of a negative x for whole n."""
+    size, half = np.exp(n * np.log(abs(x))), 0.5 * n
+    mirrored = np.where(np.floor(n) == n, np.where(np.floor(half) == half, size, -size), math.nan)
+    return np.where(n == 0.0, 1.0, np.where(x < 0.0, mirrored, size))
+
+
+@primitive(scalar=power_in_kernels)
 def power_of(x, n):
     """x ** y for two arrays."""
     return xp_of2(x, n).power(x, n)

@@ -15,6 +15,7 @@ from . import views
 from ._define import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
 from .creation import cast
+from .picking import is_hidden, picked
 from .shaping import arrays_of, copy, fit, rolled
 from .shaping import broadcast_to as spread_to
 from .shaping import concatenate as end_to_end
@@ -337,11 +338,16 @@ def known_mode(name: str, mode: str) -> None:
 @implements(np.take)
 def take(a, indices, axis=None, mode="raise"):
     known_mode("take", mode)
-    x, at = array_like(a), constant(indices)
+    x = array_like(a)
     if axis is None:
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
     n = shape(x)[axis]
+    if is_hidden(indices):
+        at = primal_of(array_like(indices))
+        at = at % n if mode == "wrap" else at.clip(0, n - 1) if mode == "clip" else at
+        return picked(x, (slice(None),) * axis + (at,))
+    at = constant(indices)
     if mode == "wrap":
         at = at % n
     elif mode == "clip":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import constant_winner, is_array, shares_memory, xp_of
+from .._array import F8, constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
 from .._primitive import ADD_AT, ASSIGN, READ, bind
 from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
@@ -45,9 +45,12 @@ def region(b: Any, path: tuple) -> Any:
     return b
 
 
+PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
+
+
 def basic(at: Any) -> bool:
     """Does NumPy answer this index with a view (or, for a full index, an element)?"""
-    if type(at) is int or type(at) is slice:
+    if type(at) is int or type(at) is slice or type(at) is tuple and PLAIN_INDEX.issuperset(map(type, at)):
         return True
     for i in at if type(at) is tuple else (at,):
         if i is None or i is Ellipsis or type(i) is slice or type(i) is int:
@@ -229,6 +232,21 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
+def pull_element(G, owned, k, g, i, _, layout, path, at):
+    """The rule of one element of a plain buffer."""
+    buffer = G[i]
+    if type(g) is np.float64:
+        if buffer is None:
+            G[i] = buffer = zeros_laid_out(*layout)
+            owned.add(i)
+            buffer[at] = g
+            return
+        if type(buffer) is np.ndarray and i in owned and buffer.strides == layout[2]:
+            buffer[at] += g
+            return
+    _pull_read(G, owned, k, g, i, None, layout, path, at)
+
+
 def pull_turned(g, out, x):
     """The rule of a matrix read transposed."""
     return g.T if type(g) is np.ndarray else transpose(g, axes=(1, 0))
@@ -274,7 +292,8 @@ def _record_write(pull):
 
 def _give(G, owned, j, c, like):
     """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
-    c = fit(c, *like)
+    if like[0] or like[1] is not F8 or type(c) is not np.float64:
+        c = fit(c, *like)
     h = G[j]
     G[j] = c if h is None else summed(h, c, j, owned)
 
@@ -292,6 +311,13 @@ def _hand_on(G, owned, k, g, i):
 
 def _pull_assign(G, owned, k, g, i, j, layout, like, where):
     path, at = where
+    if type(g) is np.ndarray and k in owned and (type(at) is int or type(at) is tuple) and not path and g.strides == layout[2]:
+        part = g[at]
+        if type(part) is np.float64:  # one number
+            if j is not None:
+                _give(G, owned, j, part, like)
+            g[at] = 0.0
+            return _hand_on(G, owned, k, g, i)
     if at is Ellipsis and not path:  # all of it: nothing is left for the version before
         if j is not None:
             _give(G, owned, j, g, like)
@@ -316,7 +342,7 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
 
 
 def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
-    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and not basic(where[1]):
+    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and type(where[1]) is np.ndarray:
         _give(G, owned, j, g[where[1]], like)
         return _hand_on(G, owned, k, g, i)
     if bottom(g).strides != layout[2]:  # a window is a region of the memory
@@ -360,7 +386,7 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read, pull_turned, pull_diagonal), _record_read
+READ.vjp, READ.pull = (_pull_read, pull_element, pull_turned, pull_diagonal), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp

@@ -465,7 +465,7 @@ def cofactor(x):
     return ((sign * u.conj()) * others(s)[..., None, :]) @ vh.conj()
 
 
-@primitive()
+@primitive(batch="matrix")
 def cofactor_slope(x, e):
     """The derivative of `cofactor` at x in the direction e.  With x = U S V^H and f = U^H e V, the adjugate of S + f is, to
     first order, p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it; q_ij is the product of all s_k but s_i, s_j."""

@@ -542,7 +542,16 @@ def backwards(x):
     return x[..., ::-1].copy()
 
 
-@primitive()
+def _convolve_stacked(run, xs, params):
+    x, y = sorted(xs, key=lambda v: -v.shape[1])
+    n, m = x.shape[1], y.shape[1]
+    out = xp_of(x).zeros((len(x), n + m - 1), np.result_type(x, y))
+    for k in range(m):
+        out[:, k : k + n] += x * y[:, k : k + 1]
+    return out
+
+
+@primitive(batch=_convolve_stacked)
 def convolve_full(x, y):
     return xp_of(x).convolve(x, y, "full")
 

@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .corners import isnan, maximum, minimum
-from .elementwise import add, exp, log, multiply, select, sign, sqrt, square, times0, zero_of
+from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .gates import note, users_line
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 from .zero_derivative import any_of
@@ -381,9 +381,10 @@ def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _extreme_vjp(g, out, x, axis, keepdims):
-    if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
-        hits = x == kept(primal_of(out), x, axis, keepdims)
-        if (hits.dot(np.ones(x.shape[-1])) == 1.0).all():  # no ties: nothing to share
+    top = primal_of(out)
+    if type(x) is np.ndarray and x.dtype is F8 and x.ndim and not isinstance(top, Variable):
+        hits = x == kept(top, x, axis, keepdims)
+        if np.count_nonzero(hits) == top.size and finite(top):  # no ties, hence nothing to share: each that is not nan has a hit
             return times0(hits, kept(g, x, axis, keepdims))
     return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
@@ -499,6 +500,12 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are left."""
+    if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
+        if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
+            x = x.copy(order="F")  # short rows are read slowly (`shaping.SHORT`)
+        top = np.maximum.reduce(x, axis, None, None, True)
+        if finite(top):
+            return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top
 

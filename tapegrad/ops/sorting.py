@@ -28,7 +28,15 @@ def taken_at(x, *, at, axis):
     return xp_of(x).take_along_axis(x, at, axis)
 
 
-@primitive(shapes=(0,))
+def _added_stacked(run, xs, params):
+    """`added_at` and `added_by`: one axis more, of the samples."""
+    count, more = len(xs[0]), {"axis": params["axis"] + 1, "like": (len(xs[0]), *params["like"])}
+    if len(xs) == 1:
+        more["at"] = xp_of(xs[0]).broadcast_to(params["at"], (count, *params["at"].shape))
+    return run(*xs, **more)
+
+
+@primitive(shapes=(0,), batch=_added_stacked)
 def added_at(x, *, at, axis, like):
     """The adjoint of `taken_at`: elements of equal index are added."""
     library = xp_of(x)
@@ -50,7 +58,7 @@ def taken_by(x, at, *, axis):
     return taken_at(x, at=at, axis=axis)
 
 
-@primitive(shapes=(0,))
+@primitive(shapes=(0,), batch=_added_stacked)
 def added_by(x, at, *, axis, like):
     return added_at(x, at=at, axis=axis, like=like)
 

@@ -46,7 +46,7 @@ def spectrum(x, *, UPLO):
     return tuple(xp_of(x).linalg.eigh(x, UPLO))
 
 
-@primitive(multi=2, aliases=True)
+@primitive(multi=2, aliases=True, batch="matrix")
 def eigh_of(x, w, v, alike, *, split, lower):
     """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see one_triangle.py."""
     return w, v
@@ -153,7 +153,7 @@ def singular(x):
     return tuple(xp_of(x).linalg.svd(x, full_matrices=False))
 
 
-@primitive(multi=3, aliases=True)
+@primitive(multi=3, aliases=True, batch="matrix")
 def svd_of(x, u, s, vh, *, split):
     return u, s, vh
 

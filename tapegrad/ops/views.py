@@ -17,6 +17,7 @@ from . import indexing as ix
 from . import shaping as s
 from ._define import dtype, implements, shape, xp
 from ._define import shape as dim
+from .picking import is_hidden, picked
 from .shaping import arrays_of
 
 
@@ -67,6 +68,8 @@ def getitem(x: Any, at: Any) -> Any:
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
     else:
+        if is_hidden(at):
+            return picked(s.copy(x) if type(x) is View else x, at)
         at = index(at)
         if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element
             return view(x, ("at", at))

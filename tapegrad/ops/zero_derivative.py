@@ -14,7 +14,8 @@ from .._array import is_array, is_differentiable, xp_of
 from .._primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
 from .._variable import Variable
 from ..errors import NoRuleError
-from ._define import NUMPY
+from ._define import NUMPY, ndim, shape
+from .shaping import reshape
 
 OF_LAYOUT = (
     "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type", "may_share_memory",
@@ -73,6 +74,35 @@ def hides(x: Any) -> bool:
     return any([hides(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
 
 
+# What many samples at once are (`Primitive.batch`), each along a first axis of a stack.
+
+
+def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
+    given = [*params["args"], *params["kwargs"].values()]
+    rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not Place])
+    return run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
+
+
+ALL_AXES = ("all", "any", "count_nonzero")
+ONE_AXIS = {"argmax": None, "argmin": None, "argsort": -1}  # and what it is by default
+
+
+def _stacked_reduction(name: str) -> Callable:
+    def rule(run, stacks, params):
+        x, args, kwargs = stacks[0], list(params["args"]), dict(params["kwargs"])
+        axis = args.pop(1) if len(args) > 1 else kwargs.pop("axis", ONE_AXIS.get(name))
+        n = ndim(x) - 1
+        if type(args[0]) is not Place or len(args) > 1 or not n or (axis is None and kwargs.get("keepdims") and name in ONE_AXIS):
+            return NotImplemented
+        if axis is None and name in ONE_AXIS:
+            x, n, axis = reshape(x, to=(shape(x)[0], -1)), 1, 0
+        axes = range(n) if axis is None else axis if type(axis) is tuple else (axis,)
+        axes = tuple([a + 1 if a >= 0 else a for a in axes])
+        return run(x, args=tuple(args), kwargs={**kwargs, "axis": axes if name in ALL_AXES else axes[0]})
+
+    return rule
+
+
 def constant(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative.  `of`: what of its arguments it is given."""
     name = f.__name__
@@ -85,6 +115,10 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         return getattr(library_of(args), name, f)(*args, **{k: each(filled, v) for k, v in kwargs.items()})
 
     prim = Primitive(name, run)
+    if isinstance(f, np.ufunc):
+        prim.batch = _stacked_ufunc
+    elif name in ALL_AXES or name in ONE_AXIS:
+        prim.batch = _stacked_reduction(name)
 
     def call(args, kwargs):
         hidden = []

@@ -100,21 +100,32 @@ class Newton(Problems):
     """Trust regions with exact Hessians: the step minimises the quadratic model within a ball, by the eigenvalues of each Hessian.
 
     With H = Q diag(w) Q' and a = Q' g the step is -Q a / (w + shift); shift is 0 where H is positive definite and the step short
-    enough, else the one at which the step is as long as the radius (More and Sorensen)."""
+    enough, else the one at which the step is as long as the radius (More and Sorensen).  All this for the parameters times D, the
+    square roots of the diagonal of the first |H| over their geometric mean: so the units of the parameters do not matter."""
 
-    own = ("H", "w", "Q", "radius")
+    own = ("H", "w", "Q", "radius", "D")
     matrix = "H"
 
     def __init__(self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
         super().__init__(value_and_grad, X, xp, gtol, maxiter)
         self.hessian = hessian
         n, p = self.x.shape
-        self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(dot(self.x, self.x)))
         self.H = xp.broadcast_to(xp.eye(p), (n, p, p)).copy()
-        self.w, self.Q = xp.ones((n, p)), self.H.copy()
+        self.w, self.Q, self.D = xp.ones((n, p)), self.H.copy(), xp.ones((n, p))
         with np.errstate(all="ignore"):
             self.end(~self.curved(self.x, self.running), CURVATURE)
+            self.measure()
+            self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(dot(self.D * self.x, self.D * self.x)))
             self.look()
+
+    def measure(self) -> None:
+        """D, and the eigenvalues in its units."""
+        xp = self.xp
+        size = xp.sqrt((self.Q**2 * abs(self.w)[:, None, :]).sum(axis=2))
+        size = xp.maximum(size, 1e-6 * size.max(axis=1, keepdims=True))
+        D = size / xp.exp(xp.log(size).mean(axis=1, keepdims=True))
+        self.D = xp.where(xp.isfinite(D), D, 1.0)
+        self.w, self.Q = xp.linalg.eigh(self.H / (self.D[:, :, None] * self.D[:, None, :]))
 
     def curved(self, x: Any, at: Any) -> Any:
         """Take the Hessians at x of the rows `at`; says of each row of all whether there is none that is not finite."""
@@ -131,7 +142,8 @@ class Newton(Problems):
         if len(kept):
             H = 0.5 * (H[good] + H[good].swapaxes(1, 2))
             self.H[kept] = H
-            self.w[kept], self.Q[kept] = xp.linalg.eigh(H)
+            D = self.D[kept]
+            self.w[kept], self.Q[kept] = xp.linalg.eigh(H / (D[:, :, None] * D[:, None, :]))
         fine = xp.ones(len(at), bool)
         fine[chosen] = good
         return fine
@@ -144,7 +156,7 @@ class Newton(Problems):
     def step(self) -> tuple:
         """The step, what it should gain, and whether the region does not shorten it."""
         xp, w, radius = self.xp, self.w, self.radius
-        a = times(self.Q.swapaxes(1, 2), self.g)
+        a = times(self.Q.swapaxes(1, 2), self.g / self.D)
         scale = largest(w)
         least = w.shape[1] * self.eps * scale + 1e-300
         shift = xp.maximum(least - w[:, 0], 0.0)
@@ -164,13 +176,13 @@ class Newton(Problems):
         along = (w[:, 0] < -least) & (missing > 0)  # the gradient has no share in the worst direction: to the edge of the region
         s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
         gain = -dot(s, a + 0.5 * w * s)
-        return times(self.Q, s), gain, shift <= 1e-6 * scale
+        return times(self.Q, s) / self.D, gain, shift <= 1e-6 * scale
 
     def advance(self) -> None:
         xp, running = self.xp, self.running
         s, gain, free = self.step()
         x = self.rounded(self.x + xp.where(running[:, None], s, 0.0))
-        s = x - self.x
+        s = self.D * (x - self.x)
         length = xp.sqrt(dot(s, s))
         f, g = self.evaluated(x)
         finite = self.finite(f, g)
@@ -189,7 +201,7 @@ class Newton(Problems):
         self.iterations += running
         self.look()
         self.end(~taken & free & (gain <= LEAST * size), ROUNDING)
-        lost = ~taken & (self.radius <= self.eps * (largest(self.x) + 1e-300))
+        lost = ~taken & (self.radius <= self.eps * (largest(self.D * self.x) + 1e-300))
         self.end(lost & (largest(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
         self.end(lost, STUCK)
         self.end(self.iterations >= self.maxiter, LIMIT)

@@ -22,6 +22,18 @@ def to_host(x: Any) -> np.ndarray:
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
+DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives
+
+
+def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
+    """Keywords that have no meaning here; with `all_else` any."""
+    for name in given:
+        if name in DIFFERENCES:
+            raise ArgumentError(f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave it away")
+        if all_else:
+            raise ArgumentError(f"{call}: {name}= is no argument; what is for the method alone goes into options={{{name!r}: ...}}")
+
+
 class Flat:
     """A tree of starting values as a float64 vector on the host, and the way back."""
 

@@ -13,6 +13,7 @@ from .._tree import leaves, tree_map
 from ..errors import ArgumentError, NotScalarError, ShapeError
 from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
 from ..kernels.generated.kernel import Generated, likelihood
+from ..kernels.generated.map import Map
 from ..kernels.trace.surroundings import through
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
@@ -175,6 +176,7 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
             )
     if vectorized:
         return Vectorized(lambda X, *more: f(restore(X), *more), given)
+    f = f.f if isinstance(f, Map) else f  # a kernel of one problem
     return OnKernel(*_kernel(f, restore, given, batch, xp_of(rows)))
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import OptimizeResult
 
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
-from ._flat import Flat, bounds_of, callback_of, constraints_of, to_host
+from ._flat import Flat, bounds_of, callback_of, constraints_of, refuse_derivatives, to_host
 
 # What SciPy's methods want beside the value.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -106,6 +106,7 @@ def minimize(
     tol: float | None = None,
     callback: Callable | None = None,
     options: dict | None = None,
+    **unknown: Any,
 ) -> OptimizeResult:
     """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
 
@@ -130,6 +131,7 @@ def minimize(
     >>> r.x["b"].round(6), round(float(r.x["a"]), 6)
     (array([2., 2.]), 1.666667)
     """
+    refuse_derivatives("minimize", unknown, all_else=True)
     objective = Objective(f, x0, args)
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
@@ -149,7 +151,7 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
     if not callable(method) and name not in known:
         raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
-    if hess not in ("auto", "dense", "product"):
+    if not isinstance(hess, str) or hess not in ("auto", "dense", "product"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
     start = inside(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):

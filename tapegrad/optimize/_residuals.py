@@ -11,16 +11,9 @@ from .._array import xp_of
 from .._transforms import jacobian
 from .._tree import is_node
 from ..errors import ArgumentError, ConvergenceError, ShapeError
-from ._flat import Flat, Values, bounds_of, callback_of, flattened, to_host
+from ._flat import Flat, Values, bounds_of, callback_of, flattened, refuse_derivatives, to_host
 
-OURS = ("jac", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
-
-
-def refuse(call: str, options: dict) -> None:
-    for name in OURS:
-        if name in options:
-            raise ArgumentError(f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave it away")
 
 
 def least_squares(
@@ -46,7 +39,7 @@ def least_squares(
     >>> round(float(r.x["a"]), 6), round(float(r.x["rate"]), 6)
     (2.0, 0.693147)
     """
-    refuse("least_squares", options)
+    refuse_derivatives("least_squares", options)
     flat = Flat("least_squares", x0)
     f = Values("least_squares", fun, flat, args, kwargs)
     first = f(flat.start)
@@ -70,6 +63,7 @@ def root(
     tol: float | None = None,
     callback: Callable | None = None,
     options: dict | None = None,
+    **unknown: Any,
 ) -> OptimizeResult:
     """`scipy.optimize.root` with the exact Jacobian, for the methods that take one ('hybr' and 'lm').
 
@@ -81,6 +75,7 @@ def root(
     >>> r.x.round(6) + 0.0
     array([1., 2.])
     """
+    refuse_derivatives("root", unknown, all_else=True)
     flat = Flat("root", x0)
     f = Values("root", fun, flat, args)
     first = f(flat.start)
@@ -125,7 +120,7 @@ def curve_fit(
     >>> estimates.round(6)
     array([2.5, 1.3])
     """
-    refuse("curve_fit", options)
+    refuse_derivatives("curve_fit", options)
     for name, x in (("xdata", xdata), ("ydata", ydata), ("sigma", sigma)):
         if xp_of(x) is not np:
             raise ArgumentError(f"curve_fit: {name} is a CuPy array, and SciPy's curve_fit computes on the host: pass {name}.get()")

@@ -1,4 +1,5 @@
-"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood."""
+"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
+autoregressions and dynamic factors."""
 
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
@@ -23,8 +24,14 @@ from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
 from ._multivariate import dynamic_factor as dynamic_factor
 from ._multivariate import var as var
+from ._nonlinear import Nonlinear as Nonlinear
+from ._nonlinear import extended as extended
+from ._nonlinear import unscented as unscented
 from ._result import FitResult as FitResult
 from ._sarimax import sarimax as sarimax
+from ._simulate import Draws as Draws
+from ._simulate import simulate as simulate
+from ._simulate import simulate_smoother as simulate_smoother
 from ._smoother import SmootherResult as SmootherResult
 from ._smoother import smooth as smooth
 from ._structural import Structural as Structural

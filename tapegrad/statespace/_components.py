@@ -29,14 +29,15 @@ class Sample:
 
 @dataclass
 class States:
-    """What a part adds: T (k, k), z (k,) or over time (n, k), R (k, r) with variances of r noises.  cov (k, k) is that of a
-    known start with mean 0; None for a diffuse one."""
+    """What a part adds: T (k, k), z (k,) or over time (n, k), R (k, r) with variances of r noises.  cov (k, k) and
+    mean (k,), 0 if not given, are those of a known start; None for a diffuse one."""
 
     T: Any
     z: numpy.ndarray
     R: numpy.ndarray
     variances: list[Any]
     cov: Any = None
+    mean: Any = None
 
 
 def checked_variance(call: str, var: float | None) -> None:
@@ -190,11 +191,14 @@ class Autoregression(Part):
 
 @dataclass(frozen=True)
 class Regression(Part):
-    """X times coefficients: constant ones are parameters, those that vary are random walks with a diffuse start."""
+    """X times coefficients: constant ones are parameters, those that vary are random walks with a diffuse start.
+
+    The constant ones are states too, that start from the parameters and stay: so what varies over time is data alone."""
 
     X: numpy.ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
     varying: bool
+    index: Any = field(default=None, repr=False, compare=False)
 
     @property
     def labels(self) -> list[str]:
@@ -213,6 +217,8 @@ class Regression(Part):
 
     def states(self, p: Mapping[str, Any]) -> States:
         k = self.X.shape[1]
+        if not self.varying:
+            return States(numpy.eye(k), self.X, numpy.zeros((k, 0)), [], numpy.zeros((k, k)), p[self.name])
         variances = [float(self.var)] * k if self.var is not None else [p[self.variance][i] for i in range(k)]
         return States(numpy.eye(k), self.X, numpy.eye(k), variances)
 

@@ -6,6 +6,7 @@ shape of its parameter, and is differentiated along with everything else.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy
@@ -37,7 +38,7 @@ class Constraint:
 
 def unconstrained() -> Constraint:
     """Any real number."""
-    return Constraint("unconstrained()", "finite numbers", lambda u: u, lambda x: x, lambda x: True)
+    return Constraint("unconstrained()", "finite numbers", _same, _same, _any)
 
 
 def positive() -> Constraint:
@@ -48,7 +49,7 @@ def positive() -> Constraint:
     >>> print(ss.positive().natural(np.array([0.0])))
     [1.]
     """
-    return Constraint("positive()", "numbers above 0", np.exp, numpy.log, lambda x: bool((x > 0).all()))
+    return Constraint("positive()", "numbers above 0", _exponential, numpy.log, partial(_between, 0.0, numpy.inf))
 
 
 def correlation() -> Constraint:
@@ -56,9 +57,9 @@ def correlation() -> Constraint:
     return Constraint(
         "correlation()",
         "numbers between -1 and 1",
-        np.tanh,
-        numpy.arctanh,
-        lambda x: bool((abs(x) < 1).all()),
+        partial(_from_interval, 0.0, 1.0),
+        partial(_to_interval, 0.0, 1.0),
+        partial(_between, -1.0, 1.0),
     )
 
 
@@ -76,9 +77,9 @@ def interval(low: float, high: float) -> Constraint:
     return Constraint(
         f"interval({low}, {high})",
         f"numbers between {low} and {high}",
-        lambda u: middle + half * np.tanh(u),
-        lambda x: numpy.arctanh((x - middle) / half),
-        lambda x: bool(((low < x) & (x < high)).all()),
+        partial(_from_interval, middle, half),
+        partial(_to_interval, middle, half),
+        partial(_between, low, high),
     )
 
 
@@ -96,23 +97,61 @@ def stationary() -> Constraint:
     return Constraint(
         "stationary()",
         "the coefficients of a stationary autoregression",
-        lambda u: _coefficients(np.tanh(u)),
-        lambda x: numpy.arctanh(_partial_autocorrelations(x)),
-        lambda x: bool((abs(_partial_autocorrelations(x)) < 1).all()),
+        partial(_stationary, 1.0),
+        partial(_free_of_stationary, 1.0),
+        partial(_is_stationary, 1.0),
     )
 
 
 def invertible() -> Constraint:
     """Coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] + ...: minus those of a stationary
     autoregression."""
-    mirror = stationary()
     return Constraint(
         "invertible()",
         "the coefficients of an invertible moving average",
-        lambda u: -mirror.natural(u),
-        lambda x: mirror.unconstrained(-x),
-        lambda x: mirror.inside(-x),
+        partial(_stationary, -1.0),
+        partial(_free_of_stationary, -1.0),
+        partial(_is_stationary, -1.0),
     )
+
+
+# The maps stand here by name, so that a constraint can be pickled.
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _any(x: numpy.ndarray) -> bool:
+    return True
+
+
+def _exponential(u: Any) -> Any:
+    return np.exp(u)
+
+
+def _between(low: float, high: float, x: numpy.ndarray) -> bool:
+    return bool(((low < x) & (x < high)).all())
+
+
+def _from_interval(middle: float, half: float, u: Any) -> Any:
+    return middle + half * np.tanh(u)
+
+
+def _to_interval(middle: float, half: float, x: numpy.ndarray) -> numpy.ndarray:
+    return numpy.arctanh((x - middle) / half)
+
+
+def _stationary(sign: float, u: Any) -> Any:
+    return _coefficients(np.tanh(u)) * sign
+
+
+def _free_of_stationary(sign: float, x: numpy.ndarray) -> numpy.ndarray:
+    return numpy.arctanh(_partial_autocorrelations(sign * x))
+
+
+def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
+    return bool((abs(_partial_autocorrelations(sign * x)) < 1).all())
 
 
 def _coefficients(r: Any) -> Any:

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy
 
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, ConvergenceError, DataError
 from ..optimize import to_host
 from ._filter import loglik
 from ._model import LinearGaussian, Observations
@@ -96,9 +97,20 @@ def require_model(call: str, build: Callable, parameters: Parameters) -> None:
 
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
     """The maximum of a problem."""
-    stop = _maximised(problem.quick or problem, method, hess, options, progress)
+    stop = _from_each_start(problem, method, hess, options, progress)
     _require_determined(problem, stop)
     return result(problem, stop)
+
+
+def _from_each_start(problem: Problem, *search: Any) -> Stop:
+    """Where the search comes to rest from the first start that leads to a maximum; else the error of the first."""
+    first, inner = None, problem.quick or problem
+    for parameters in (problem.parameters, *problem.others):
+        try:
+            return _maximised(replace(inner, parameters=parameters), *search)
+        except ConvergenceError as error:
+            first = first or error
+    raise first
 
 
 def _require_determined(problem: Problem, stop: Stop) -> None:

@@ -2,6 +2,7 @@
 
 pandas is never imported here: who brings a Series has imported it, and its objects know what is asked of them."""
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,16 @@ import numpy
 
 from .._late import load
 from ..errors import DataError
+
+
+class OnLibrary:
+    """A base of what holds its array library as `xp`, which is pickled by its name."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "xp": self.xp.__name__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, xp=sys.modules[state["xp"]])
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,11 @@ class Labels:
         if values.ndim == 1:
             return pandas.Series(values, index=index, name=columns or self.columns[0])
         return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
+
+    def require_same_dates(self, what: str, index: Any) -> None:
+        """Raise `DataError` if regressors have other dates than the data."""
+        if is_dates(self.index) and is_dates(index) and not self.index.equals(index):
+            raise DataError(f"{what} has other dates than y; write X.reindex(y.index)")
 
     def places(self, n: int) -> Any:
         """Where the n data stand on an axis: their dates, or 0 to n - 1."""

@@ -24,7 +24,7 @@ from .._variable import Variable
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..ops.shaping import has_variable
 from ..optimize import to_host
-from ._labels import labels_of
+from ._labels import OnLibrary, labels_of
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var
     return LinearGaussian(T, numpy.eye(1, m)[0], var, observation_var, R[:, None], 0.0, mean, start)
 
 
-class Observations:
+class Observations(OnLibrary):
     """Data after the checks: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
 
     `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
@@ -317,6 +317,8 @@ def _with_gaps(y: Any) -> Any:
     """Data as the user has them, with nan where a mask or pandas says that they are missing."""
     if isinstance(y, numpy.ma.MaskedArray):
         return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
+    if isinstance(y, (str, bytes, dict, set)):
+        raise ArgumentError(f"y: a {type(y).__name__}; wanted numbers (n,) or (n, p), or a Series or DataFrame")
     try:
         if hasattr(y, "to_numpy"):
             return y.to_numpy(dtype=float, na_value=numpy.nan)

@@ -12,6 +12,7 @@ from .._recording import value
 from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
 from ._constraints import positive, stationary, unconstrained
+from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
@@ -82,7 +83,7 @@ def _require_enough(call: str, data: Observations, model: Any) -> None:
         raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
 
 
-class _Process:
+class _Process(OnLibrary):
     """What the two have in common."""
 
     remarks = ()

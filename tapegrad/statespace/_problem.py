@@ -1,5 +1,6 @@
 """What a fit maximises, and where the search came to rest."""
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,11 +34,24 @@ class Prior:
         return sum([np.sum(getattr(g, "logpdf", g)(params[name])) for name, g in self.given.items()])
 
 
+class Left:
+    """In the place of a function that could not be pickled."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, *_: Any) -> Any:
+        raise ArgumentError(
+            f"this fit was pickled without its {self.name}, which pickle cannot find by name; define it by def at the top level of a module"
+        )
+
+
 @dataclass(frozen=True)
 class Problem:
     """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
     is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
-    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one."""
+    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one;
+    `others` are starts for a search that the first leads nowhere."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -48,6 +62,16 @@ class Problem:
     offset: float = 0.0
     used_up: int = 0
     quick: "Problem | None" = None
+    others: tuple[Parameters, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        for name in ("build", "prior"):
+            try:
+                pickle.dumps(state[name])
+            except Exception:  # by what a user's function holds, anything may go wrong
+                state[name] = Left(name)
+        return state
 
     def objective(self) -> ModelObjective:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""

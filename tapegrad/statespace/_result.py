@@ -10,11 +10,13 @@ from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
 from ..optimize import to_host
 from ._diagnostics import Diagnostics, diagnostics
-from ._filter import FilterResult, kalman_filter
+from ._filter import FilterResult, kalman_filter, observed
 from ._forecast import Forecast, forecast_of, normal_quantile
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian, Observations, system
+from ._plots import plot, plot_components, plot_diagnostics
 from ._problem import Problem, Stop
 from ._profile import Profile, likelihood_limits, profile_of
+from ._simulate import simulate_smoother
 from ._smoother import SmootherResult, smooth
 from ._summary import html_table, tables, text_table
 
@@ -178,6 +180,19 @@ class FitResult:
                 result[t, rows] = numpy.linalg.solve(L, v[t, rows])
         return result
 
+    @cached_property
+    def foretold(self) -> numpy.ndarray:
+        """What the past foretold of each observation, (n, p)."""
+        r = self.filtered
+        return to_host(observed(system(self.model, self.data), r.predicted_mean, r.predicted_cov, 0, self.data.steps)[0])
+
+    @property
+    def fitted_values(self) -> Any:
+        """The one-step forecasts in the form of the data; nan where the start was still diffuse."""
+        values = self.foretold.copy()
+        values[: self.filtered.diffuse_steps] = numpy.nan
+        return self.data.in_form(values)
+
     @property
     def residuals(self) -> Any:
         """The standardised residuals in the form of the data."""
@@ -195,14 +210,24 @@ class FitResult:
 
     def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
         """The model at the estimates, with matrices for the steps after the data."""
-        if steps < 1:
-            raise ArgumentError(f"forecast(steps={steps}): wanted at least 1")
+        if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+            raise ArgumentError(f"steps={steps!r}: wanted a whole number of steps ahead, at least 1")
         described = self.problem.described
         if described is None:
             if exog is not None:
                 raise ArgumentError("forecast: exog is for models of the library; let build return matrices for the steps ahead too")
             return self.model
         return described.extended(steps, exog)(self.params)
+
+    def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None) -> numpy.ndarray:
+        """Draws of the next observations given the data, (draws, steps) or (draws, steps, p); the parameters are taken as known."""
+        model, data = self.model_ahead(steps, exog), self.data
+        found = simulate_smoother(model, data.extended(steps), draws, rng).observations[:, data.steps :]
+        return found[:, :, 0] if data.labels.single else found
+
+    def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
+        """Draws of the states given the data, (draws, n, m)."""
+        return simulate_smoother(self.model, self.data, draws, rng).states
 
     def components(self) -> dict[str, Component]:
         """The parts of a structural model given all data, with standard errors, in the form of the data."""
@@ -214,6 +239,20 @@ class FitResult:
             name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0))))
             for name, (mean, var) in described.components(self).items()
         }
+
+    # --- pictures ---
+
+    def plot(self, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
+        """The data with their one-step forecasts, and forecasts of the next `steps`; a figure of matplotlib, or drawn on `ax`."""
+        return plot(self, steps, exog, alpha, ax)
+
+    def plot_components(self, alpha: float = 0.05) -> Any:
+        """The parts of a structural model with their intervals."""
+        return plot_components(self, alpha)
+
+    def plot_diagnostics(self, series: int | str = 0, lags: int = 20) -> Any:
+        """The standardised residuals of one series: in time, their distribution, quantiles, autocorrelations."""
+        return plot_diagnostics(self, series, lags)
 
     # --- tables ---
 

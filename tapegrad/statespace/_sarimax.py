@@ -19,11 +19,12 @@ from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._filter import LOG_2PI
+from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start, arma, stationary_covariance
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 from ._specified import Specified
-from ._structural import checked_regressors, future_regressors
+from ._structural import checked_regressors, future_regressors, require_rank
 
 TRENDS = (None, "n", "c", "t", "ct")
 
@@ -43,9 +44,9 @@ def sarimax(
 
     >>> from tapegrad import statespace as ss
     >>> y = [3.0, 2.5, 4.1, 3.7, 5.2, 4.8, 5.9, 6.4, 5.8, 7.1, 7.0, 8.3]
-    >>> fit = ss.sarimax(y, order=(0, 1, 1), trend="c").fit()
+    >>> fit = ss.sarimax(y, order=(1, 1, 0), trend="c").fit()
     >>> fit.names, fit.estimates.round(4)
-    (['intercept', 'ma.L1', 'sigma2'], array([ 0.4..., -0.6...,  0.3...]))
+    (['intercept', 'ar.L1', 'sigma2'], array([ 0.9178, -0.8753,  0.1785]))
     """
     data = y if isinstance(y, Observations) else Observations(y)
     if data.width != 1:
@@ -60,9 +61,11 @@ def sarimax(
     X, columns = (None, ()) if exog is None else checked_regressors("sarimax", exog)
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
+    data.labels.require_same_dates("sarimax: exog", getattr(exog, "index", None))
     process = Arima(tuple(order), tuple(seasonal_order), trend or "n", X, columns, data.steps, data.xp)
-    if data.count <= process.lost + len(process.start(data)):
+    if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
+    process.start(data)  # raises where the data cannot be fitted
     return Specified(process, data)
 
 
@@ -71,7 +74,7 @@ def _is_count(x: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Arima:
+class Arima(OnLibrary):
     """The process as a model of the levels: called with parameters, it is what builds them."""
 
     order: tuple[int, int, int]
@@ -87,6 +90,12 @@ class Arima:
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
         trend = f" + trend {self.trend}" if self.trend != "n" else ""
         return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}" + (f" + {', '.join(self.columns)}" if self.columns else "")
+
+    @property
+    def parameters(self) -> int:
+        """How many there are."""
+        (p, _, q), (P, _, Q, _) = self.order, self.seasonal
+        return p + q + P + Q + len(self.columns) + len(self.trend.removeprefix("n")) + 1
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -122,6 +131,9 @@ class Arima:
         design = [column for letter, column in (("c", numpy.ones(w.size)), ("t", t)) if letter in self.trend]
         design += list(self.differenced(self.X).T) if self.X is not None else []
         seen, coefficients = ~numpy.isnan(w), numpy.zeros(0)
+        if self.X is not None:
+            rows = [[0] if x else [] for x in seen]
+            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.trend != "n" else "differences" if self.lost else "")
         if design and seen.sum() > len(design):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]
@@ -148,10 +160,8 @@ class Arima:
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
         parameters = parameters_of(self.title, self.start(data), start, constraints)
         whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost)
-        if data.count < data.steps:
+        if data.count < data.steps or not self.lost:
             return whole
-        if not self.lost:
-            return replace(whole, build=self.of_differences)
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
         return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior))
 
@@ -162,46 +172,61 @@ class Arima:
         s = self.seasonal[3]
         return _product(p.get("ar"), p.get("seasonal_ar"), s, -1.0, self.xp), _product(p.get("ma"), p.get("seasonal_ma"), s, 1.0, self.xp)
 
-    def _path(self, p: Mapping[str, Any], phi: Any, t: numpy.ndarray) -> Any:
-        """The mean mu[t] of w, a line with phi(B) mu[t] = c + b t; as a number where it has no slope."""
-        if self.trend == "n":
-            return 0.0
+    def _line(self, p: Mapping[str, Any], phi: Any) -> tuple[Any, Any]:
+        """Height and slope of the mean mu[t] of w, the line with phi(B) mu[t] = c + b t."""
         rest = 1.0 - np.sum(phi) if phi.shape[0] else 1.0
-        if "t" not in self.trend:
-            return p["intercept"] / rest
-        slope = p["drift"] / rest
-        lagged = np.sum(phi * self.xp.asarray(numpy.arange(1.0, phi.shape[0] + 1.0))) if phi.shape[0] else 0.0
-        return (p.get("intercept", 0.0) - slope * lagged) / rest + slope * self.xp.asarray(t)
+        slope = p["drift"] / rest if "t" in self.trend else 0.0
+        if self.trend == "n":
+            return 0.0, 0.0
+        lagged = np.sum(phi * self.xp.asarray(numpy.arange(1.0, phi.shape[0] + 1.0))) if phi.shape[0] and "t" in self.trend else 0.0
+        return (p.get("intercept", 0.0) - slope * lagged) / rest, slope
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """The model of w + delta(B) X beta."""
+        """The model of w + delta(B) X beta.  Slope and coefficients are states that start from the parameters and stay, so that what
+        varies over time is data alone."""
         phi, theta = self._polynomials(p)
-        mean = self._path(p, phi, numpy.arange(float(self.lost), self.steps))
-        if self.X is not None:
-            mean = mean + self.xp.asarray(self.differenced(self.X)) @ p["beta"]
-        return arma(phi, theta, p["sigma2"], mean[:, None] if getattr(mean, "ndim", 0) else mean)
+        height, slope = self._line(p, phi)
+        inner = arma(phi, theta, p["sigma2"], height)
+        known = [slope.reshape((1,))] if "t" in self.trend else []
+        known += [p["beta"]] if self.X is not None else []
+        if not known:
+            return inner
+        X = numpy.arange(float(self.lost), self.steps)[:, None] if "t" in self.trend else numpy.zeros((self.steps - self.lost, 0))
+        X = numpy.hstack([X, self.differenced(self.X)]) if self.X is not None else X
+        (m, k), xp = (inner.transition.shape[0], X.shape[1]), self.xp
+        Z = numpy.hstack([numpy.tile(numpy.eye(1, m), (len(X), 1)), X])[:, None]
+        mean = np.concatenate([xp.zeros(m), *known])
+        T, R, cov = self._beside(inner, p, xp.asarray(numpy.eye(k, m + k, m)), k)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, 0.0, height, Start(mean, cov))
 
-    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
-        phi, theta = self._polynomials(p)
-        xp, k = self.xp, self.lost
-        inner = arma(phi, theta, p["sigma2"])
-        T, R = inner.transition, inner.selection
+    def _beside(self, inner: LinearGaussian, p: Mapping[str, Any], below: Any, k: int) -> tuple[Any, Any, Any]:
+        """The process with k more states without noise, whose transition is `below`: transition, selection and the covariance of the
+        start."""
+        T, R, xp = inner.transition, inner.selection, self.xp
         m = T.shape[0]
         cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
-        Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
-        path = self._path(p, phi, numpy.arange(0.0, self.steps))
-        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
-        varying = getattr(path, "ndim", 0) > 0
         if k:
-            below = xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)]))
             T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
             R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
             cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
-        entry = xp.asarray(numpy.eye(m + k)[m]) if k else 0.0
-        shift = 0.0 if not k or self.trend == "n" else path[:, None] * entry if varying else path * entry
-        start = Start(0.0, cov, [False] * m + [True] * k)
+        return T, R, cov
+
+    def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
+        if not self.lost:
+            return self.of_differences(p)
+        phi, theta = self._polynomials(p)
+        xp, k = self.xp, self.lost
+        inner = arma(phi, theta, p["sigma2"])
+        m = inner.transition.shape[0]
+        Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
+        T, R, cov = self._beside(inner, p, xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)])), k)
+        height, slope = self._line(p, phi)
+        path = height + slope * xp.asarray(numpy.arange(0.0, self.steps)) if "t" in self.trend else height
+        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
+        entry = xp.asarray(numpy.eye(m + k)[m])
+        shift = 0.0 if self.trend == "n" else path[:, None] * entry if "t" in self.trend else path * entry
         offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, start)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
 
     def extended(self, steps: int, exog: Any) -> "Arima":
         """The model with regressors for the steps after the data."""
@@ -239,7 +264,7 @@ def _hannan_rissanen(w: numpy.ndarray, lags: list[list[int]]) -> tuple[Pair, Pai
         raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
     parts = [numpy.zeros(len(x)) for x in lags]
     if any(lags):
-        long = min(max(2 * max(sum(lags, [])), 4), w.size // 3)
+        long = min(max(2 * max(sum(lags, [])), 4), max(w.size // 3, 1))
         noise = _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if ma or seasonal_ma else w
         left, found = _residuals(w, [(w, k) for k in ar + seasonal_ar] + [(noise, k) for k in ma + seasonal_ma])
         if found is not None:

@@ -45,19 +45,36 @@ class _Search:
             self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
                 return True
-            if numpy.linalg.eigvalsh(self.hessian)[0] <= 0:
-                return False
+            if numpy.linalg.eigvalsh(self.hessian[numpy.ix_(self._moving, self._moving)])[0] <= 0:
+                return self.resting
             while self.size > self.wanted:
                 before = self.size
                 if not self._step():
-                    return False
+                    return self.resting
                 if self.size > before / 5:
                     break
-        return False
+        return self.resting
+
+    @property
+    def resting(self) -> bool:
+        """Would a Newton step change the estimates by less than 1e-8 standard errors, parameters at a bound left out?  Then only rounding
+        keeps the gradient from falling, of a parameter whose unit is small."""
+        free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT))
+        H, g = self.hessian[numpy.ix_(free, free)], self.gradient[free]
+        if abs(self.gradient[~free]).max(initial=0.0) > FLAT or not free.any() or numpy.linalg.eigvalsh(H)[0] <= 0:
+            return False
+        return bool(g @ numpy.linalg.solve(H, g) < 1e-16)
+
+    @property
+    def _moving(self) -> numpy.ndarray:
+        """The places of the parameters that have not arrived at a bound; of all if all have."""
+        arrived = self.bounded & (abs(numpy.diag(self.hessian)) < FLAT) & (abs(self.gradient) <= self.wanted)
+        return numpy.flatnonzero(~arrived | arrived.all())
 
     def _step(self) -> bool:
         """One Newton step, halved until the gradient falls."""
-        step = numpy.linalg.solve(self.hessian, self.gradient)
+        step, moving = numpy.zeros(self.u.size), self._moving
+        step[moving] = numpy.linalg.solve(self.hessian[numpy.ix_(moving, moving)], self.gradient[moving])
         curvature = numpy.diag(self.hessian)
         # A parameter on its way to a bound lowers the function by less and less, as exp(-r u) with r = |second / first derivative|,
         # and each Newton step takes it 1 / r further: it goes all the way at once.
@@ -67,7 +84,8 @@ class _Search:
         self.taken += 1
         for _ in range(10):
             value, gradient = self.objective(self.u - step)
-            if numpy.isfinite(value) and abs(gradient).max() < self.size and value <= self.value + 1e-9 * abs(self.value):
+            better = abs(gradient).max() < self.size or away.any()  # the others follow those that have gone
+            if numpy.isfinite(value) and better and value <= self.value + 1e-9 * abs(self.value):
                 self.u, self.value, self.gradient = self.u - step, value, gradient
                 return True
             step = step / 2

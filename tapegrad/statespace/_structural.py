@@ -26,11 +26,12 @@ from ._components import (
     checked_variance,
 )
 from ._filter import is_number, loglik
+from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 
-# Shares of the variance of the changes, for noise, level and the rest, from which the best start is taken.
+# Shares of the variance of the changes, for noise, level and the rest: the starts.
 SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]
 
 
@@ -99,7 +100,9 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     variances are estimated (or all `var`; `varying=True, var=0` are constants that the filter estimates)."""
     checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
-    return Structural((Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying)),))
+    return Structural(
+        (Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying), getattr(X, "index", None)),)
+    )
 
 
 def noise(var: float | None = None, name: str = "irregular") -> "Structural":
@@ -149,12 +152,14 @@ class Structural:
         parts = self._completed(data)
         whole = Assembled(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
+        _require_identified(self, parts, blocks, data)
         if not blocks:
             raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
+        starts = [start]
         if not start:
-            best = _best(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
-            blocks = {name: replace(block, start=best[name]) for name, block in blocks.items()}
-        return Problem(whole, data, parameters_of(str(self), blocks, start, constraints), joseph, prior, described=whole)
+            starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
+        first, *others = [parameters_of(str(self), blocks, x, constraints) for x in starts]
+        return Problem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
 
     def _completed(self, data: Observations) -> tuple[Part, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that
@@ -176,7 +181,34 @@ class Structural:
                 parts[i] = replace(p, period=(2.0, float(max(data.steps, 3))))
             if isinstance(p, Regression) and len(p.X) != data.steps:
                 raise ShapeError(f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step")
+            if isinstance(p, Regression):
+                data.labels.require_same_dates("fit: regression", p.index)
         return tuple(parts)
+
+
+def _require_identified(model: Structural, parts: tuple[Part, ...], blocks: Mapping[str, Block], data: Observations) -> None:
+    """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
+    levels = [p for p in parts if isinstance(p, Level)]
+    t = numpy.arange(float(data.steps))[:, None]
+    columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
+    regressors = [p.X for p in parts if isinstance(p, Regression)]
+    if regressors:
+        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
+    plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
+    diffuse = sum([len(s.T) for s in (p.states(plain) for p in parts if not isinstance(p, Noise)) if s.cov is None])
+    count = sum([numpy.size(block.start) for block in blocks.values()])
+    if data.count < diffuse + count:
+        values = "value is" if data.count == 1 else "values are"
+        raise DataError(f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} parameters")
+
+
+def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str) -> None:
+    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data."""
+    seen = X[[bool(elements) for elements in rows]]
+    size = numpy.linalg.norm(seen, axis=0)
+    if seen.shape[1] and (not size.all() or numpy.linalg.matrix_rank(seen / size) < min(seen.shape)):
+        beside = f", or belongs to the {other}" if other else ""
+        raise DataError(f"{call}: regressors are collinear: where there are data one is a sum of others, or 0{beside}; leave it out")
 
 
 def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
@@ -187,24 +219,25 @@ def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
     s2 = float(numpy.nanvar(changes)) / (2 if pattern else 1) if numpy.isfinite(changes).sum() > 1 else 0.0
     s2 = s2 or float(numpy.nanvar(y))
     if not s2 > 0:
-        raise DataError("fit: all observations are equal; variances cannot be estimated from them")
+        what = "there is 1 observed value" if data.count == 1 else "all observations are equal"
+        raise DataError(f"fit: {what}; variances cannot be estimated")
     return Sample(y, s2)
 
 
-def _best(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> dict[str, Any]:
-    """The start with the highest log-likelihood among a few divisions of the variance."""
+def _starts(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> list[dict[str, Any]]:
+    """A few divisions of the variance, the one with the highest log-likelihood first."""
     found = []
     for noise_share, level_share, other in SHARES:
         share = {Noise: noise_share, Level: level_share}
-        factors = {part.variance: share.get(type(part), other) for part in whole.parts}
+        factors = {part.variance: share.get(type(part), other) for part in (whole.noise, *whole.parts)}
         trial = {name: x * factors.get(name, 1.0) for name, x in plain.items()}
         placed = {name: data.xp.asarray(x)[()] for name, x in trial.items()}
         found.append((float(to_host(loglik(whole(placed), data, joseph))), trial))
-    finite = [pair for pair in found if numpy.isfinite(pair[0])]
-    return max(finite, key=lambda pair: pair[0])[1] if finite else plain
+    found = [pair for pair in found if numpy.isfinite(pair[0])] or found[:1]
+    return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 
 
-class Assembled:
+class Assembled(OnLibrary):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()
@@ -213,7 +246,6 @@ class Assembled:
         self.noise, *self.parts = parts
         self.xp = xp
         self.offsets = [p for p in self.parts if isinstance(p, Regression) and not p.varying]
-        self.moving = [p for p in self.parts if p not in self.offsets]
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
 
@@ -228,24 +260,26 @@ class Assembled:
         variances = [v for s in states for v in s.variances]
         R = _diagonal([s.R for s in states])
         live = [i for i, v in enumerate(variances) if not is_number(v, 0.0)] or [0]
-        offset = 0.0
-        for part in self.offsets:
-            offset = offset + xp.asarray(part.X) @ p[part.name]
         return LinearGaussian(
             self._diagonal([s.T for s in states]),
             xp.asarray(_loadings([s.z for s in states])),
             np.stack([variances[i] for i in live]),
             self.noise.variance_of(p),
             xp.asarray(R[:, live]),
-            0.0,
-            offset[:, None] if self.offsets else 0.0,
-            Start(0.0, cov, True if mark.all() else mark.tolist()),
+            start=Start(self._mean(states), cov, True if mark.all() else mark.tolist()),
         )
 
     def _states(self, p: Mapping[str, Any]) -> list[States]:
-        """Those of the moving parts; where there are none, one that stays 0."""
+        """Those of the parts; where nothing moves, one more that stays 0."""
         still = States(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
-        return [part.states(p) for part in self.moving] or [still]
+        found = [part.states(p) for part in self.parts]
+        return found if any([s.variances for s in found]) else [*found, still]
+
+    def _mean(self, states: list[States]) -> Any:
+        """Of the first state: 0 but for coefficients that are parameters."""
+        if all([s.mean is None for s in states]):
+            return 0.0
+        return np.concatenate([self.xp.zeros(len(s.T)) if s.mean is None else s.mean for s in states])
 
     def _diagonal(self, blocks: list[Any]) -> Any:
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
@@ -271,11 +305,11 @@ class Assembled:
         mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
-        for part in self.moving:
+        for part in self.parts:
             s = part.states(params)
             inside = slice(at, at + len(s.T))
             at = inside.stop
-            for name, z in part.readings(s):
+            for name, z in [] if part in self.offsets else part.readings(s):
                 z = numpy.broadcast_to(z, (len(mean), len(s.T)))
                 found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
         for part in self.offsets:

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._primitive import OPEN
+from tapegrad.errors import ArgumentError
 
 x = np.array([0.7, -1.3, 2.1])
 
@@ -213,3 +214,29 @@ def test_a_rule_may_capture_what_is_not_tracked():
         return tg.rule(lambda v: (v * plain * scale).sum(), vjp=lambda g, out, v: g * plain * scale)(v)
 
     assert np.array_equal(tg.grad(f)(x), 2 * x * scale)
+
+
+class Total:
+    total = 0.0
+
+
+def into_a_list(x):
+    kept.append(x * 2.0)
+    return (x * x).sum()
+
+
+def into_a_class(x):
+    Total.total = x.sum()
+    return (x * x).sum()
+
+
+kept: list = []
+
+
+@pytest.mark.parametrize("f, read", [(into_a_list, lambda: kept[-1].sum()), (into_a_class, lambda: Total.total)])
+def test_values_that_leave_by_holders_are_refused(f, read):
+    """By a list or a class their derivative would be lost."""
+    with pytest.raises(ArgumentError, match="binds a name or attribute outside"):
+        tg.grad(lambda x: tg.checkpoint(f)(x) + read())(x)
+    kept.clear()
+    Total.total = 0.0

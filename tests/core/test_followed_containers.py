@@ -527,3 +527,59 @@ def test_a_window_that_overlaps_itself_is_read(xp):
     np.testing.assert_allclose(got if xp is np else got.get(), right, rtol=1e-6, atol=1e-8)
     forward = [float(tg.jvp(f, (xp.asarray(X),), (xp.asarray(e),))[1]) for e in np.eye(3)]
     np.testing.assert_allclose(forward, right, rtol=1e-6, atol=1e-8)
+
+
+# --- what an inner transform puts into a holder of arrays of the outer function ---
+
+HELD = np.full(5, 0.25)
+ARRAYS = {
+    "captured": lambda: HELD, "a view": lambda: HELD[1:4], "a view of a view": lambda: HELD[1:4][::-1],
+    "made": lambda: np.zeros(3), "a view of made": lambda: np.zeros(3)[::-1],
+}  # fmt: skip
+PUTS = {
+    "a number": lambda d, a, z: d.update(s=z),
+    "a view": lambda d, a, z: d.update(s=a[1:]),
+    "the array": lambda d, a, z: d.update({0: a, 1: a[::-1]}),
+    "a tuple": lambda d, a, z: d.update(s=(a, a[1:])),
+}
+INSIDE = {
+    "nothing": lambda d, a, z: None,
+    "by the holder": lambda d, a, z: d[0].__setitem__(-1, z),
+    "by the name": lambda d, a, z: a.__setitem__(0, z * 2),
+    "a constant": lambda d, a, z: a.__setitem__(0, 2.0),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("put", PUTS)
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_in_a_holder_stay_themselves_through_an_inner_transform(kind, put, inside):
+    def total(v):
+        return sum(map(total, v)) if type(v) is tuple else np.sum(v * 1.0)
+
+    def f(x, watched, first):
+        HELD[...] = 0.25
+        a = ARRAYS[kind]()
+        if first:
+            a[0] = x[1]
+        d = {0: a}
+
+        def h(z):
+            PUTS[put](d, a, z)
+            INSIDE[inside](d, a, z)
+            return (d[0] * z).sum()
+
+        s = tg.grad(h)(1.0 * x[0] if watched else 1.0)
+        a[1] = x[0] * 0.7
+        a[-1] *= x[1]
+        return s + 1.1 * a.sum() + sum([(k + 1.3) * total(v) for k, v in enumerate(d.values())])
+
+    x, unit = np.array([0.7, 1.3]), np.eye(2)
+    for watched in (False, True):
+        for first in (False, True):
+            value, slope = tg.value_and_grad(f)(x, watched, first)
+            assert value == pytest.approx(f(x, watched, first), rel=1e-14)
+            found = [tg.jvp(lambda x: f(x, watched, first), (x,), (e,))[1] for e in unit]
+            moved = [(f(x + 1e-5 * e, watched, first) - f(x - 1e-5 * e, watched, first)) / 2e-5 for e in unit]
+            np.testing.assert_allclose(slope, moved, rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(found, moved, rtol=1e-8, atol=1e-9)

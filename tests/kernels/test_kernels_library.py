@@ -75,7 +75,7 @@ def test_gradients_of_mpmath(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_formula_as_a_generated_kernel(name):
     k, _, x, _, _ = MODELS[name]
-    generated = tg.kernels.likelihood(k.definition.formula._parts[0])
+    generated = tg.kernels.likelihood(k.definition.formula._parts.f)
     theta = batch_of(name, 7)
     for a, b in zip(k.value_and_grad(theta, x), generated.value_and_grad(theta, x), strict=True):
         close(a, b, 1e-13)
@@ -267,7 +267,7 @@ def test_missing_data_are_left_out(name):
     close(k.grad(theta, holes), k.grad(theta, x[:, keep]))
     v = np.ones_like(theta)
     close(k.hvp(theta, v, holes), k.hvp(theta, v, x[:, keep]))
-    generated = tg.kernels.likelihood(k.definition.formula._parts[0])  # its gradients of np.where were nan
+    generated = tg.kernels.likelihood(k.definition.formula._parts.f)  # its gradients of np.where were nan
     close(generated.grad(theta, holes), k.grad(theta, holes))
     each = np.stack([holes, x, np.full_like(x, np.nan)], axis=-1)
     value, gradient = k.value_and_grad(theta, each)

@@ -659,3 +659,17 @@ def test_congruence_whose_factor_no_node_uses(factor):
     ours = tg.grad(lambda x: k(x[:, None])[0])
     np.testing.assert_allclose(ours(x), tg.grad(f)(x), rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(tg.jacobian(ours)(x), tg.hessian(f)(x), rtol=1e-12, atol=1e-12)
+
+
+def test_congruence_with_an_element_of_its_middle():
+    """A P A' with a 1 alone in the first row of A: the first element of the product is that of P, and goes on to P's own operands."""
+    weights = np.array([[0.3, 0.5], [0.5, -0.8]])
+
+    def f(x):
+        A = np.array([[1.0, 0.0], [0.0, x[3]]])
+        P = symmetric(x) * x[4]
+        return (weights * (A @ P @ A.T)).sum()
+
+    x = np.array([1.3, 0.4, 2.0, 0.7, 0.2])
+    k = tg.kernels.map(f)
+    np.testing.assert_allclose(tg.grad(lambda x: k(x[:, None])[0])(x), tg.grad(f)(x), rtol=1e-13)

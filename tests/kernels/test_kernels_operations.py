@@ -4,11 +4,15 @@ the array operations."""
 import numpy as np
 import pytest
 import scipy.special as sp
+from _cuda_host import needs_compiler, run_on_host
 from cases import all_cases
 
 import tapegrad as tg
+from tapegrad.kernels import emit_cuda
 from tapegrad.kernels.emit import elementary
+from tapegrad.kernels.emit.lower import lowered
 from tapegrad.kernels.graph.nodes import BOOLS, OPERATIONS, STEPS
+from tapegrad.kernels.launch.cpu import Launcher
 from tapegrad.ops._define import NUMPY, PRIMITIVES, primitive, rules, same
 
 kernels = tg.kernels
@@ -79,6 +83,23 @@ def test_what_is_masked_has_no_derivative(f):
     assert tg.grad(lambda x: k(x, np.zeros(1)).sum())(x)[0] == 0.0
 
 
+def test_powers_of_zero_and_of_negative_numbers():
+    """By the rules of the array operation: x^n at 0 is flat for n > 1, and whole powers of negative numbers are numbers."""
+    x = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, -2.0, -2.0, -2.0, 1.5, 3.0])
+    n = np.array([2.0, 1.0, 0.0, 3.5, 1.5, 3.0, -0.5, 3.0, 2.0, -3.0, -0.7, 0.0])
+    k, f = kernels.map(lambda x, n: x**n), lambda x, n: x**n
+    np.testing.assert_allclose(k(x, n), f(x, n), rtol=1e-14)
+    with np.errstate(all="ignore"):
+        for which in (0, 1):
+            mine, theirs = (tg.grad(lambda x, n, h=h: h(x, n).sum(), which)(x, n) for h in (k, f))
+            np.testing.assert_allclose(mine, theirs, rtol=1e-14)
+        for c in (1.7, 2.3, -0.4):
+            k = kernels.map(lambda x, c=c: x**c)
+            for order in (1, 2):
+                mine, theirs = (seeded(h, order)(x[4:7]) for h in (k, lambda x, c=c: x**c))
+                np.testing.assert_allclose(mine, theirs, rtol=1e-13)
+
+
 def test_the_derivative_of_abs_at_nan_is_nan():
     k = kernels.map(lambda x: 2.0 * np.abs(x))
     np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0])
@@ -119,3 +140,28 @@ def test_one_declaration_is_enough():
             np.testing.assert_allclose(seeded(k, order)(x), seeded(lambda x: bump(3.0 * x), order)(x), rtol=1e-12, atol=1e-12)
     finally:
         del PRIMITIVES["bump"], NUMPY[twice]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_long_form_that_is_used_often_is_called(dtype):
+    """exprel of each element of a matrix: its derivative is 350 operations long.  Short, right, and the same bits in CUDA C."""
+    k = kernels.likelihood(lambda theta, y: (sp.exprel(theta) * y).sum())
+    rng, info = np.random.default_rng(0), np.finfo(dtype)
+    theta, y = rng.normal(size=(90, 5)).astype(dtype), rng.normal(size=(1,)).astype(dtype)
+    gradient = tg.grad(lambda theta: k(theta, y).sum())(theta)
+    expected = tg.grad(lambda theta: (sp.exprel(theta) * y).sum())(theta.astype(float))
+    np.testing.assert_allclose(gradient, expected, rtol=20 * info.eps)
+    v = rng.normal(size=theta.shape).astype(dtype)
+    hvp = lambda f, *x: tg.hvp(lambda theta: f(theta).sum(), *x)
+    expected = hvp(lambda theta: sp.exprel(theta) * y, theta.astype(float), v.astype(float))
+    np.testing.assert_allclose(hvp(lambda theta: k(theta, y), theta, v), expected, rtol=4e3 * info.eps)
+    low = lowered(k._families["value"].derived("VG", 0, (90, 0, False)))
+    assert low.instructions < 2000
+    source, _, _ = emit_cuda(low, np.dtype(dtype))
+    assert "__noinline__ real own_exprel_n_n_1(" in source and len(source) < 300_000
+    launcher = Launcher(low, np.dtype(dtype), False)
+    ours = [np.empty((r, 5), dtype) for r in launcher.outputs]
+    launcher([theta], y, 1, ours, 5, None, None)
+    for a, b in zip(ours, run_on_host(low, dtype, [theta], y, 1, 5), strict=True):
+        assert np.isfinite(a).all() and np.array_equal(a, b.reshape(a.shape))

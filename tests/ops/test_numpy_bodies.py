@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 from tapegrad.ops import products, reductions, shaping
@@ -170,3 +171,128 @@ def test_nested_lists():
     np.testing.assert_allclose(deep(x), [0, 0, 4])
     with pytest.raises(ValueError):
         tg.grad(lambda x: np.array([[x[0], x[1]], [x[2]]]).sum())(x)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 8, 9, 20])
+@pytest.mark.parametrize("shape", [(0,), (50,), (6, 7)])
+def test_rows_read_by_an_array_of_integers(shape, width):
+    x, at = rng.standard_normal((10, width)), rng.integers(-10, 10, shape)
+    for layout in (x, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2], rng.standard_normal((10, width, 2))):
+        w = rng.standard_normal((*shape, *layout.shape[1:]))
+        got, (g,) = gradient_of(lambda x: x[at], layout, weights=w)
+        assert np.array_equal(got, layout[at])
+        want = np.zeros(layout.shape)
+        np.add.at(want, at, w)
+        np.testing.assert_allclose(g, want, rtol=1e-13, atol=1e-14)
+        at2 = tg.jvp(lambda x: x[at], (layout,), (layout * 2,))[1]
+        np.testing.assert_array_equal(at2, layout[at] * 2)
+    with pytest.raises(IndexError, match="out of bounds"):
+        tg.grad(lambda x: x[np.array([0, 10])].sum())(x)
+
+
+def test_places_are_those_at_the_time_of_reading():
+    """The arrays of an index are copied: the function may change them."""
+    x, i, j = rng.standard_normal((5, 4)), np.array([0, 2, 4]), np.array([1, 1, 3])
+
+    def f(x):
+        i[:], j[:] = [0, 2, 4], [1, 1, 3]
+        rows, numbers = x[i] * 2.0, x[i, j] * 3.0
+        i[:], j[:] = 0, 0
+        return rows.sum() + numbers.sum()
+
+    want = np.zeros((5, 4))
+    want[[0, 2, 4]] = 2.0
+    want[[0, 2, 4], [1, 1, 3]] += 3.0
+    assert np.array_equal(tg.grad(f)(x), want)
+
+
+BROADCAST = [
+    *[((130, 3), (3,)), ((130, 3), (1, 3)), ((40, 5, 4), (4,)), ((40, 5, 4), (5, 4)), ((40, 127), (40, 1)), ((4, 129), (4, 1))],
+    *[((4, 300), (4, 1)), ((9, 9, 2), (9, 1, 1)), ((9, 9, 2), (1, 9, 1)), ((80,), (1,)), ((80,), ())],
+]
+
+
+@pytest.mark.parametrize("shapes", BROADCAST)
+def test_cotangents_summed_over_what_was_broadcast(shapes):
+    x, b = [rng.standard_normal(s) for s in shapes]
+    w = rng.standard_normal(x.shape)
+    for layout in (w, np.asfortranarray(w)):
+        _, (gx, gb) = gradient_of(lambda x, b: x + b, x, b, weights=layout)
+        lead = x.ndim - b.ndim
+        axes = tuple(k for k in range(x.ndim) if k < lead or b.shape[k - lead] != x.shape[k])
+        np.testing.assert_array_equal(gx, w)
+        np.testing.assert_allclose(gb, w.sum(axes).reshape(b.shape), rtol=1e-12, atol=1e-13)
+        assert np.shape(gb) == b.shape
+
+
+def test_zero_times_infinity_in_every_layout():
+    """The cotangent 0 stays 0 though the slope is infinite."""
+    x = np.zeros((300, 3))
+    x[1:] = rng.random((299, 3)) + 1.0
+    for a in (x, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2]):
+        g = tg.grad(lambda a: (np.sqrt(a) * (a > 0.5)).sum())(a)
+        np.testing.assert_allclose(g[1:], 0.5 / np.sqrt(x[1:]), rtol=1e-14)
+        assert not g[0].any()
+
+
+def test_add_at_by_its_short_way_and_by_others():
+    at = np.array([0, 3, 3, -1, 0])
+    buf = np.arange(5.0)
+
+    def f(x, y):
+        h = np.zeros(5)
+        np.add.at(h, at, x)  # a vector of our own
+        kept = h * h
+        np.add.at(h, at, y)  # which a record keeps
+        np.add.at(buf, at, x * y)  # captured
+        return (kept * 2.0 + h * h + buf).sum()
+
+    def plain(x, y):
+        h, b = np.zeros(5), np.arange(5.0)
+        np.add.at(h, at, x)
+        kept = h * h
+        np.add.at(h, at, y)
+        np.add.at(b, at, x * y)
+        return (kept * 2.0 + h * h + b).sum()
+
+    x, y, v = rng.standard_normal((3, 5))
+    want, after = plain(x, y), np.arange(5.0)
+    np.add.at(after, at, x * y)
+    value, (gx, gy) = tg.value_and_grad(f, (0, 1))(x, y)
+    assert np.isclose(value, want, rtol=1e-14)
+    assert np.array_equal(buf, after)
+    step = 1e-6
+    for g, moved in ((gx, lambda s: plain(x + s * v, y)), (gy, lambda s: plain(x, y + s * v))):
+        assert np.isclose(g @ v, (moved(step) - moved(-step)) / (2 * step), rtol=1e-8)
+    buf[:] = np.arange(5.0)
+    assert np.isclose(tg.jvp(f, (x, y), (v, 0 * v))[1], gx @ v, rtol=1e-13)
+    for bad in (np.array([5]), np.array([-6])):
+        with pytest.raises(IndexError):
+            tg.grad(lambda x, bad=bad: (h := np.zeros(5), np.add.at(h, bad, x[:1] * 1.0), h.sum())[-1])(x)
+    with pytest.raises(ValueError):
+        tg.grad(lambda x: (h := np.zeros(5), np.add.at(h, at, x[:2] * 1.0), h.sum())[-1])(x)
+
+
+@pytest.mark.parametrize("shape", [(300, 3), (300, 15), (7,), (2, 400), (40, 30, 4)])
+@pytest.mark.parametrize("axis", [-1, 0, None])
+def test_sums_of_exponentials_beside_their_text(shape, axis):
+    x = rng.standard_normal(shape) * 3
+    x.flat[5] = 700.0
+    want = np.log(np.exp(np.longdouble(x) - 700).sum(axis=axis)) + 700
+    w = rng.standard_normal(want.shape)
+    got, (g,) = gradient_of(lambda x: scipy.special.logsumexp(x, axis), x, weights=w)
+    np.testing.assert_allclose(got, want.astype(float), rtol=1e-13, atol=1e-14)
+    e = np.exp(np.longdouble(x) - 700)
+    full = w if axis is None else np.expand_dims(w, axis)
+    np.testing.assert_allclose(g, (full * e / e.sum(axis=axis, keepdims=True)).astype(float), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_a_row_of_nan_does_not_hide_a_tie(axis):
+    x = np.array([[1.0, 2.0, 2.0], [0.5, np.nan, 3.0], [4.0, 1.0, 0.0]])
+    for f in (np.max, np.min):
+        with np.errstate(all="ignore"):
+            top = f(x, axis=axis, keepdims=True)
+            want = (x == top) / (x == top).sum(axis=axis, keepdims=True)
+            _, (g,) = gradient_of(lambda x, f=f: f(x, axis=axis, keepdims=True), x)
+        np.testing.assert_array_equal(g, want)

@@ -176,6 +176,7 @@ def test_curve_fit_in_place_with_a_buffer():
         (lambda: tg.optimize.curve_fit(model, T, Y, jac="3-point"), ArgumentError, "curve_fit: jac= is for"),
         (lambda: tg.optimize.least_squares(lambda x: np.log(x), [1.0, -1.0]), ConvergenceError, "residual 1 is not finite"),
         (lambda: tg.optimize.least_squares(lambda x: x * 1j, [1.0]), ArgumentError, "complex numbers"),
+        (lambda: tg.optimize.root(lambda x: x, [1.0], jac=True), ArgumentError, "root: jac= is for"),
         (lambda: tg.optimize.root(lambda x: x[0], [1.0, 2.0]), ShapeError, "1 numbers for 2 unknowns"),
         (lambda: tg.optimize.root(lambda x: x * np.nan, [1.0, 2.0]), ConvergenceError, "not finite at x0"),
         (lambda: tg.optimize.curve_fit(model, T, Y, maxfev=1), ConvergenceError, "Optimal parameters not found"),

@@ -64,6 +64,23 @@ def test_logistic_regressions(method):
         assert np.allclose(r.x[:, b], beta, rtol=1e-6 if method == "newton" else 1e-5)
 
 
+def test_kernels_of_map():
+    f = lambda x, a: (x[0] - a) ** 2 + x[1] ** 4 + x[1]
+    a = np.arange(3.0)
+    assert np.array_equal(minimize_many(tg.kernels.map(f), np.ones((2, 3)), (a,)).x, minimize_many(f, np.ones((2, 3)), (a,)).x)
+
+
+def test_units_of_the_parameters_do_not_matter():
+    A, Y = logistic_data(9, 80, 3, 40)
+    counts = []
+    for units in (np.ones(3), np.array([1e-5, 1.0, 1e5])):
+        scaled = A * units
+        r = minimize_many(lambda b, y, Z=scaled: np.logaddexp(0.0, Z @ b).sum() - y @ (Z @ b), np.zeros((3, 40)), (Y,), gtol=0.0)
+        assert r.converged.all()
+        counts.append((r.x * units[:, None], np.median(r.iterations)))
+    assert np.allclose(counts[0][0], counts[1][0], rtol=1e-6) and counts[1][1] < 25
+
+
 def test_captured_arrays_are_read_at_each_call():
     target = np.array([1.0, 2.0])
     f = lambda x: ((x - target) ** 2).sum()

@@ -30,6 +30,7 @@ static inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 

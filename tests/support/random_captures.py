@@ -262,6 +262,29 @@ def inner_gradient_with_views(p):
 
 
 @kind(1, exact=False, bare=False)
+def inner_gradient_with_a_holder(p):
+    """The inner function puts something into a list or dict that f has made: the arrays in it stay the ones that f knows."""
+    w, d = p.any(), p.name("d")
+    u = p.new(p.pick("np.full(3, 0.4)", "np.zeros(2)")) if p.chance(0.7) else p.writable(p.vector(2))  # nothing tracked in it yet
+    make, put, got = p.pick(
+        ("[{u}]", "{d}.append({s})", "{d}[1]"),
+        ("[{u}, 0.5]", "{d}[1] = {s}", "{d}[1]"),
+        ("[{u}, [0.5]]", "{d}[1] = [{s}]", "{d}[1][0]"),
+        ('{{0: {u}, "s": 0.5}}', '{d}["s"] = {s}', '{d}["s"]'),
+        ("{{0: {u}}}", "{d}.update(s={s})", '{d}["s"]'),
+    )
+    p.line(f"{d} = {make.format(u=u)}")
+    lines = [put.format(d=d, s=f"z * {p.element(w)}")]
+    if p.chance(0.5):
+        lines.insert(p.pick(0, 1), f"{d}[0][{p.place(p.shape(u)[0])}] = z * {p.element(w)}")
+    h = inner_function(p, "z", *lines, f"return {got.format(d=d)} * z * z + ({d}[0] * z).sum()")
+    p.new(f"tg.grad({h})({held(p)}) * {p.any()}")
+    one, other = p.pick((u, f"{d}[0]"), (f"{d}[0]", u))
+    p.line(f"{one}[{p.place(p.shape(u)[0])}] = {p.element(p.any())} * 0.7")
+    p.new(f"{other} * 1.0")
+
+
+@kind(1, exact=False, bare=False)
 def inner_gradient_two_levels(p):
     u, w = p.writable(p.vector(2)), p.any()
     i = p.place(p.shape(u)[0])

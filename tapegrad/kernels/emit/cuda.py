@@ -24,7 +24,7 @@ from ..graph.program import Loop, carried
 from .block_code import Access, Buffer
 from .cuda_builder import BITS, FOUR, HEAD, WARP, Writer, function
 from .cuda_tape import TapeCode
-from .elementary import FUNCTIONS, called
+from .elementary import called, identifier, is_function
 from .lower import CHUNK, Body, Lowered
 from .schedule import Item, ordered, peak
 from .walk import Walk
@@ -52,15 +52,15 @@ class Signature:
 
 def head(low: Lowered, bits: int) -> str:
     """What stands before the kernels of a program."""
-    integer, known = "long long" if bits == 64 else "int", set(FUNCTIONS)
+    integer = "long long" if bits == 64 else "int"
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
     uses = low.functions()
-    text += "".join(function(f, bits, False, f in called(uses)) for f in sorted(known.intersection(uses)))
+    text += "".join(function(f, bits, False, f in called(uses)) for f in sorted(filter(is_function, set(uses))))
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
         uses = low.functions(True)
-        text += "".join(function(f, 64, True, f in called(uses)) for f in sorted(known.intersection(uses)))
+        text += "".join(function(f, 64, True, f in called(uses)) for f in sorted(filter(is_function, set(uses))))
     return text
 
 
@@ -198,8 +198,8 @@ class Text(Walk, TapeCode, Writer):
         self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
-        if op in FUNCTIONS:
-            return self.let(f"own_{op}({x[0]})")
+        if is_function(op):
+            return self.let(f"own_{identifier(op)}({', '.join(x)})")
         if op in COMPARE:
             return self.compare(op, *x)
         return getattr(self, op + "_" if op in ("and", "or", "not") else op)(*x)
@@ -314,7 +314,7 @@ class Text(Walk, TapeCode, Writer):
         body = self.low.bodies[n]
         loop = body.loop
         plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
-        if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(op in FUNCTIONS for _, op, _ in body.code):
+        if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(is_function(op) for _, op, _ in body.code):
             return []
         return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
 

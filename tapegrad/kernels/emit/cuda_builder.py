@@ -208,7 +208,9 @@ class Writer:
 def function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
     """The text of exp, log, ... as a device function; `called`: not to be written out at each use."""
     w = Writer(bits, wide)
-    result = elementary.FUNCTIONS[name](w, "x")
+    given = elementary.parameters(name)
+    result = elementary.function(w, name, *given)
     body = "\n".join(w.lines)
     how = "__noinline__" if called else "__forceinline__"
-    return f"static __device__ {how} {w.real} own_{name}({w.real} x) {{\n{body}\n  return {result};\n}}\n"
+    head = f"own_{elementary.identifier(name)}({', '.join([f'{w.real} {x}' for x in given])})"
+    return f"static __device__ {how} {w.real} {head} {{\n{body}\n  return {result};\n}}\n"

@@ -9,8 +9,12 @@ zeros, infinities and nan as in NumPy."""
 import collections
 import functools
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
+
+from ..graph.expanded import LONG, written_out
+from ..graph.nodes import COMPARE, OPERATIONS
 
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
@@ -438,7 +442,36 @@ FUNCTIONS = {
     "digamma": digamma, "tanh_slope": tanh_slope, "scale": scale, "unscale": unscale,
 }  # fmt: skip
 
-LONG = 3000  # operations of a function, at all its uses, above which it is called rather than written out
+
+def is_function(op: str) -> bool:
+    return op in FUNCTIONS or written_out(op)
+
+
+def identifier(op: str) -> str:
+    return re.sub(r"\W+", "_", op)
+
+
+def parameters(op: str) -> list[str]:
+    return ["x"] if op in FUNCTIONS else [f"x_{k}" for k in range(OPERATIONS[op].n)]
+
+
+def function(b: Any, op: str, *x: Any) -> Any:
+    """The text of a function: of one of the above, or of an operation that is called rather than written out (graph/expanded.py)."""
+    if op in FUNCTIONS:
+        return FUNCTIONS[op](b, *x)
+    form, made = OPERATIONS[op].form, list(x)
+    for name, args in form.steps:
+        if name == "const":
+            made.append(b.c(*args))
+            continue
+        given = [made[j] for j in args]
+        if is_function(name):
+            made.append(function(b, name, *given))
+        elif name in COMPARE:
+            made.append(b.compare(name, *given))
+        else:
+            made.append(getattr(b, name + "_" if name in ("and", "or", "not") else name)(*given))
+    return made[form.out]
 
 
 class Counter:
@@ -471,4 +504,5 @@ def called(uses: Iterable[str]) -> set[str]:
     >>> called(["exp"] * 10 + ["lgamma"] * 40)
     {'lgamma'}
     """
-    return {name for name, n in collections.Counter(uses).items() if name in FUNCTIONS and n * length(name) > LONG}
+    counted = collections.Counter(uses).items()
+    return {name for name, n in counted if (n * length(name) > LONG if name in FUNCTIONS else written_out(name))}

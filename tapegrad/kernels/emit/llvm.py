@@ -220,16 +220,18 @@ class Text(Walk, Builder):
             return self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
         return getattr(self, op)(*x)
 
-    def function(self, op: str, x: str) -> str:
+    def function(self, op: str, *x: str) -> str:
         """A call of exp, log, ..., where there are too many to be written out."""
         key = op, self.W, self.bits
         if key not in self.routines:
             b = Builder(self.W, self.bits)
-            result = elementary.FUNCTIONS[op](b, "%x")
-            name, body = f"@own_{op}_{self.W}_{self.bits}", "\n".join(b.lines)
-            text = f'define internal {b.T} {name}({b.T} %x) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
+            given = [f"%{v}" for v in elementary.parameters(op)]
+            result = elementary.function(b, op, *given)
+            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join(b.lines)
+            head = ", ".join([f"{b.T} {v}" for v in given])
+            text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
             self.routines[key] = name, text
-        return self(f"call {self.T} {self.routines[key][0]}({self.T} {x})")
+        return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:
         """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""

@@ -17,7 +17,7 @@ from ..graph.nodes import LEAVES, PER_STEP, Graph
 from ..graph.program import Loop, Program, carried, pruned
 from ..graph.wide_sums import widened
 from .arena import Placement, cost
-from .elementary import FUNCTIONS
+from .elementary import FUNCTIONS, is_function
 
 Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
@@ -293,7 +293,8 @@ class _Lowering:
         more for a number; at most as many numbers as the carry has."""
         g, mine = self.g, 1 << source.id
         inside = [i for i in self.live(outs, 1)[0] if i in self.form]
-        rebuilt = [i for i in inside if g.mask[i] == mine and not g.boolean(i)]
+        late = self.late(source, inside)
+        rebuilt = [i for i in inside if g.mask[i] == mine and not g.boolean(i) and i not in late]
         if any(g.shape[i] for i in [*rebuilt, *source.carry]):
             return []
         found: list[int] = []
@@ -307,7 +308,7 @@ class _Lowering:
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]
-                    alone[i] = SLOW.get(op, 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
+                    alone[i] = SLOW.get(op, 16 if is_function(op) else 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
             best = max(alone.values(), default=0)
             if best < COSTLY:
                 break
@@ -315,6 +316,19 @@ class _Lowering:
             found += ([i for i in more if users[i] > 1] or more)[: len(source.carry) - len(found)]
         self.known = frozenset()
         return sorted(found)
+
+    def late(self, source: Loop, nodes: list[int]) -> set[int]:
+        """Which nodes depend on what this loop or one after it gives, as a gate on the sum may: no step of it can compute these."""
+        g, found = self.g, set()
+        ids = [loop.id for loop in self.program.loops]
+        before = ids[: ids.index(source.id)]
+        for i in g.reach(nodes):
+            if g.op[i] in LEAVES:
+                if g.op[i] == "in" and g.args[i][0] in ("co", "s", "S") and g.args[i][1] not in before:
+                    found.add(i)
+            elif any(j in found for j in g.args[i]):
+                found.add(i)
+        return found
 
     def live(self, outs: list[int], depth: int) -> tuple[list[int], list[int]]:
         """The nodes that are computed at this depth for `outs`, and those outside of it that they use."""

@@ -11,7 +11,8 @@ the shape of the data, and W a cotangent of f.  Three families hold all that any
     <U, R> = <W, F(.., v = U)>   and   <U, D> = <W, F(.., y = U)>, so their derivatives are of the same kinds again
 
 and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
-and R without directions in one launch.  Each program is derived, and each kernel compiled, when it is first needed."""
+and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data.  Each program is derived, and
+each kernel compiled, when it is first needed."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +30,8 @@ from ..graph.program import Program
 from ..launch.cpu import Launcher
 from ..launch.stored import StoredLauncher
 
-PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False)}  # which groups of outputs have the dtype of the sums
+# which groups of outputs have the dtype of the sums
+PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}
 
 
 def orders(n: Any) -> tuple[int, int]:
@@ -82,15 +84,16 @@ class Family:
             if outputs and (kind == "D" or not self.scalar):
                 seeds = g.parameters_like(sum(inputs), outputs)
                 inputs.append(sum([p.rows_of(k) for k in range(len(p.groups))]))
-            made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind == "D")
+            made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind in ("D", "VGD"))
         if self.reject:
             (v,) = self.program(signature, 0).outputs
             good = g.compare("lt", g.node("abs", v), g.const(np.inf))
             gradient = [g.select(good, d, g.zero) for d in gradient]
             outputs = [g.select(g.isnan(v), g.const(-np.inf), v) if orders(n) == (0, 0) else g.select(good, o, g.zero) for o in outputs]
-            for loop in made.loops if kind == "D" else ():
+            for loop in made.loops if kind in ("D", "VGD") else ():
                 loop.each = [g.select(good, e, g.zero) for e in loop.each]
-        groups = {"F": [outputs] if outputs else [], "R": [gradient], "D": [], "VG": [outputs, gradient]}[kind]
+        both = [outputs, gradient]
+        groups = {"F": [outputs] if outputs else [], "R": [gradient], "D": [], "VG": both, "VGD": both}[kind]
         return replace(made, inputs=inputs, groups=groups)
 
     def wide(self, dtype: np.dtype) -> bool:

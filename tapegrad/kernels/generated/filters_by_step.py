@@ -28,6 +28,10 @@ class ByStep:
         xp, steps = xp_of(theta), data.shape[1]
         own = data if data.ndim == 3 else xp.broadcast_to(data[:, :, None], (*data.shape, theta.shape[1]))
         there = self.split(xp, steps, theta, own)
+        if n == (0, 0) and kind in ("VG", "R"):
+            value, gradient, slopes = self.run("VGD", n, there)
+            gradient = self.joined(xp, steps, gradient, slopes)
+            return gradient if kind == "R" else (value, gradient)
         parts = [self.split(xp, steps, v, xp.zeros_like(own)) for v in arrays[2 : 2 + n[0]]]
         rest = [(None, self.split(xp, steps, xp.zeros_like(theta), self.each(xp, y, own))[1]) for y in arrays[2 + n[0] : 2 + sum(n)]]
         w = arrays[2 + sum(n)] if kind == "D" else None
@@ -39,22 +43,19 @@ class ByStep:
         made = [sum(terms) for terms in zip(*found, strict=True)]
         if kind == "F":
             return made[0]
-        if kind == "VG":
-            return made[0], self.joined(xp, steps, *made[1:])
         if kind == "R":
             return self.joined(xp, steps, *made)
         by_data = self.joined(xp, steps, xp.zeros_like(there[0]), made[0], of_data=True)
         return by_data if data.ndim == 3 else by_data.sum(axis=2)
 
     def term(self, kind: str, arrays: tuple, n: tuple, w: Any) -> tuple:
-        """What is asked for, of one choice: F, the gradients by theta and by the data (VG: F before them), or that by the data alone."""
+        """What is asked for, of one choice: F, or the gradients by theta and by the data, or that by the data alone."""
         if kind == "F":
             return (self.run("F", n, arrays),)
         if kind == "D":
             return (self.run("D", n, (*arrays, w)),)
         ones = xp_of(arrays[0]).ones(arrays[0].shape[1], arrays[0].dtype)
-        first = self.run("VG", n, arrays) if kind == "VG" else (self.run("R", n, arrays),)
-        return *first, self.run("D", n, (*arrays, ones))
+        return self.run("R", n, arrays), self.run("D", n, (*arrays, ones))
 
     def each(self, xp: Any, y: Any, own: Any) -> Any:
         return y if y.ndim == 3 else xp.broadcast_to(y[:, :, None], own.shape)
@@ -67,24 +68,38 @@ class ByStep:
             x, row = theta[row : row + count], row + count
             if mode == 0:
                 kept.append(x)
-            elif mode == 1:  # (inf in data would be an error for all samples)
-                lines.append(xp.where(xp.isinf(x), np.nan, x).reshape(steps, n, -1).swapaxes(0, 1))
+            elif mode == 1:
+                lines.append(x.reshape(steps, n, -1).swapaxes(0, 1))
             else:
                 lines.append(data[line : line + n])
                 line += n
-        return xp.concatenate(kept), xp.ascontiguousarray(xp.concatenate(lines).astype(theta.dtype, copy=False))
+        made, at = xp.empty((sum([len(x) for x in lines]), steps, theta.shape[1]), theta.dtype), 0
+        for x in lines:
+            made[at : at + len(x)], at = x, at + len(x)
+        return xp.concatenate(kept), finite_or_nan(xp, made)
 
     def joined(self, xp: Any, steps: int, theta: Any, data: Any, of_data: bool = False) -> Any:
         """The inverse of `split`: theta, or the data."""
-        row, line, kept, lines = 0, self.observed, [], [data[: self.observed]]
+        row, line, lines = 0, self.observed, [data[: self.observed]]
+        made, at = xp.empty((sum([(n, n * steps, 0)[mode] for mode, n in self.arguments]), data.shape[-1]), theta.dtype), 0
         for mode, n in self.arguments:
             if mode == 0:
-                kept.append(theta[row : row + n])
-                row += n
+                made[at : at + n] = theta[row : row + n]
+                row, at = row + n, at + n
                 continue
             x, line = data[line : line + n], line + n
             if mode == 1:
-                kept.append(x.swapaxes(0, 1).reshape(steps * n, -1))
+                made[at : at + n * steps].reshape(steps, n, -1)[...] = x.swapaxes(0, 1)
+                at += n * steps
             else:
                 lines.append(x)
-        return xp.concatenate(lines if of_data else kept)
+        return xp.concatenate(lines) if of_data else made
+
+
+def finite_or_nan(xp: Any, x: Any) -> Any:
+    """inf in data would be an error for all samples: nan rejects that one alone."""
+    if xp is np:
+        with np.errstate(all="ignore"):
+            if np.isfinite(x.ravel().dot(x.ravel())):
+                return x
+    return xp.where(xp.isinf(x), np.nan, x)

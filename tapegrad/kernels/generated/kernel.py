@@ -12,6 +12,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,30 +48,35 @@ from .derivatives import Family
 BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a kernel is made of: the function that names it, how it is traced, and the options of the same names."""
+
+    f: Callable
+    trace: Callable
+    missing: Any
+    invalid: str
+    sums: Any = None
+
+    def __post_init__(self) -> None:
+        if self.invalid not in ("reject", "nan"):
+            raise ArgumentError(f"invalid={self.invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
+        sums_of(self.sums)
+
+
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(
-        self,
-        f: Callable,
-        trace: Callable,
-        missing: Any,
-        invalid: str,
-        sums: Any = None,
-        build: Callable | None = None,
-        key: str | None = None,
-    ):
-        if invalid not in ("reject", "nan"):
-            raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
-        sums_of(sums)
-        self.__name__, self.missing = name_of(f), missing
-        self.__doc__ = getattr(f, "__doc__", None)
+    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None):
+        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace."""
+        self.__name__, self.missing = name_of(parts.f), parts.missing
+        self.__doc__ = getattr(parts.f, "__doc__", None)
         self._is_missing = Looking(self.__name__)
-        self._parts, self._build = (f, trace, missing, invalid, sums), build
-        self._rejects = invalid == "reject"
+        self._parts, self._build = parts, build
+        self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
         self._key = key
-        named_like(self, f)
+        named_like(self, parts.f)
         self._renew()
 
     def _made(self) -> tuple:
@@ -78,7 +84,7 @@ class Generated(Remade):
 
     def _renew(self) -> None:
         """Forget what was traced."""
-        _, trace, _, _, sums = self._parts
+        parts = self._parts
         self._launches = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
         self._last: tuple = (None, None)  # the launcher of the last call
         self._trees: dict = {}
@@ -86,10 +92,10 @@ class Generated(Remade):
         self._families = {
             what: Family(
                 self.__name__,
-                functools.partial(trace, build=self._build, what=what),
+                functools.partial(parts.trace, build=self._build, what=what),
                 what == "value",
                 what == "value" and self._rejects,
-                sums=what == "value" and sums_of(sums),
+                sums=what == "value" and sums_of(parts.sums),
             )
             for what in ("value", "each", "final", "scores")
         }
@@ -107,7 +113,7 @@ class Generated(Remade):
             if not c.same() and c.changed():
                 self._renew()
                 return
-        if getattr(OPEN, "shadows", ()):
+        if OPEN.shadows:
             for c in self._captured:
                 c.refuse_written(self.__name__)
 
@@ -254,7 +260,7 @@ class Generated(Remade):
         key = repr(tree_map(lambda _: next(numbers), theta))
         kernel = self._trees.get(key)
         if kernel is None:
-            kernel = self._trees[key] = type(self)(*self._parts, restore)
+            kernel = self._trees[key] = type(self)(self._parts, restore)
         dtype = np.result_type(*[layout_of(a).dtype for a in arrays])
         return kernel, rows_of(arrays, batch, dtype), restore
 
@@ -352,6 +358,8 @@ class Generated(Remade):
                 room[...] = x
         if kind == "D":
             return xp.zeros(shape, dtype) if steps_out is None else steps_out.reshape(shape)
+        if kind == "VGD":
+            return made[0][0], made[1], steps_out
         if steps_out is not None:
             return steps_out
         if kind == "R" or vector:
@@ -452,7 +460,7 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     def trace(s, build, what):
         return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
 
-    made = Likelihood(loglik, trace, missing, invalid, sums)
+    made = Likelihood(Parts(loglik, trace, missing, invalid, sums))
     made._call = _likelihood, (loglik, missing, invalid, sums)
     return made
 
@@ -483,7 +491,7 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
-    made = Recursion(step, trace, missing, invalid, sums)
+    made = Recursion(Parts(step, trace, missing, invalid, sums))
     made._call = _recursion, (init, step, missing, invalid, sums)
     return made
 
@@ -495,6 +503,6 @@ def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums:
 def named_recursion(key: str, init: Callable, step: Callable) -> Recursion:
     """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
     stays nan, and data have no gaps but those that the step looks for itself."""
-    made = Recursion(*recursion(init, step, missing="step", invalid="nan")._parts, key=key)
+    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key)
     made._call = named_recursion, (key, init, step)
     return made

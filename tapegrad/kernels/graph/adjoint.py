@@ -5,7 +5,8 @@ directional derivative is n applications, and one reverse sweep over it gives it
 
 The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
 carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
-code outside is reversed once, after it.  The reverse of a loop without carry is more sums in the same loop.
+code outside is reversed once, after it.  The reverse of a loop without carry, or with one that is made of data alone, is more sums in
+the same loop.
 
 A step with loops in it is reversed as a program is: its sweep runs the inner loops again, from the stored carry of the step, and
 then back.
@@ -42,25 +43,27 @@ def forward(p: Program, group: int | None) -> Program:
         thetas = p.thetas(group)
         t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
         inputs.append(p.inputs[group])
-    loops = _pushed(g, p.loops, t)
+    loops = pushed(g, p.loops, t)
     tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
-    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways)
+    return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways, order=p.order + 1)
 
 
-def _pushed(g: Graph, loops: list[Loop], t: dict) -> list[Loop]:
-    """The loops with the tangents of their carries and sums, which come to stand in t."""
+def pushed(g: Graph, loops: list[Loop], t: dict, first: dict | None = None) -> list[Loop]:
+    """The loops with the tangents of their carries and sums, which come to stand in t.  `first`: of how many components of a loop's
+    carry, by its number, where the rest are tangents in other directions."""
     made = []
     for old in loops:
         loop = old.copy()
         tangents(g, loop.start, t)
-        varying = sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0])
+        count = len(old.carry) if first is None else first[old.id]
+        varying = [k for k in sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0]) if k < count]
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
-        loop.inner = _pushed(g, loop.inner, t)
-        tangents(g, loop.next[: len(old.carry)] + loop.inc + loop.each, t)
+        loop.inner = pushed(g, loop.inner, t, first)
+        tangents(g, loop.next[:count] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
             loop.next[j] = t[loop.next[k]]
@@ -113,11 +116,11 @@ class Adjoints(dict):
         if bar != self.g.zero:
             self[i] = self.g.add(self[i], bar) if i in self else bar
 
-    def sweep(self, order: list[int], active: set[int], outside: bool = False) -> None:
+    def sweep(self, order: list[int], active: set[int], outside: bool = False, whole: bool = True) -> None:
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
-        nothing, a zero adjoint stays zero through an infinite derivative."""
+        nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
         g = self.g
-        whole, done = self.together(order), set()
+        whole, done = self.together(order) if whole else {}, set()
         for i in order:
             if i in whole and i not in done:
                 self.through(whole[i], active)
@@ -144,15 +147,17 @@ class Adjoints(dict):
             self.settle(block)
 
     def together(self, order: list[int]) -> dict:
-        """The congruences whose elements have all of their users above them, by the element that a sweep meets first.  A factor that no
-        node uses, as -2 k where the products have become -2 (k p), gets no adjoint in a sweep: then the single rules hold."""
+        """The congruences, by the element that a sweep meets first, whose elements have all of their users above them, and are made
+        of the elements of A and P themselves, not of their multiples or branches, as where signs were pulled out."""
         g, here, found = self.g, set(order), {}
-        used = {j for i in order if g.op[i] not in LEAVES for j in g.args[i]} if g.congruences else set()
-        for names, x in g.congruences.items():
-            first, last = max(names), min(names)
-            if any(i not in used and g.op[i] != "const" for row in (*x.left, *x.middle) for i in row):
+        for names, x in g.congruences.items() if g.sweeps_whole else ():
+            if not names <= here:
                 continue
-            if names <= here and not any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+            first, last = max(names), min(names)
+            if any(last < i < first and i not in names and not names.isdisjoint(g.args[i]) for i in order):
+                continue
+            made_of, under = {i for row in x.left + x.middle for i in row}, set(g.reach(names))
+            if names.isdisjoint(made_of) and all(i in under or g.op[i] == "const" for i in made_of):
                 found[first] = x
         return found
 
@@ -198,6 +203,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     """The gradient of sum(seeds * outputs) + sum(step input * step output) by the input nodes `wrt`: the program with the loops
     that compute it, and its nodes.  `by_data`: the gradient by the data becomes the step output."""
     g, data = p.g, p.data() if by_data else []
+    g.sweeps_whole = not p.order  # tangents share products with the rules of the single elements
     loops = [loop.copy() for loop in p.loops]
     streams = p.step_rows
     for loop in loops:
@@ -217,7 +223,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     each = {loop.id: loop.each for loop in p.loops}
 
     def turn(loop: Loop) -> None:
-        if loop.carry or (loop.data and (data or streams)):
+        if any(c in active for c in loop.carry) or (loop.data and (data or streams)):
             back.append(_swept_back(g, loop, adj, active, 0, data if loop.data else [], each[loop.id]))
         else:
             _more_sums(g, loop, adj, active)

@@ -1,10 +1,16 @@
 """Operations that the emitters do not know, written out in those that they do.  This comes after all derivatives have been taken: so these
-are by the operations' own rules, whatever they are written in."""
+are by the operations' own rules, whatever they are written in.
 
+Where that would be too long for a compiler they stay, and the emitters make a function of each, which is called."""
+
+from collections import Counter
 from dataclasses import replace
 
-from .nodes import LEAVES, OPERATIONS
+from .nodes import LEAVES, OPERATIONS, Graph
 from .program import Program, relate
+
+LONG = 3000  # operations of a function, at all its uses, above which it is called rather than written out
+SHORT = 40  # a function of so many operations is always written out
 
 
 def expanded(p: Program) -> Program:
@@ -12,12 +18,13 @@ def expanded(p: Program) -> Program:
     while True:
         reads = p.outputs + [i for loop in p.loops for i in loop.reads()]
         order = g.reach(reads)
-        if not any(written_out(g.op[i]) for i in order):
+        called = often(g, order)
+        if not any(written_out(g.op[i]) and g.op[i] not in called for i in order):
             return p
         new: dict = {}
         for i in order:
             x = [new[j] for j in g.args[i]] if g.op[i] not in LEAVES else []
-            if written_out(g.op[i]):
+            if written_out(g.op[i]) and g.op[i] not in called:
                 new[i] = OPERATIONS[g.op[i]].form(g, *x)
             else:
                 new[i] = i if x == list(g.args[i]) or g.op[i] in LEAVES else g.remade(i, x)
@@ -31,3 +38,11 @@ def expanded(p: Program) -> Program:
 def written_out(op: str) -> bool:
     known = OPERATIONS.get(op)
     return known is not None and known.form is not None
+
+
+def often(g: Graph, order: list[int]) -> set[str]:
+    """The operations that are called.  (Of a block its loop is one use, and short.)"""
+    uses = Counter([g.op[i] for i in order if not g.shape[i]])
+    blocks = {g.op[i] for i in order if g.shape[i]}
+    lengths = {op: OPERATIONS[op].length for op in uses if written_out(op)}
+    return {op for op, n in lengths.items() if op not in blocks and n > SHORT and n * uses[op] > LONG}

@@ -73,6 +73,7 @@ class Graph(Blocks):
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
         self.complete = False  # no datum holds nan
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
+        self.sweeps_whole = True  # are their adjoints to be found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     # --- making nodes ---

@@ -122,7 +122,7 @@ class Program:
     One loop at most has a step output, (rows, steps, samples).  `by_data`: it is a derivative by the data, and is summed over the
     samples where these share the data.  `streams`: rows of the step input, which holds numbers of each step and sample.  `ways`:
     directions in data space, whose rows stand below those of the data themselves.  `layout`: the tree that the outputs make up,
-    of arrays of their numbers, where the user wants one back."""
+    of arrays of their numbers, where the user wants one back.  `order`: how often forward mode was applied."""
 
     g: Graph
     inputs: list[int]
@@ -133,6 +133,7 @@ class Program:
     streams: int = 0
     ways: int = 0
     layout: Any = None
+    order: int = 0
 
     def __post_init__(self) -> None:
         self._deepen(self.loops, 1)

@@ -25,6 +25,7 @@ from ..._primitive import values_of
 from ...errors import ArgumentError
 from ..emit.lower import SUMS
 from ..generated.arguments import contiguous
+from ..generated.derivatives import Family
 from ..generated.kernel import likelihood, recursion
 from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
@@ -62,13 +63,35 @@ def log_density(e, v):
     return -0.5 * (LOG_2_PI + np.log(v) + e * e / v)
 
 
-def whole(theta, x):
-    """The same as a sum: the log density of a datum but the first P, given those before it, all of which are x, and a share of that
-    of the first P, which stand below mu, phi and v with the share."""
+def rest(e, theta, P):
+    """The part of a step in the density of the whole series, e being the error of prediction or 0: what all steps have in common is
+    shared out.  Below mu, phi and v stand the first P data, the number of the others, and the share of one step."""
+    phi, v, first = theta[1 : P + 1], theta[P + 1], theta[P + 2 : 2 * P + 2] - theta[0]
+    total = theta[2 * P + 2] * log_density(0.0, v)
+    for n, a, variance in shorter(phi, v):
+        total = total + log_density(first[n] - a @ first[:n][::-1] if n else first[0], variance)
+    return total * theta[2 * P + 3] - 0.5 * e * e / v
+
+
+def of_rows(theta, x):
+    """For a datum with those before it; all lie around zero, so that mu may be taken from their sum."""
     P = len(x) - 1
-    mu, phi, v, first = theta[0], theta[1 : P + 1], theta[P + 1], theta[P + 2 : 2 * P + 2] - theta[0]
-    total = sum([log_density(first[n] - a @ first[:n][::-1] if n else first[0], s) for n, a, s in shorter(phi, v)])
-    return total * theta[2 * P + 2] + log_density(x[0] - mu * (1 - np.sum(phi)) - phi @ x[1:], v)
+    e = x[0] - theta[0] * (1 - np.sum(theta[1 : P + 1]))
+    for j in range(1, P + 1):
+        e = e - theta[j] * x[j]
+    return rest(e, theta, P)
+
+
+def no_lags(theta):
+    return np.zeros(len(theta) // 2 - 2), 0.0
+
+
+def of_steps(carry, theta, y):
+    """For a datum, those before it being carried along."""
+    lags, count = carry
+    P = len(lags)
+    e = np.where(count < P, 0.0, (y[0] - theta[0]) - theta[1 : P + 1] @ (lags - theta[0]))
+    return (np.concatenate([y[:1], lags[: P - 1]]), count + 1.0), rest(e, theta, P)
 
 
 class Autoregression(HandwrittenRecursion):
@@ -76,26 +99,33 @@ class Autoregression(HandwrittenRecursion):
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
-        self._whole = likelihood(whole, invalid=invalid, sums=SUMS)
+        self._shared = likelihood(of_rows, invalid=invalid, sums=SUMS)
+        self._own = recursion(no_lags, of_steps, invalid=invalid, sums=SUMS)
+        for kernel, name in ((self._shared, "rows"), (self._own, "steps")):
+            kernel._family.key = f"library autoregression of {name} {invalid}"
 
-    def _run_value(self, family: Any, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        """Of data that samples share value and gradient are sums without a carry, over data with those before them as further rows.
-        From these data their mean is subtracted: the error of prediction is made of data and mu one by one."""
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """Value and gradient as sums over data with those before them, which need no sweep back."""
         theta, data = arrays[:2]
-        (p, batch), steps = theta.shape, data.shape[1]
+        (p, batch), steps, dtype = theta.shape, data.shape[1], theta.dtype
         P = p - 2
-        if n != (0, 0) or kind == "D" or data.ndim == 3 or steps <= P or xp_of(theta) is not np:
+        if n != (0, 0) or kind == "D" or steps <= P or xp_of(theta) is not np:
             return super()._run_value(family, kind, n, arrays, outs)
-        dtype = theta.dtype
-        y = contiguous(data[0], dtype)
-        centre = y.sum() / dtype.type(steps)
-        y = y - centre
-        rows = np.empty((2 * P + 3, batch), dtype)
-        rows[:p], rows[p:-1], rows[-1] = theta, y[:P, None], 1 / (steps - P)
-        rows[0] -= centre
-        lags = np.ndarray((P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize))
-        arrays = rows, contiguous(lags, dtype)
-        made = self._whole._launch(self._whole._launcher(self._whole._family, kind, n, arrays, False), kind, n, arrays, None, False)
+        rows = np.empty((2 * P + 4, batch), dtype)
+        rows[:p], rows[-2] = theta, steps - P
+        if data.ndim == 3:
+            kernel, rows[p:-2] = self._own, data[0, :P]
+        else:
+            y = contiguous(data[0], dtype)
+            centre = y.sum() / dtype.type(steps)
+            y = y - centre
+            lags = np.ndarray((P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize))
+            kernel, data = self._shared, contiguous(lags, dtype)
+            rows[0] -= centre
+            rows[p:-2] = y[:P, None]
+        rows[-1] = 1 / data.shape[1]
+        arrays = rows, data
+        made = kernel._launch(kernel._launcher(kernel._family, kind, n, arrays, False), kind, n, arrays, None, False)
         made = list(made) if kind == "VG" else [made]
         if kind != "F":
             made[-1] = made[-1][:p]

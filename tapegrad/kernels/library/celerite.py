@@ -218,6 +218,7 @@ def _process(*sizes: int) -> Process:
         Definition(
             name="celerite",
             stem="celerite",
+            key=str(sizes),
             formula=recursion(*formula(*sizes), missing="step"),
             fit=lambda p, d: macros if (p, d) == (rows, 3) else None,
             wants=f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)",

@@ -24,7 +24,7 @@ from ..generated.arguments import as_float
 from ..generated.derivatives import library
 from ..generated.filters_by_step import ByStep
 from ..generated.kernel import recursion
-from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved, made_nan
+from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
 from .own_functions import device_functions
 
 SHARED = (FOLDER / "filters.cu").read_text()
@@ -61,10 +61,7 @@ class HandwrittenFilter(HandwrittenRecursion):
     def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
         if self.by_step is None or (n == (0, 0) and kind != "D" and xp_of(arrays[0]) is not np):
             return super()._run(kind, n, arrays, outs)
-        if not (self._keeps_nan and n == (0, 0) and kind == "R"):
-            return self.by_step(kind, n, arrays)
-        value, gradient = self.by_step("VG", n, arrays)
-        return made_nan([gradient], np.isnan(value))[0]
+        return self.by_step(kind, n, arrays)
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         if self.by_step is None:
@@ -195,6 +192,7 @@ class Filter(Shelved):
         definition = Definition(
             name=of.stem,
             stem=of.stem,
+            key=f"{sizes} {by_data}",
             formula=recursion(init, step, missing="step", invalid=self._invalid),
             fit=lambda p, d: macros,
             wants="as packed",

@@ -14,7 +14,7 @@ and round the results to float32."""
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
 from ..emit.lower import SUMS
 from ..generated.arguments import checked_outs, contiguous
+from ..generated.derivatives import Family
 from ..generated.kernel import Generated, Likelihood, Recursion
 from ..raw_code.kernel import raw
 from .own_functions import device_functions
@@ -81,12 +82,13 @@ def optioned(kernel: Any, options: dict) -> Any:
 class Definition:
     """What a model by hand consists of.
 
-    `name`: that of its entries in the .cu of name `stem`.  `formula`: the model by `likelihood` or `recursion`.  `fit(p, d)`: the
-    macros, a dict, for p rows of theta and d rows of data, or None where they do not fit; `wants` says in words what would.
-    `work(p, d)`: declarations of the work arrays of its gradient."""
+    `name`: that of its entries in the .cu of name `stem`.  `formula`: the model by `likelihood` or `recursion`; `key`: what it depends
+    on beside the name.  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data, or None where they do not fit;
+    `wants` says in words what would.  `work(p, d)`: declarations of the work arrays of the gradient."""
 
     name: str
     stem: str
+    key: str = ""
     formula: Generated
     fit: Callable
     wants: str
@@ -97,10 +99,10 @@ class Handwritten(Shelved, Generated):
     """A generated kernel whose value and gradient on a device are launched from a .cu."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
-        f, trace, missing, *_ = definition.formula._parts
-        super().__init__(f, trace, missing, invalid, SUMS)
+        super().__init__(replace(definition.formula._parts, invalid=invalid, sums=SUMS))
         self.definition = definition
         self.__name__ = self._family.name = self._is_missing.name = definition.name
+        self._family.key = f"library {definition.stem} {definition.name} {definition.key} {invalid}"
         self._keeps_nan = invalid == "nan"
         text = (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
@@ -160,15 +162,15 @@ class Handwritten(Shelved, Generated):
         theta, data = arrays[:2]
         if n == (0, 0) and kind != "D" and xp_of(theta) is not np:
             return self._filled(outs, self._on_device(kind, theta, data), theta)
-        narrow = self._family.wide(theta.dtype) and kind in ("F", "VG")
+        narrow = self._family.wide(theta.dtype) and kind in ("F", "VG", "VGD")
         nan = self._keeps_nan and n == (0, 0) and kind != "D"
         if not (narrow or nan):
             return super()._run(kind, n, arrays, outs)
-        made = super()._run("VG" if nan else kind, n, arrays)
+        made = super()._run("VG" if nan and kind != "VGD" else kind, n, arrays)
         made = list(made) if isinstance(made, tuple) else [made]
         if nan:
             made = made_nan(made, ~np.isfinite(made[0]))
-            made = {"F": made[:1], "R": made[1:], "VG": made}[kind]
+            made = {"F": made[:1], "R": made[1:]}.get(kind, made)
         if narrow:
             made[0] = made[0].astype(theta.dtype)
         return self._filled(outs, made, theta)
@@ -206,6 +208,17 @@ def made_nan(arrays: list, bad: Any) -> list:
 
 class HandwrittenLikelihood(Handwritten, Likelihood):
     """A sum over data that are independent."""
+
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+        """Data that samples share and that hold nan are left out before the launch."""
+        theta, data = arrays[:2]
+        if kind != "D" and n[1] == 0 and data.ndim == 2 and self._is_missing(data):
+            xp = xp_of(data)
+            here = xp.flatnonzero(~xp.isnan(data.sum(axis=0) if len(data) > 1 else data[0]))
+            made = super()._run_value(family, kind, n, (theta, data.take(here, axis=1), *arrays[2:]), outs)
+            self._last = None, None  # that was another launch than one on all of the data
+            return made
+        return super()._run_value(family, kind, n, arrays, outs)
 
 
 class HandwrittenRecursion(Handwritten, Recursion):

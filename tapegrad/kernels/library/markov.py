@@ -83,6 +83,7 @@ def kernel(normal_, densities_, wants):
         Definition(
             name="markov",
             stem="markov",
+            key="normal" if normal_ else "given",
             formula=recursion(init, step, missing="step"),
             fit=fit,
             wants=wants,

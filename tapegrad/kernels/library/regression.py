@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._array import is_array, xp_of
 from ...errors import ArgumentError, ShapeError
-from ...ops.special import gammaln
+from ...ops.gamma import gammaln
 from ..generated.kernel import FLOATS, likelihood
 from .handwritten import Definition, HandwrittenLikelihood
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
+from ...ops._define import PRIMITIVES
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
-from .symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, large, lift, operand, real, where
+from .symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, instruction, large, lift, operand, real, where
 
 
 def matmul(a: Any, b: Any) -> Sym:
@@ -81,6 +82,9 @@ FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims
 COMPOSED[np.matmul] = matmul
 
 
+POWER, _ = instruction(PRIMITIVES["power_of"].prim, {})
+
+
 @implements(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
     if a_min is not None:
@@ -90,7 +94,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 
 @implements(np.power, np.float_power)
 def power(a: Any, b: Any) -> Sym:
-    """Whole and half constant exponents by products and roots, others as exp(b log a)."""
+    """Whole and half constant exponents by products and roots."""
     g = graph_of(a, b)
     exponent = lift(g, b).constant()
     if exponent is not None and exponent.ndim == 0:
@@ -108,7 +112,7 @@ def power(a: Any, b: Any) -> Sym:
             root = np.sqrt(a)
             whole = power(a, (c - 0.5) if c > 0 else (c + 0.5))
             return whole * root if c > 0 else whole / root
-    return np.exp(b * np.log(lift(g, a)))
+    return elementwise(g, POWER, a, b)
 
 
 def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:

@@ -72,7 +72,7 @@ class Captured:
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
-        for shadow in getattr(OPEN, "shadows", ()):
+        for shadow in OPEN.shadows:
             for x in self.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(

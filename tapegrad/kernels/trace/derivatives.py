@@ -3,18 +3,22 @@
 The arguments of a transform are marked: each number that is to be varied becomes a node of its own, ("mark", x), which nothing
 simplifies away, so that a function differs by its argument alone and not by what else it reads, however the two are made.  The
 function runs on the marks; the derivative is a sweep over what it left in the graph; then x is put in place of each mark.  What comes
-out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself."""
+out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself.
 
+Loops of the kernel in such a function get a carry more for each number that is varied, its tangent: forwards, whatever was asked."""
+
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ... import _transforms as transforms
 from ..._calls import name_of
+from ..._transforms import Transform
 from ..._tree import Const, is_node, leaves, tree_map
 from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
-from ..graph.adjoint import Adjoints, dependents, tangents
+from ..graph.adjoint import Adjoints, dependents, pushed, tangents
+from ..graph.program import nested
 from .symbolic import Sym, lift, real
 
 
@@ -47,7 +51,7 @@ class Marked:
 class Run:
     """f of marked arguments: what it gave, and sweeps over it."""
 
-    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict):
+    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, one_way: bool = False):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
         self.chosen = places(call, argnums, len(args))
@@ -58,12 +62,13 @@ class Run:
             given[n] = self.mark(n, args[n])
         self.trees = [args[n] for n in self.chosen]
         before = [(region.loops, len(region.loops)) for region in tracer.regions]
-        self.out = f(*given, **kwargs)
+        self.out = tracer.derivatives.called(f, given, kwargs)
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
-        for loops, n in before:
-            self.refuse_loops(loops[n:])
+        self.fresh = [(loops, n) for loops, n in before if len(loops) > n]  # where loops of f stand
+        self.looped = any(not self.marks.isdisjoint(self.g.reach(loop.reads())) for loops, n in self.fresh for loop in loops[n:])
+        self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
     def mark(self, n: int, x: Any) -> Any:
         found: list = []
@@ -72,8 +77,7 @@ class Run:
             if not varied(v):
                 found.append(None)
                 return v
-            self.t.marks += 1
-            found.append(Marked(self.g, real(lift(self.g, v)), self.t.marks))
+            found.append(Marked(self.g, real(lift(self.g, v)), self.t.derivatives.number()))
             return found[-1].array(found[-1].marks)
 
         made = tree_map(leaf, x)
@@ -82,14 +86,31 @@ class Run:
         self.marked.append(found)
         return made
 
-    def refuse_loops(self, loops: list) -> None:
-        for loop in loops:
-            if not self.marks.isdisjoint(self.g.reach(loop.reads())):
-                raise KernelError(
-                    f"{self.call} inside a kernel: the function has a loop of the kernel (tapegrad.kernels.loop, while_loop) that depends "
-                    "on what is varied. Write the loop with Python's range, or differentiate the kernel from outside, whose derivatives "
-                    "go through its loops"
-                )
+    # --- loops of the kernel in f, through which derivatives go forwards ---
+
+    def unit_ways(self) -> list[dict]:
+        """The tangents of the marks, for each number that is varied alone."""
+        made = []
+        for k, m in enumerate(self.all):
+            for e in np.eye(int(np.prod(m.shape))):
+                parts = [e.reshape(m.shape) if j == k else np.zeros(other.shape) for j, other in enumerate(self.all)]
+                made.append(self.way([other.like(lift(self.g, x)) for other, x in zip(self.all, parts, strict=True)]))
+        return made
+
+    def way(self, nodes: list[list[int]]) -> dict:
+        return {i: d for m, way in zip(self.all, nodes, strict=True) for i, d in zip(m.marks, way, strict=True)}
+
+    def through(self, ways: list[dict]) -> list[dict]:
+        """Give f's loops a tangent of their carry for each of these ways, which afterwards holds the tangents of what they give."""
+        first = {loop.id: len(loop.carry) for loops, n in self.fresh for loop in nested(loops[n:])}
+        for loops, n in self.fresh:
+            for t in ways:
+                loops[n:] = pushed(self.g, loops[n:], t, first)
+        for loops, n in self.fresh:
+            for loop in loops[n:]:
+                self.g.substitute(loop.reads(), self.back)
+                loop.rewrite(self.back)
+        return ways
 
     def plain(self, nodes: list[int]) -> list[int]:
         """These nodes without marks."""
@@ -114,19 +135,29 @@ class Run:
     def pulled(self, seeds: list[tuple[int, int]]) -> list[Sym]:
         """The gradient, for every marked array, of the sum of node times cotangent."""
         g, outs = self.g, [o for o, _ in seeds]
+        if self.units is not None:
+            return self.summed(seeds)
         active = dependents(g, outs, self.marks)
         adj = Adjoints(g)
         for o, bar in seeds:
             if o in active:
                 adj.include(o, bar)
         order = [i for i in g.reach(outs, self.marks) if i not in self.marks]
-        adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1)
+        adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1, whole=False)
         return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
 
-    def pushed(self, ways: list[list[int]]) -> Any:
-        """The tangent of what f gave, where marked array k moves along ways[k]."""
+    def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
+        """The same by the tangents in all ways."""
+        g, slopes = self.g, []
+        for t in self.units:
+            tangents(g, [o for o, _ in seeds], t)
+            slopes.append(functools.reduce(lambda total, pair, t=t: g.add(total, g.mul(pair[1], t[pair[0]])), seeds, g.zero))
+        rest = iter(self.plain(slopes))
+        return [Sym(g, np.array([next(rest) for _ in range(int(np.prod(m.shape)))], np.int64).reshape(m.shape)) for m in self.all]
+
+    def pushed(self, t: dict) -> Any:
+        """The tangent of what f gave, where the marks have the tangents t."""
         g = self.g
-        t = {i: d for m, way in zip(self.all, ways, strict=True) for i, d in zip(m.marks, way, strict=True)}
 
         def leaf(x: Any) -> Any:
             y = self.numbers(x)
@@ -168,22 +199,44 @@ def plain_function(f: Any) -> Any:
 
 
 class Derivatives:
-    """The transforms for one trace, by the names of those that they stand for."""
+    """The transforms for one trace."""
 
     def __init__(self, tracer: Any):
         self.tracer = tracer
-        names = ("grad", "value_and_grad", "jvp", "vjp", "jacobian", "hessian", "hvp", "value_grad_hvp", "hmp")
-        self.own = {getattr(transforms, name): getattr(self, name) for name in names}
+        self.count, self.first = 0, 1  # marks made, and the first that no function has got yet
+        self.open: set[int] = set()  # those of functions that run
 
-    def made(self, x: transforms.Transform) -> Callable:
-        """What stands for a transform of a function that was made outside."""
-        return getattr(self, x.prefix)(self.tracer.rebuild(plain_function(x.of)), *x.settings)
+    def number(self) -> int:
+        """Of a new mark."""
+        self.count += 1
+        return self.count
+
+    def called(self, f: Callable, args: list, kwargs: dict) -> Any:
+        """f of marked arguments."""
+        open_ = self.open
+        self.open = {*open_, *range(self.first, self.count + 1)}
+        try:
+            return f(*args, **kwargs)
+        finally:
+            self.open, self.first = open_, self.count + 1
+
+    def refuse_marks(self, nodes: list[int]) -> None:
+        """Raises where one of these depends on the argument of a function that has returned."""
+        g = self.tracer.g
+        if self.count and any(g.op[i] == "mark" and np.ravel(g.meta[i])[0] not in self.open for i in g.reach(nodes)):
+            raise KernelError(
+                "a number made in the function of a transform (grad, jvp, ...) is used outside of it: only what it returns leaves it"
+            )
+
+    def transformed(self, x: Transform) -> Callable:
+        """What stands for a transform."""
+        return getattr(self, x.prefix)(x.of, *x.settings)
 
     def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
-        f = plain_function(f)
-        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs)
+        f = self.tracer.rebuild(plain_function(f))
+        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs, name == "jvp")
 
-    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:
             r = self.run("grad", f, argnums, args, kwargs)
             if has_aux and not (isinstance(r.out, tuple) and len(r.out) == 2):
@@ -200,7 +253,7 @@ class Derivatives:
 
         return ours
 
-    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    def grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         both = self.value_and_grad(f, argnums, has_aux)
 
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -238,9 +291,10 @@ class Derivatives:
                     if v.shape != m.shape:
                         raise ShapeError(f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; they must be equal")
                     ways.append(m.like(v))
-        return r.value(), r.pushed(ways)
+        t = r.way(ways)
+        return r.value(), r.pushed(r.through([t])[0] if r.looped else t)
 
-    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False, *, shadow: bool = True) -> Callable:
+    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> Any:
             r = self.run("jacobian", f, argnums, args, kwargs)
             outputs = [r.numbers(y) for y in leaves(r.out)]
@@ -251,7 +305,7 @@ class Derivatives:
 
         return ours
 
-    def hessian(self, f: Callable, argnums: Any = 0, *, shadow: bool = True) -> Callable:
+    def hessian(self, f: Callable, argnums: Any = 0) -> Callable:
         return self.jacobian(self.grad(f, argnums), argnums, "forward")
 
     def value_grad_hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
@@ -281,11 +335,9 @@ def columns(r: Run) -> list:
     """The same by one sweep for each number that is varied."""
     g = r.g
     found: list = []
-    for k, m in enumerate(r.all):
-        found.append([])
-        for e in np.eye(int(np.prod(m.shape))):
-            ways = [other.like(lift(g, e.reshape(m.shape) if j == k else np.zeros(other.shape))) for j, other in enumerate(r.all)]
-            found[k].append([x for x in leaves(r.pushed(ways)) if x is not None])
+    ways = iter(r.unit_ways() if r.units is None else r.units)
+    for m in r.all:
+        found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(int(np.prod(m.shape)))])
     made = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])

@@ -349,7 +349,7 @@ class Walk:
         elif root == "tapegrad":
             self.form.append(Same(x))
             inner = getattr(x, "__dict__", {})
-            self.follow([inner[n] for n in ("f", "of", "_parts", "vjp", "jvp", "cpu") if n in inner])
+            self.follow([inner[n] for n in ("f", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu") if n in inner])
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
         elif root in VALUES:

@@ -19,13 +19,11 @@ import scipy.special
 
 from ... import stats
 from ..._shadow import is_foreign
-from ..._transforms import Transform
 from ..._tree import Const
 from ...errors import KernelError
 from ..graph.nodes import Graph
 from .captured import Captured
 from .composite_functions import FOREIGN
-from .derivatives import Derivatives
 from .symbolic import Sym, graph_of, lift
 
 MATH = {
@@ -37,8 +35,8 @@ MATH = {
 class Rebuilder:
     """Rebuilds functions for one trace into the graph `g`."""
 
-    def __init__(self, g: Graph, derivatives: Derivatives):
-        self.g, self.seen, self.hold, self.captured, self.derivatives = g, {}, [], Captured(), derivatives
+    def __init__(self, g: Graph):
+        self.g, self.seen, self.hold, self.captured = g, {}, [], Captured()
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = Random()
@@ -92,8 +90,6 @@ class Rebuilder:
         """What stands for x inside the kernel function."""
         kind = type(x)
         if isinstance(x, types.ModuleType):
-            if x.__name__ == "tapegrad":
-                return Namespace(x, {f.__name__: ours for f, ours in self.derivatives.own.items()})
             return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
         if kind.__module__.startswith("scipy.stats"):
             return density(x)
@@ -110,10 +106,6 @@ class Rebuilder:
             pass
         if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
             return self.numpy.own[x.__name__]
-        if kind is Transform:
-            return self.derivatives.made(x)
-        if kind is types.FunctionType and x in self.derivatives.own:
-            return self.derivatives.own[x]
         if kind is types.FunctionType and (not is_foreign(x.__module__) or "users" in x.__dict__):
             return self.function(x)
         if kind is types.MethodType and not is_foreign(x.__func__.__module__):
@@ -144,6 +136,8 @@ class Rebuilder:
         found = self.seen.get(id(f))
         if found is not None:
             return found
+        if type(f.__globals__) is Globals and f.__globals__.rebuild is self:
+            return f
         cells = None
         if f.__closure__ is not None:
             cells = tuple([types.CellType() for _ in f.__closure__])
@@ -163,9 +157,9 @@ class Rebuilder:
         return new
 
 
-def through(f: types.FunctionType, users: Any) -> types.FunctionType:
+def through(f: types.FunctionType, users: Any = None) -> types.FunctionType:
     """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
-    f.users = users
+    f.users = f if users is None else users
     return f
 
 

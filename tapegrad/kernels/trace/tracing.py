@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._primitive import OPEN
 from ..._tree import children, is_node, rebuilt, tree_map
 from ...errors import ArgumentError, KernelError, ShapeError, TapegradError
 from ..graph.adjoint import step_gradient
@@ -44,7 +45,7 @@ class Tracer:
 
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
-        self.rebuild, self.marks = Rebuilder(self.g, Derivatives(self)), 0
+        self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
@@ -76,6 +77,8 @@ class Tracer:
     def varying(self, nodes: Iterable[int]) -> int:
         """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
         and got out of it other than by its carry are refused."""
+        nodes = list(nodes)
+        self.derivatives.refuse_marks(nodes)
         found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
         if found & ~sum([1 << region.loop for region in self.regions[1:]]):
             raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
@@ -92,7 +95,7 @@ class Tracer:
     def run(self, f: Callable, *args: Any) -> Any:
         """f(*args), traced."""
         before = getattr(ACTIVE, "tracer", None)
-        ACTIVE.tracer = self
+        ACTIVE.tracer, OPEN.inside = self, self.derivatives
         self.rebuild.captured.root(f)
         try:
             return self.rebuild(f)(*args)
@@ -104,7 +107,7 @@ class Tracer:
             error.add_note(f"while tracing {origin(f)} into a kernel, at {line_of(error, f)}")
             raise
         finally:
-            ACTIVE.tracer = before
+            ACTIVE.tracer, OPEN.inside = before, None if before is None else before.derivatives
 
     def sym(self, ids: Any) -> Sym:
         return Sym(self.g, ids)

@@ -1,0 +1,269 @@
+"""Batching: all samples at once.  At this level a Variable's slot is the stack of its values for all samples, the samples along a
+first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_hollow.py).
+
+An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
+other.  How each operation does that: _stacked.py.  Arrays that the function captured: _carried.py."""
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from ._array import NUMBERS, is_array, is_scalar, xp_of
+from ._carried import Buffer, Marks
+from ._hollow import hollow, hollow_number
+from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._stacked import OWN, WORDS, one_by_one, room_for, samples_first, spread, stacked_rule
+from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
+from .errors import BatchError, callers_line
+from .ops import shaping as s
+from .ops._define import ndim
+
+
+class Batch(Trace):
+    __slots__ = ()
+    hides = True
+    holds = True
+    samples = True
+
+    def __init__(self, call: str, count: int):
+        super().__init__()
+        self.call, self.count = call, count
+        self.adopted: list = []  # captured arrays: (handle, its fields as they were)
+
+    # --- what it is for others ---
+
+    def made(self, stack: Any, whole: bool = False) -> Variable:
+        """A Variable of this stack.  `whole`: one without axes is an array, not a number."""
+        if type(stack) is View:
+            layout_of(stack)
+            stack = frozen(stack)
+        b = stack if type(stack) is ndarray else bottom(stack)
+        to, d = b.shape, b.dtype
+        if len(to) == 1 and not whole and xp_of(b) is np:
+            return variable(hollow_number(d), self, stack)
+        return variable(hollow(xp_of(b), to[1:], d, b.strides[1:]), self, stack)
+
+    def watch(self, value: Any, axis: int) -> Variable:
+        """An argument, with the samples along this axis."""
+        value = value if isinstance(value, Variable) or is_array(value) else np.asarray(value)
+        if axis:
+            order = (axis, *[k for k in range(ndim(value)) if k != axis])
+            value = s.transpose(value, axes=order)
+        x = self.made(samples_first(value))
+        x._saved = True
+        return x
+
+    def adopt(self, x: Variable) -> None:
+        """An array that the function captured: what is read of it and written is marked from now on."""
+        if type(x) is View:
+            x._seen, x._value, x = -1, None, x._base
+        trace, value = x._trace, x._value
+        b = bottom(x)
+        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, Ended):
+            return
+        if getattr(x, "_version", None) is None:
+            x._version = 0
+        outer = x._slot if trace is not None and trace.samples and type(x._slot) is Buffer else None
+        self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
+        if trace is None:
+            held = value
+        elif outer is None:
+            held = frozen(x)
+        else:
+            held = variable(value, trace, outer.value) if outer.batched else outer.value
+        if isinstance(held, Variable):
+            held._saved = True
+        x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
+        x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
+
+    def adopt_outer(self) -> None:
+        """What the transforms around this one have captured."""
+        for shadow in OPEN.shadows:
+            for _, x in shadow.arrays:
+                self.adopt(x)
+            for x in shadow.hold:
+                if isinstance(x, Variable):
+                    self.adopt(x)
+
+    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
+        """What was adopted, after the function."""
+        if x._slot.marks.written is False:
+            x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
+        elif trace is not None and trace.samples and type(slot) is Buffer:
+            below = self.beneath(x)
+            batched = isinstance(below, Variable) and below._trace is trace
+            x._become(variable(value, trace, Buffer(below._slot if batched else below, batched, slot.marks)))
+            x._saved = True
+        else:
+            self.risen.append(x)
+
+    def sample(self, x: Variable, k: int) -> Any:
+        """x of one sample, one level down."""
+        if type(x._slot) is Buffer:
+            value = x._slot.value
+            return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
+        return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
+
+    def stacked(self, y: Any) -> Any:
+        """The stack of a result of whatever level."""
+        if isinstance(y, Variable):
+            y = live(y)
+            if y._trace is self:
+                if type(y._slot) is not Buffer:
+                    return y._slot
+                y._slot.marks.on_read((), None)
+                return spread(self, y._slot.value, y._slot.batched)
+            if y._trace is None:
+                y = bottom(y)
+        return spread(self, y, False)
+
+    def beneath(self, x: Variable) -> Any:
+        """What the handle is afterwards: as a loop over the samples leaves it."""
+        if not self.count:
+            return s.zeros_like(x)
+        y = self.sample(x, -1)
+        return frozen(y) if isinstance(y, Variable) else np.asarray(y) if is_array(x._value) and not is_array(y) else y
+
+    def memory(self, slot: Any) -> Any:
+        return slot.value if type(slot) is Buffer else slot
+
+    def is_plain(self, x: Variable) -> bool:
+        slot = x._slot
+        return type(slot) is Buffer and not slot.batched and not is_tracked(slot.value)
+
+    def copied_slot(self, slot: Any, x: Variable) -> Any:
+        if type(slot) is Buffer:
+            return Buffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
+        return samples_first(copied(slot))
+
+    def laid_slot(self, stack: Any, value: Any) -> Any:
+        """The stack, each sample in the memory order of `value`."""
+        if type(stack) is Buffer:
+            stack.marks.on_read((), None)
+            stack = stack.value if stack.batched else spread(self, stack.value, False)
+        return like_layout(stack, room_for(self.count, value))
+
+    def differs(self, x: Variable) -> bool:
+        """Is x, which is not captured, not the same for all samples?"""
+        v = primal_of(x._slot)
+        if isinstance(v, Variable):
+            return True
+        return not bool((v == v[:1]).all())
+
+    def agreed(self, slot: Any, what: str) -> Any:
+        """What is the same for all samples."""
+        if type(slot) is Buffer:
+            slot.marks.on_read((), None)
+            if not slot.batched:
+                return slot.value
+            slot = slot.value
+        v = values_of(slot)
+        if len(v) and bool((v == v[:1]).all()):
+            return v[-1]
+        if len(v) and v.dtype.kind == "b":
+            n = int(v.sum()) if v.ndim == 1 else None
+            counts = f" (true for {n} of {len(v)})" if n is not None else ""
+        else:
+            counts = ""
+        raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
+
+    def values(self, x):
+        return self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
+
+    def truth(self, x):
+        return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
+
+    def close(self):
+        for x, *before in self.adopted:
+            if x._trace is self:
+                self.hand_back(x, *before)
+        self.adopted = []
+        for x in self.risen:
+            if x._trace is self:
+                x._value = self.beneath(x)
+        super().close()
+        self.__class__ = Closed
+
+    # --- what an operation is ---
+
+    def step(self, prim, args, inputs, slots, params):
+        if prim.batch == "elementwise":
+            out = self.in_place(prim, inputs, slots, params)
+            if out is not None:
+                return self.made(out)
+        elif prim.batch == "inside":
+            return prim.run(*args, **params)
+        given, target = [], None
+        for k, t in enumerate(slots):
+            if type(t) is not Buffer:
+                given.append((inputs[k], False) if t is None else (t, True))
+                continue
+            given.append((t.value, t.batched))
+            if prim.writes and k == 0:
+                target = t
+            t.marks.met(prim, params, k)
+        if True not in [batched for _, batched in given]:
+            return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
+        way = OWN.get(prim) or WORDS.get(prim.batch) or (one_by_one if prim.batch is None else stacked_rule)
+        out = way(self, prim, given, params)
+        if out is NotImplemented:
+            out = one_by_one(self, prim, given, params)
+        if type(out) is tuple:
+            return tuple([self.made(o) for o in out])
+        if target is not None:
+            return variable(inputs[0], self, Buffer(out, True, target.marks))
+        if prim.writes:
+            return self.made(out, is_array(inputs[0]))
+        whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
+        return self.made(out, whole)
+
+    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: dict) -> Any:
+        """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
+        given, rank, most = [], -1, 0
+        for v, t in zip(inputs, slots, strict=True):
+            if t is None:
+                t, n = v, v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else -2
+                if n < 0:
+                    return None
+                most = n if n > most else most
+            elif type(t) is not ndarray or (rank >= 0 and t.ndim != rank):
+                return None
+            else:
+                rank = t.ndim
+            given.append(t)
+        if most >= rank or (rank == 1 and prim in ARRAYS):
+            return None
+        return prim.run(*given, **params)
+
+    def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
+        """An operation on captured arrays that are the same for all samples yet."""
+        out = bind(prim, given, params)
+        if target is not None:
+            return variable(shown, self, Buffer(out, False, target.marks))
+        return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+
+
+CURE = ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop over the samples"
+
+
+class Closed(Ended):
+    """A batch after its function: its Variables are the values of the last sample."""
+
+    __slots__ = ()
+    hides = True
+    beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
+
+    def values(self, x):
+        return self.beneath(x)
+
+
+def is_array_of(prim: Primitive, params: dict) -> bool:
+    """Does the operation give an array also where there are no axes?"""
+    if prim is READ:
+        return params["at"] is None or params["at"] is Ellipsis
+    return prim.batch == "moves" or prim is s.array_of.prim
+
+
+KEEPING = frozenset([f.prim for f in (s.copy, s.astype)])
+ARRAYS = KEEPING | {s.array_of.prim}

@@ -1,0 +1,250 @@
+"""Views, elements, diagonals, and what is written into a buffer, with one transform open."""
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .._array import F8, NUMBERS
+from .._dual import Dual
+from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
+from .._tape import REGION, Tape, fixed
+from .._variable import Variable, View, new, variable
+from ..ops import _protocols, views, writing
+from ..ops.indexing import ALL, laid_out, pull_diagonal, pull_element, pull_turned, read, zeros_of
+from ..ops.views import DIAGONAL, is_element, shown, transpose, unchanging
+from .replacing import before, replaces
+
+# --- views and elements ---
+
+TRANSPOSED = ("transpose", (1, 0))
+refresh_generally, getitem_generally = before(refresh), before(views.getitem)
+run_read, pull_read, pull_assign, pull_add_at = read.prim.run, READ.vjp[0], ASSIGN.vjp[0], ADD_AT.vjp[0]
+
+
+def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
+    """The slot, on a tape or a dual, of a region of the buffer with this slot and value."""
+    if type(trace) is Dual:
+        return bind(READ, (slot,), {"path": path, "at": at, "copy": copy})
+    records = trace.records
+    k = len(records)
+    layout = laid_out(value) if at is None else trace.layout(value)
+    records.append((pull_read, slot, REGION, None, layout, path, at))
+    if k > trace.look:
+        trace.grown()
+    return k
+
+
+@replaces(views.turned)
+def turned(x):
+    """The transpose of a matrix is made unread: until it is read, the place of its value holds x, from which it may be read."""
+    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value  # (what is not read yet need not be)
+    while isinstance(v, Variable):
+        v = v._value
+    if getattr(v, "ndim", 0) != 2:
+        return transpose(x)
+    y = view(x, TRANSPOSED)
+    if type(x) is not View or x._seen != -1 or x._value is None:  # not one that is itself to be read so
+        y._value = x
+    return y
+
+
+def unread_transpose(y: View) -> Variable | None:
+    """The matrix of which y, made by `turned` and not yet read, is the transpose, if it may be read from that by alias: nothing
+    was written, and one tape is open at most."""
+    source = y._value
+    if y._base._version:
+        return None
+    if type(source) is View and source._seen:
+        refresh(source)
+    trace = source._trace
+    return source if type(source._value) is ndarray and (trace is None or type(trace) is Tape) else None
+
+
+@replaces(refresh)
+def refreshed(y):
+    base = y._base
+    source = unread_transpose(y) if y._seen == -1 and y._value is not None else None
+    if source is not None:
+        base._saved = True
+        y._value, y._trace, y._seen = source._value.T, source._trace, 0
+        if y._trace is None:
+            y._slot = None
+        else:
+            records = y._trace.records
+            y._slot = len(records)
+            records.append((pull_turned, source._slot, None, None, None, None, None))
+        return
+    value, trace = base._value, base._trace
+    if type(value) is not ndarray or not (trace is None or type(trace) is Tape or type(trace) is Dual):
+        return refresh_generally(y)
+    hot = base._version > 0
+    if not hot:
+        base._saved = True
+    y._value = run_read(value, path=y._path, at=None, copy=hot)
+    y._trace, y._slot = trace, None if trace is None else slot_read(trace, base._slot, value, y._path, None, hot)
+    y._seen = base._version
+
+
+INTEGER, SLICED = frozenset((int,)), frozenset((int, slice))
+
+
+def are_places(at: tuple) -> bool:
+    """Are these arrays of integers?"""
+    return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
+
+
+@replaces(views.getitem)
+def getitem(x, at):
+    if type(x) is Variable:
+        value = x._value
+        if type(value) is ndarray:
+            kind, rank = type(at), value.ndim
+            if rank == 1 if kind is int else kind is tuple and len(at) == rank and INTEGER.issuperset(map(type, at)):
+                element, trace = value[at], x._trace
+                if trace is None:
+                    return element
+                if type(trace) is Tape:
+                    records, known = trace.records, trace.layouts.get(id(value))
+                    k = len(records)
+                    layout = known[1] if known is not None and known[0] is value else trace.layout(value)
+                    records.append((pull_element, x._slot, REGION, None, layout, (), at))
+                    if k > trace.look:
+                        trace.grown()
+                    y = new(Variable)
+                    y._value = element
+                    y._trace = trace
+                    y._slot = k
+                    return y
+                if type(trace) is Dual:
+                    return variable(element, trace, slot_read(trace, x._slot, value, (), at, False))
+            elif rank and kind is slice:
+                return view(x, ("at", unchanging(at)))
+            elif rank and kind is int:
+                value[at]  # raises as NumPy does
+                return view(x, ("at", at))
+            elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
+                value[at]
+                return view(x, ("at", tuple([i if type(i) is int else unchanging(i) for i in at])))
+            elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
+                trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
+                return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
+    return getitem_generally(x, at)
+
+
+@replaces(views.diagonal_of)
+def diagonal_of(x):
+    """Read at once where that is sure to be right: by alias, for it was never written, with one tape open at most."""
+    y = view(x, DIAGONAL)
+    trace = x._trace
+    if x._version or not (trace is None or type(trace) is Tape):
+        return y
+    x._saved = True
+    y._value, y._trace, y._seen = x._value.diagonal(), trace, 0
+    if trace is not None:
+        records = trace.records
+        y._slot = len(records)
+        records.append((pull_diagonal, x._slot, REGION, None, laid_out(x._value), None, None))
+    return y
+
+
+# --- writes ---
+
+NUMBER = ((), F8)  # shape and dtype of a number
+
+
+def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
+    """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
+    tangent = zeros_of(x) if x._trace is None else x._slot
+    if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
+        return False
+    if isinstance(t, Variable):  # of another level
+        return False
+    x._value[at] = v
+    tangent[at] = 0.0 if t is None else t
+    if x._trace is None:
+        x._trace, x._slot = trace, tangent
+        trace.risen.append(x)
+    x._version += 1
+    return True
+
+
+@replaces(writing.written_short)
+def written_short(x: Variable, y: Any, at: Any) -> bool:
+    """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
+    value, trace = x._value, x._trace
+    if type(value) is not np.ndarray or value.dtype is not F8:
+        return False
+    if not (trace is None or type(trace) is Tape or type(trace) is Dual):
+        return False
+    kind = type(at)
+    if kind is int:
+        to = value.shape[1:]
+    elif kind is slice:
+        to = value[at].shape
+        if at == ALL:
+            at = Ellipsis
+    elif kind is tuple and is_element(at, value.ndim):
+        to = ()
+    elif at is Ellipsis:
+        to = value.shape
+    else:
+        return False
+    slot = like = None
+    if type(y) is Variable:
+        v, other = y._value, y._trace
+        if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
+            return False
+        if other is not None:
+            if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
+                return False
+            trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
+    elif type(y) in NUMBERS or type(y) is np.float64:
+        v = y
+    else:
+        return False
+    if not getattr(x, "_version", 0) or getattr(x, "_saved", False):
+        if not value.flags.writeable:
+            return False
+        own(x)
+        value = x._value
+    if type(trace) is Dual:
+        return written_forward(x, v, slot, at, trace)
+    value[at] = v
+    if trace is not None:
+        records = trace.records
+        records.append((pull_assign, x._slot, REGION, slot, trace.layout(value), like, ((), at)))
+        if x._trace is None:
+            x._trace = trace
+            trace.risen.append(x)
+        x._slot = k = len(records) - 1
+        if k > trace.look:
+            trace.grown()
+    x._version += 1
+    return True
+
+
+@replaces(_protocols.added_short)
+def added_short(x, at, y):
+    """`np.add.at(x, at, y)` for a float64 vector of our own, numbers of one tape and as many places."""
+    value, trace = x._value, getattr(x, "_trace", None)
+    if type(x) is not Variable or type(y) is not Variable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
+        return False
+    v, other = y._value, y._trace
+    if type(value) is not ndarray or type(v) is not ndarray or not (value.dtype is v.dtype is F8) or value.ndim != 1 or v.shape != at.shape:
+        return False
+    if type(other) is not Tape or not (trace is None or trace is other):
+        return False
+    own(x)
+    value, trace = x._value, other
+    np.add.at(value, at, v)
+    records = trace.records
+    records.append((pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), fixed(at))))
+    if x._trace is None:
+        x._trace = trace
+        trace.risen.append(x)
+    x._slot = k = len(records) - 1
+    if k > trace.look:
+        trace.grown()
+    x._version += 1
+    return True

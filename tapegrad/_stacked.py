@@ -1,0 +1,300 @@
+"""How operations run on stacks: arrays of all samples along a first axis (_batch.py).
+
+A way takes (trace, prim, operands, params), the operands being pairs (value, is it a stack?), and gives the stack of the result.  There is
+one for each word of `Primitive.batch`, and some operations have one of their own.  Reading order: operands; the words; operations;
+regions of a buffer, whose paths and indices move on by one axis."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ._array import is_array, xp_of
+from ._carried import host
+from ._hollow import hollow
+from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from ._variable import Variable, bottom, like_layout
+from .errors import BatchError, callers_line
+from .ops import indexing as ix
+from .ops import shaping as s
+from .ops._define import dtype, ndim, shape, xp
+from .ops.products import T, matmul
+
+# --- operands ---
+
+
+def room_for(count: int, value: Any) -> Any:
+    """Memory for so many samples, each in the order in which `value` lies."""
+    b = layout_of(value)
+    library, to, strides = xp_of(b), b.shape, getattr(b, "strides", ())
+    order = sorted(range(len(to)), key=lambda k: -abs(strides[k]))
+    room = library.empty((count, *[to[k] for k in order]), b.dtype)
+    return room.transpose((0, *[1 + k for k in s.argsort(tuple(order))]))
+
+
+def samples_first(stack: Any) -> Any:
+    """A stack in memory of its own in which each sample lies by itself."""
+    b = bottom(stack)
+    if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
+        return stack
+    return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
+
+
+def rank(given: tuple) -> int:
+    v, batched = given
+    return ndim(v) - batched
+
+
+def padded(v: Any, n: int) -> Any:
+    """A stack of samples of n axes, the new ones in front."""
+    to = shape(v)
+    return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
+
+
+def aligned(operands: list) -> list:
+    """Operands that broadcast as those of one sample do."""
+    n = max([rank(o) for o in operands])
+    return [padded(v, n) if batched else v for v, batched in operands]
+
+
+def spread(trace: Any, v: Any, batched: bool) -> Any:
+    """An operand as a stack."""
+    if batched:
+        return v
+    if not isinstance(v, Variable) and not is_array(v):
+        v = np.asarray(v)
+    to = (trace.count, *shape(v))
+    return s.broadcast_to(v, to=to) if isinstance(v, Variable) else xp_of(v).broadcast_to(v, to)
+
+
+def run_of(prim: Primitive) -> Callable:
+    return lambda *xs, **params: bind(prim, xs, params)
+
+
+# --- the words ---
+
+
+def elementwise(trace, prim, operands, params):
+    return bind(prim, aligned(operands), params)
+
+
+def moved(axis: Any, n: int) -> Any:
+    """An axis of a sample of n axes, or several, or None for all, as those of a stack."""
+    if axis is None:
+        return tuple(range(1, n + 1))
+    if isinstance(axis, (tuple, list)):
+        return tuple([moved(a, n) for a in axis])
+    return axis if axis < 0 else axis + 1
+
+
+def along_axis(trace, prim, operands, params):
+    n = rank(operands[0])
+    params = {k: moved(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
+    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+
+
+def on_matrices(trace, prim, operands, params):
+    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+
+
+def stacked_rule(trace, prim, operands, params):
+    """The operation's own rule."""
+    return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
+
+
+def pieces_moved(trace, prim, operands, params):
+    """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, the last
+    one standing for zero."""
+    library = xp(operands[0][0])
+    flats, numbers, n = [], [], 1
+    for v, b in operands:
+        v = spread(trace, v, b)
+        to = shape(v)[1:]
+        size = int(np.prod(to))
+        numbers.append(library.arange(n, n + size).reshape(to))
+        flats.append(s.reshape(v, to=(trace.count, size)))
+        n += size
+    zero = library.zeros((trace.count, 1), dtype(flats[0]))
+    where = library.asarray(prim.run(*numbers, **params))
+    return bind(READ, (s.concatenate(zero, *flats, axis=1),), {"path": (), "at": (slice(None), where), "copy": True})
+
+
+def one_by_one(trace, prim, operands, params):
+    """One sample after the other."""
+    if not trace.count:
+        raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+    stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
+    each = []
+    for k in range(trace.count):
+        at = iter([bind(READ, (v,), {"path": (), "at": (k,) if ndim(v) == 1 else k, "copy": True}) for v, _ in stacks])
+        each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
+    if type(each[0]) is tuple:
+        return tuple([together(trace, prim, column) for column in zip(*each, strict=True)])
+    return together(trace, prim, each)
+
+
+def together(trace: Any, prim: Primitive, each: Any) -> Any:
+    each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
+    if any(shape(v) != shape(each[0]) for v in each):
+        raise BatchError(
+            f"{trace.call}: {callers_line()}: numpy.{prim.name} gives shapes that differ between samples, "
+            f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
+        )
+    return s.layered(*each, axis=0)
+
+
+WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, "moves": pieces_moved}
+
+# --- operations with a way of their own ---
+
+
+def reshaped(trace, prim, operands, params):
+    return s.reshape(operands[0][0], to=(trace.count, *params["to"]))
+
+
+def broadcast(trace, prim, operands, params):
+    return s.broadcast_to(padded(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
+
+
+def transposed(trace, prim, operands, params):
+    return s.transpose(operands[0][0], axes=(0, *[a + 1 for a in params["axes"]]))
+
+
+def joined(trace, prim, operands, params):
+    axis = params["axis"]
+    return s.concatenate(*[spread(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
+
+
+def packed(trace, prim, operands, params):
+    y = s.layered(*[spread(trace, v, b) for v, b in operands], axis=1)
+    return s.reshape(y, to=(trace.count, *params["to"])) if len(params["to"]) > 1 else y
+
+
+def layered(trace, prim, operands, params):
+    return s.layered(*[spread(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
+
+
+def next_axis(trace, prim, operands, params):
+    return bind(prim, [operands[0][0]], {**params, "axis": params["axis"] + 1})
+
+
+def multiplied(trace, prim, operands, params):
+    """A matrix that is the same for all samples: one product."""
+    (x, bx), (y, by) = operands
+    n, m = rank(operands[0]), rank(operands[1])
+    if not bx and n == 2 and m == 1:
+        return matmul(y, T(x))
+    if not by and m == 2 and n == 1:
+        return matmul(x, y)
+    return stacked_rule(trace, prim, operands, params)
+
+
+# --- regions ---
+
+SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real", "imag"))
+
+
+def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
+    """The steps of a path from the sample x as those from a stack."""
+    out = []
+    if not path:
+        return path
+    here = plain_layout(x)
+    for kind, step in path:
+        if kind == "broadcast" and len(step) > here.ndim:  # the new axes stand after that of the samples
+            out.append(("reshape", (trace.count, *(1,) * (len(step) - here.ndim), *here.shape)))
+        if kind == "at":
+            out.append(("at", (slice(None), *(step if type(step) is tuple else (step,)))))
+        elif kind in ("reshape", "broadcast"):
+            out.append((kind, (trace.count, *step)))
+        elif kind == "transpose":
+            out.append((kind, (0, *[a + 1 for a in step])))
+        elif kind == "diagonal":
+            out.append((kind, (step[0], *[a + 1 if a >= 0 else a for a in step[1:]])))
+        else:
+            out.append((kind, step))
+        here = ix.STEPS[kind](here, step)
+    return tuple(out)
+
+
+def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
+    """(path, index) in a stack of the region of one sample x."""
+    if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
+        return (), (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
+    if at is None or at is Ellipsis:
+        return one_axis_further(path, trace, x), at
+    return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
+
+
+PARTS = frozenset(("real", "imag"))  # no elements of the array, which could be named by their places
+
+
+def in_two(path: tuple, at: Any) -> int | None:
+    """Where a path has to be cut, for one of its two parts is named by places; None: nowhere."""
+    kinds = [kind for kind, _ in path]
+    if PARTS.isdisjoint(kinds):
+        return None
+    last = max([k + 1 for k, kind in enumerate(kinds) if kind not in SIMPLE], default=0)
+    if last:
+        return last
+    return len(path) if at is not None and not ix.basic(at) and is_split(at) else None
+
+
+def plainly(x: Any) -> Any:
+    return ix.flat_of(x.view(np.ndarray) if isinstance(x, np.ndarray) else x)
+
+
+def is_split(at: Any) -> bool:
+    """An index with arrays that do not stand side by side, or of a kind of its own."""
+    if type(at) is not tuple:
+        return isinstance(at, (bool, np.bool_)) or (is_array(at) and at.ndim == 0 and at.dtype.kind == "b")
+    if any([isinstance(i, (bool, np.bool_)) or (is_array(i) and i.ndim == 0 and i.dtype.kind == "b") for i in at]):
+        return True
+    arrays = [k for k, i in enumerate(at) if not (i is None or i is Ellipsis or type(i) is slice)]
+    return bool(arrays) and arrays[-1] - arrays[0] >= len(arrays)
+
+
+def sample_of(v: Any) -> Any:
+    """What a sample of this stack looks like."""
+    b = bottom(v)
+    return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
+
+
+def read(trace, prim, operands, params):
+    v, path, at = operands[0][0], params["path"], params["at"]
+    cut = in_two(path, at)
+    if cut is not None:
+        v = read(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
+        path = path[cut:]
+    path, at = further(trace, sample_of(v), path, at)
+    return bind(READ, (v,), {"path": path, "at": at, "copy": params["copy"] or (at is not None and at is not Ellipsis)})
+
+
+def written(trace, prim, operands, params):
+    (v, batched), (y, by) = operands
+    path, at = params["path"], params["at"]
+    if not batched:  # the buffer becomes one for each sample
+        v = like_layout(spread(trace, v, False), room_for(trace.count, v))
+    cut = in_two(path, at)
+    if cut is not None:
+        first = {"path": path[:cut], "at": Ellipsis}
+        part = read(trace, READ, [(v, True)], {**first, "at": None, "copy": True})
+        part = written(trace, prim, [(part, True), (y, by)], {"path": path[cut:], "at": at})
+        return written(trace, ASSIGN, [(v, True), (part, True)], first)
+    x = sample_of(v)
+    if by:
+        y = padded(y, len(x.shape) if not path and at is Ellipsis else ix.region(plain_layout(x), path)[host(at)].ndim)
+    path, at = further(trace, x, path, at)
+    return bind(prim, [v, y], {"path": path, "at": at})
+
+
+def plain_layout(x: Any) -> Any:
+    """x in NumPy, for its shape and memory order."""
+    return hollow(np, x.shape, x.dtype, x.strides).view(np.ndarray)
+
+
+OWN = {
+    s.reshape.prim: reshaped, s.broadcast_to.prim: broadcast, s.transpose.prim: transposed, s.concatenate.prim: joined,
+    s.packed.prim: packed, s.layered.prim: layered, s.layer.prim: next_axis, s.as_layer.prim: next_axis, matmul.prim: multiplied,
+    READ: read, ASSIGN: written, ADD_AT: written,
+}  # fmt: skip

@@ -1,0 +1,190 @@
+"""Draws of states and observations: from a model, and from a model given data (the simulation smoother).
+
+A draw given data is a draw x+, y+ of the model, plus the smoothed state of y - y+ under the same model without its means: J. Durbin
+and S. J. Koopman, Biometrika 89 (2002) 603-615.  The gains do not depend on the data, so that one filter serves all draws."""
+
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy
+
+from .._recording import value
+from ..errors import ArgumentError
+from ..optimize import to_host
+from ._filter import Block, Path, Scalar, loglik_of, recursion, require_settled
+from ._model import LinearGaussian, Observations, System, system
+
+
+class Draws(NamedTuple):
+    """`states` (draws, n, m) and `observations` (draws, n, p)."""
+
+    states: numpy.ndarray
+    observations: numpy.ndarray
+
+
+def simulate(model: LinearGaussian, steps: int, draws: int = 1, rng: Any = None, width: int = 1) -> Draws:
+    """States and observations of a model; diffuse elements of the start begin at its mean, 0.  `rng` is a seed or a generator of NumPy;
+    `width` the observations a step, where the model does not say.
+
+    >>> from tapegrad import statespace as ss
+    >>> ss.simulate(ss.local_level(1.0, 0.5), steps=3, draws=2, rng=0).observations.shape
+    (2, 3, 1)
+    """
+    _require_counts("simulate", draws=draws, steps=steps)
+    Z = numpy.shape(model.observation)
+    width = Z[-2] if len(Z) >= 2 else width
+    s = system(_on_host(model), Observations(numpy.zeros((steps, width))))
+    states, observations = _drawn(s, steps, draws, numpy.random.default_rng(rng))
+    return Draws(states.transpose(2, 0, 1), observations.transpose(2, 0, 1))
+
+
+def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = None) -> Draws:
+    """States given y, and observations: y where there are data, draws where they are missing.
+
+    Raises `DataError` if the data leave a diffuse element undetermined.
+
+    >>> from tapegrad import statespace as ss
+    >>> r = ss.simulate_smoother(ss.local_level(1.0, 0.5), [0.1, float("nan"), -0.2], draws=1000, rng=0)
+    >>> r.states.shape, r.observations[7, :, 0].round(2)
+    ((1000, 3, 1), array([ 0.1 ,  ..., -0.2 ]))
+    """
+    _require_counts("simulate_smoother", draws=draws)
+    given = y if isinstance(y, Observations) else Observations(y)
+    data = Observations(to_host(value(given.raw)))
+    s = system(_on_host(model), data)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        path, settled = recursion(s, data, False)
+        loglik_of(path, data)  # raises if a variance is not positive
+    require_settled(settled, "simulate_smoother")
+    states, observations = _drawn(s, data.steps, draws, numpy.random.default_rng(rng))
+    seen = data.raw[:, :, None]
+    moved = _smoothed_means(s, data, path, seen - observations)
+    for t, rows in enumerate(data.rows):
+        observations[t] = _completed(s, t, rows, observations[t], data.raw[t], moved[t])
+    return Draws((states + moved).transpose(2, 0, 1), observations.transpose(2, 0, 1))
+
+
+def _completed(s: System, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
+    """The observations of one step: those that are there, and for the others the draw, moved with the state and with the noise that is
+    correlated with the noise seen."""
+    Z, H = s.host(t, "Z"), s.host(t, "H")
+    result = drawn + Z @ moved
+    if rows:
+        noise = y[rows, None] - drawn[rows] - Z[rows] @ moved
+        result = result + H[:, rows] @ numpy.linalg.pinv(H[numpy.ix_(rows, rows)], hermitian=True) @ noise
+        result[rows] = y[rows, None]
+    return result
+
+
+def _require_counts(call: str, **counts: Any) -> None:
+    for name, count in counts.items():
+        if not (isinstance(count, (int, numpy.integer)) and count >= 1):
+            raise ArgumentError(f"{call}({name}={count!r}): wanted a whole number, at least 1")
+
+
+def _on_host(model: LinearGaussian) -> LinearGaussian:
+    """The model in plain numbers of the host."""
+
+    def plain(x: Any) -> Any:
+        return x if x is None or isinstance(x, (list, tuple)) else to_host(value(x))
+
+    start = replace(model.start, mean=plain(model.start.mean), cov=plain(model.start.cov))
+    return replace(model, **{f.name: plain(getattr(model, f.name)) for f in fields(model) if f.name != "start"}, start=start)
+
+
+def _root(cov: numpy.ndarray) -> numpy.ndarray:
+    """R with R R' = cov, which may be singular."""
+    size, axes = numpy.linalg.eigh((cov + cov.T) / 2)
+    return axes * numpy.sqrt(numpy.maximum(size, 0.0))
+
+
+def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """States (n, m, draws) and observations (n, p, draws) of the model."""
+    m, p = len(s.diffuse), s.host(0, "Z").shape[0]
+    roots: dict[tuple[str, int], numpy.ndarray] = {}
+
+    def noise(t: int, name: str, size: int) -> numpy.ndarray:
+        key = (name, t if name in s.varying else 0)
+        if key not in roots:
+            roots[key] = _root(s.host(t, name))
+        return roots[key] @ rng.standard_normal((size, draws))
+
+    def column(t: int, name: str, size: int) -> numpy.ndarray:
+        return numpy.broadcast_to(s.host(t, name), (size,))[:, None]
+
+    x = numpy.broadcast_to(to_host(s.mean), (m,))[:, None] + _root(to_host(s.cov)) @ rng.standard_normal((m, draws))
+    states, observations = numpy.empty((n, m, draws)), numpy.empty((n, p, draws))
+    for t in range(n):
+        if t or s.predict_first:
+            i = t if s.predict_first else t - 1
+            x = s.host(i, "T") @ x + column(i, "c", m) + noise(i, "Q", m)
+        states[t] = x
+        observations[t] = s.host(t, "Z") @ x + column(t, "d", p) + noise(t, "H", p)
+    return states, observations
+
+
+def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray) -> numpy.ndarray:
+    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets, by the gains of a filter."""
+    n, m, draws = data.steps, len(s.diffuse), y.shape[2]
+    a, filtered, errors = numpy.zeros((m, draws)), [], []
+    for t in range(n):
+        if t or s.predict_first:
+            a = s.host(t if s.predict_first else t - 1, "T") @ a
+        a, v = _updated(a, path.updates[t], y[t, data.rows[t]])
+        filtered.append(a)
+        errors.append(v)
+    r0, r1, means = numpy.zeros((m, draws)), None, numpy.empty((n, m, draws))
+    for t in reversed(range(n)):
+        _, P, B = path.filtered[t]
+        means[t] = filtered[t] + P @ r0 + (0.0 if B is None or r1 is None else B @ r1)
+        if path.predicted[t][2] is not None and r1 is None:
+            r1 = numpy.zeros((m, draws))
+        r0, r1 = _back(r0, r1, path.updates[t], errors[t], m)
+        i = t if s.predict_first else t - 1
+        if i >= 0:
+            T = s.host(i, "T")
+            r0, r1 = T.T @ r0, None if r1 is None else T.T @ r1
+    return means
+
+
+def _gain(x: Any) -> numpy.ndarray:
+    return x.K if type(x) is Scalar else x.M_inf / x.F_inf
+
+
+def _updated(a: numpy.ndarray, updates: list[Any], y: numpy.ndarray) -> tuple[numpy.ndarray, list[numpy.ndarray]]:
+    """The mean after the observations of one step, and what they brought."""
+    if not updates:
+        return a, []
+    if type(updates[0]) is Block:
+        x = updates[0]
+        v = y - x.Z @ a
+        return a + x.G.T @ v, [v]
+    m, size = len(a), updates[0].z.shape[0]
+    a, errors = numpy.concatenate([a, numpy.zeros((size - m, a.shape[1]))]), []
+    for x, e in zip(updates, y, strict=True):
+        errors.append(e - x.z @ a)
+        a = a + numpy.outer(_gain(x), errors[-1])
+    return a[:m], errors
+
+
+def _back(
+    r0: numpy.ndarray, r1: numpy.ndarray | None, updates: list[Any], errors: list[numpy.ndarray], m: int
+) -> tuple[numpy.ndarray, numpy.ndarray | None]:
+    """The weights before the updates of one step from those after, as in the smoother."""
+    if not updates:
+        return r0, r1
+    if type(updates[0]) is Block:
+        x = updates[0]
+        return r0 - x.Z.T @ (x.G @ r0) + numpy.linalg.solve(x.S, x.Z).T @ errors[0], r1
+    more = numpy.zeros((updates[0].z.shape[0] - m, r0.shape[1]))
+    r0, r1 = numpy.concatenate([r0, more]), None if r1 is None else numpy.concatenate([r1, more])
+    for x, v in zip(reversed(updates), reversed(errors), strict=True):
+        K = _gain(x)
+        if type(x) is Scalar:
+            r0 = r0 + numpy.outer(x.z, v / x.F - K @ r0)
+            r1 = None if r1 is None else r1 - numpy.outer(x.z, K @ r1)
+        else:
+            K1 = (x.M - K * x.F) / x.F_inf
+            r1 = r1 + numpy.outer(x.z, v / x.F_inf - K @ r1 - K1 @ r0)
+            r0 = r0 - numpy.outer(x.z, K @ r0)
+    return r0[:m], None if r1 is None else r1[:m]

@@ -1,0 +1,75 @@
+"""Random programs that write in place under `tg.vmap`, against a loop over the samples: right or loud, captured arrays included."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from judged_programs import argument, maker
+from looped import forms, looped, same, vmapped
+from random_programs import draw, source
+
+import tapegrad as tg
+from tapegrad._tree import leaves
+from tapegrad.errors import BatchError
+
+SAMPLES = 3
+
+
+def judged(seed, found):
+    program = draw(seed)
+    make = maker(program, np)[0]
+    x, v = argument(seed, np)
+    stack, directions = [np.stack([a * (1 - 0.01 * k) for k in range(SAMPLES)]) for a in (x, v)]
+    with np.errstate(all="ignore"):
+        for form, batched, loop in forms(lambda: make()[0], 1, [directions]):
+            want = loop(stack)
+            try:
+                got = batched(stack)
+            except BatchError as e:
+                found["state" if "sample to sample" in str(e) or "keeps a value" in str(e) else str(e)] += 1
+                continue
+            got, want = [[np.asarray(y) for y in leaves(ys)] for ys in (got, want)]
+            assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
+            found["right"] += 1
+        of_loop, of_batch = make(), make()
+        looped(of_loop[0])(stack)
+        try:
+            vmapped(of_batch[0])(stack)
+        except BatchError:
+            return
+        assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), f"seed {seed}, captured arrays\n{source(program).text}"
+
+
+def run(seeds):
+    found = Counter()
+    for seed in seeds:
+        judged(seed, found)
+    print(dict(found))
+    assert found["right"] > 0.5 * found.total() and found["right"] + found["state"] == found.total(), found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(12), range(12, 24)], ids=str)
+def test_programs(seeds):
+    run(seeds)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(90_000, 94_000, 250)], ids=str)
+def test_four_thousand_programs(seeds):
+    run(seeds)
+
+
+def test_the_judge_finds_a_batch_that_forgets(monkeypatch):
+    """A captured array that hands a value on, without marks."""
+    monkeypatch.setattr("tapegrad._carried.Marks.fail", lambda marks: None)
+    total = np.zeros(1)
+
+    def f(x):
+        total[0] += x.sum()
+        return total[0] * 1.0
+
+    stack = np.arange(6.0).reshape(3, 2)
+    assert not same(vmapped(f)(stack), looped(f)(stack))
+    assert same([tg.vmap(lambda x: x.sum())(stack)], [stack.sum(1)])

@@ -1,0 +1,94 @@
+"""What a loop over the samples gives, against which `tg.vmap` is judged."""
+
+import numpy as np
+
+import tapegrad as tg
+from tapegrad._tree import leaves
+
+WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125])
+
+
+def looped(f):
+    """The results of f for each sample, as a list of leaves, each stacked."""
+
+    def run(*stacks):
+        each = [leaves(f(*[np.copy(x[k], order="K") for x in stacks])) for k in range(len(stacks[0]))]
+        return [np.stack([np.asarray(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
+
+    return run
+
+
+def vmapped(f):
+    return lambda *stacks: [y for y in leaves(tg.vmap(f)(*stacks)) if y is not None]
+
+
+def same(got, want, rtol=1e-9):
+    """(`rtol` of the largest number of an array, or 1; more in single precision.)"""
+    if len(got) != len(want):
+        return False
+    for a, b in zip(got, want, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind in "fc" else np.zeros(0)
+        tolerance = 2e-4 if b.dtype in (np.float32, np.complex64) else rtol
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if not np.allclose(a, b, tolerance, tolerance * max(1.0, finite.max(initial=0.0)), equal_nan=True):
+            return False
+    return True
+
+
+def weighed(ys):
+    """A number made of the results of one sample."""
+    total = 0.0
+    for y in leaves(ys):
+        if y is not None and y.dtype.kind in "fc":
+            y = y * (0.3 + 0.1 * np.cos(np.arange(y.size)).reshape(y.shape))
+            total = total + ((y * y.conj()).real.sum() if y.dtype.kind == "c" else y.sum())
+    return total
+
+
+def forms(f, arity, v, order=2):
+    """name -> (what vmap gives, what a loop gives), of stacks.  `v`: stacks of directions.  f is made anew for each."""
+    n = tuple(range(arity))
+    yield "value", vmapped(f()), looped(f())
+    if not order:
+        return
+    g = lambda h: tg.grad(lambda *xs: weighed(h(*xs)) + 0.0 * abs(xs[0]).sum(), n)
+    yield "vmap of grad", vmapped(g(f())), looped(g(f()))
+    push = lambda h: lambda *xs: tg.jvp(h, xs[:arity], xs[arity:])[1]
+    yield "vmap of jvp", lambda *s: vmapped(push(f()))(*s, *v), lambda *s: looped(push(f()))(*s, *v)
+    w = WEIGHTS[: len(v[0])]
+    total = lambda h: lambda *s: (tg.vmap(lambda *xs: weighed(h(*xs)))(*s) * w).sum() + 0.0 * abs(s[0]).sum()
+    one = lambda h: lambda *s: sum([weighed(h(*[x[k] * 1.0 for x in s])) * c for k, c in enumerate(w)]) + 0.0 * abs(s[0]).sum()
+    yield "grad of vmap", lambda *s: tg.grad(total(f()), n)(*s), lambda *s: tg.grad(one(f()), n)(*s)
+    if order > 1:
+        hvp = lambda h: lambda *xs: tg.jvp(g(h), xs[:arity], xs[arity:])[1]
+        yield "vmap of hvp", lambda *s: vmapped(hvp(f()))(*s, *v), lambda *s: looped(hvp(f()))(*s, *v)
+        yield (
+            "hvp of vmap",
+            lambda *s: tg.jvp(tg.grad(total(f()), n), s, tuple(v))[1],
+            lambda *s: tg.jvp(tg.grad(one(f()), n), s, tuple(v))[1],
+        )
+        yield (
+            "grad of vmap of grad",
+            lambda *s: tg.grad(twice(vmap_of(g(f())), w), n)(*s),
+            lambda *s: tg.grad(twice(loop_of(g(f())), w), n)(*s),
+        )
+
+
+def vmap_of(g):
+    return tg.vmap(g)
+
+
+def loop_of(g):
+    return lambda *s: tuple([np.stack(column) for column in zip(*[g(*[x[k] * 1.0 for x in s]) for k in range(len(s[0]))], strict=True)])
+
+
+def twice(g, w):
+    """A number made of gradients."""
+
+    def total(*s):
+        found = [y * w.reshape(-1, *(1,) * (y.ndim - 1)) for y in g(*s)]
+        return sum([((y * y.conj()).real.sum() if y.dtype.kind == "c" else (y * y).sum()) for y in found])
+
+    return total
