@@ -54,12 +54,7 @@ def structural(ss, np):
 
 def arma(ss, np):
     y = column("sunspots")
-
-    def build(p):
-        return ss.arma(p["ar"], p["ma"], p["var"], p["mean"])
-
-    start = {"ar": np.zeros(2), "ma": np.zeros(1), "var": np.var(y), "mean": np.mean(y)}
-    return lambda: ss.fit(build, y, start, {"ar": ss.stationary(), "ma": ss.stationary(), "var": ss.positive()})
+    return lambda: ss.sarimax(y, order=(2, 0, 1), trend="c").fit()
 
 
 def airline(ss, np):

@@ -106,6 +106,10 @@ class ModelObjective(Objective):
     def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
         return self._settled(super().__call__, u)
 
+    def value(self, u: numpy.ndarray) -> float:
+        """For methods that take no gradient; Newton's steps behind them do."""
+        return self(u)[0]
+
     def last_point(self) -> numpy.ndarray:
         """Where it was asked last."""
         return self.start if self._last is None else self._last[0]

@@ -282,6 +282,16 @@ def test_parameters_of_which_only_the_sum_is_known():
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
 
 
+@pytest.mark.parametrize("method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"])
+def test_every_method_ends_at_the_maximum(method):
+    g = np.random.default_rng(8)
+    y = g.normal(size=60).cumsum() + g.normal(size=60)
+    r = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive(), method=method)
+    best = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 0.5, "b": 2.0}, ss.positive())
+    np.testing.assert_allclose(r.estimates, best.estimates, rtol=1e-8)
+    assert r.gradient < 1e-9
+
+
 # --- bad input ---
 
 
