@@ -3,7 +3,7 @@ against figures of statsmodels 0.15 (its models named beside them, all with exac
 
 import numpy as np
 import pytest
-from test_statespace import NILE
+from test_statespace import NILE, host
 
 from tapegrad import statespace as ss
 
@@ -289,3 +289,27 @@ def test_parameters_of_small_unit():
     fit = ss.sarimax(y, (1, 0, 0), trend="ct").fit()
     scaled = ss.sarimax(y * 100, (1, 0, 0), trend="ct").fit()
     np.testing.assert_allclose(fit.estimates * [100, 100, 1, 1e4], scaled.estimates, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["autoregression beside a slope", "cycle", "regression", "ARMA", "seasonal ARIMA", "VAR", "factor, errors"]
+)
+def test_models_on_any_device(xp, name):
+    """The same log-likelihood for data on the device, from parameters there."""
+
+    def on(place):
+        if isinstance(COMPILED[name], ss.Structural):
+            return COMPILED[name].problem(ss.Observations(place(FLOW)))
+        made = {
+            "ARMA": lambda: ss.sarimax(place(FLOW), (2, 0, 1), trend="ct"),
+            "seasonal ARIMA": lambda: ss.sarimax(place(FLOW), (1, 1, 0), (0, 1, 1, 4), exog=DAM),
+            "VAR": lambda: ss.var(place(MACRO[:, :2]), order=2),
+            "factor, errors": lambda: ss.dynamic_factor(place(MACRO), error_order=1),
+        }[name]()
+        return made.model.problem(made.data, None, None, False, None)
+
+    here, there = on(np.asarray), on(xp.asarray)
+    u = here.parameters.start
+    expected = ss.loglik(here.build(here.parameters.tree(u)), here.data)
+    found = ss.loglik(there.build(there.parameters.tree(xp.asarray(u))), there.data)
+    np.testing.assert_allclose(host(found), expected, rtol=1e-10)
