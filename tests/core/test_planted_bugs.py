@@ -220,7 +220,7 @@ BUGS = [
     Bug(
         "an outer Variable is taken for a new one",
         "_shadow/arrays.py",
-        "        if type(x._trace) is not Ended:",
+        "        if x._trace is None or not x._trace.over:",
         "        if False:",
         ("inner_gradient_with_a_holder",),
     ),
