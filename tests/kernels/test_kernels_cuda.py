@@ -61,8 +61,8 @@ def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("every", [1, 3])
 def test_sums_that_have_no_registers(dtype, every):
-    """A filter of five states: in float64 the sums of a chunk lie in memory."""
-    k, theta, data = dense_kalman(5)
+    """A filter of six states: in float64 the sums of a chunk lie in memory."""
+    k, theta, data = dense_kalman(6)
     low = k.lowered(theta.shape[0], 0)
     held = "volatile real held" in emit_cuda(low, dtype)[0]
     assert held == (dtype is np.float64)
