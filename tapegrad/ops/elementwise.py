@@ -324,9 +324,10 @@ def root_slope(g, r):
 
 
 def _root_slope_vjp(c, g, r):
-    """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not."""
+    """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not, unless the direction
+    leaves it out: then the warning is one too many."""
     gate = seen(unknown_limit(g, r))
-    if gate is not None and gate.ndim == 0 and gate and seen(c) is not None and seen(c) == 0:
+    if gate is not None and seen(c) is not None and bool((gate & (seen(c) == 0)).any()):
         warn("sqrt", users_line())
     return root_slope(c, r)
 
@@ -335,7 +336,7 @@ def _root_slope_jvp(t, out, g, r):
     """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
     gate, (c, e) = unknown_limit(g, r), t
     if seen(gate) is not None and gate.any():
-        if (c is not None and meets(c, gate)) or (e is not None and gate.ndim == 0 and seen(e) is not None and seen(e) == 0):
+        if (c is not None and meets(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
             warn("sqrt", users_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))

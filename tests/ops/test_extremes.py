@@ -264,6 +264,7 @@ AT_ZERO = {
     "norms of rows": ("norm", lambda x: (np.linalg.norm(x[None], axis=1) ** 2).sum()),
     "sqrt of x @ x": ("sqrt", lambda x: np.sqrt(x @ x) ** 2),
     "sqrt of a sum": ("sqrt", lambda x: np.sqrt((x * x).sum()) ** 2),
+    "sqrt of sums of rows": ("sqrt", lambda x: (np.sqrt((x * x)[None].sum(axis=1)) ** 2).sum()),
     "hypot": ("hypot", lambda x: np.hypot(x[0], x[1]) ** 2),
     "hypot of vectors": ("hypot", lambda x: (np.hypot(x, 2 * x) ** 2).sum()),
     "abs": ("abs of complex numbers", lambda x: (abs(x + 1j * x) ** 2).sum()),
