@@ -16,7 +16,7 @@ from .._array import xp_of
 from .._primitive import hook, layout_of, primal_of, view
 from .._variable import Variable
 from ._define import implements, linear, ndim, primitive, rules, shape
-from .shaping import argsort, arrays_of, conj, fit, reshape, slice_of, sum, transpose
+from .shaping import argsort, arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
 
 
 def matrices(run: Any, xs: list, params: dict) -> Any:
@@ -543,12 +543,14 @@ def backwards(x):
 
 
 def _convolve_stacked(run, xs, params):
-    x, y = sorted(xs, key=lambda v: -v.shape[1])
-    n, m = x.shape[1], y.shape[1]
-    out = xp_of(x).zeros((len(x), n + m - 1), np.result_type(x, y))
-    for k in range(m):
-        out[:, k : k + n] += x * y[:, k : k + 1]
-    return out
+    x, y = sorted(xs, key=lambda v: -shape(v)[1])
+    count, m, zeros = shape(x)[0], shape(y)[1], xp_of(layout_of(x)).zeros
+    total = None
+    for k in range(m):  # the share of each element of the shorter one, in its place
+        share = x * y[:, k : k + 1]
+        share = concatenate(zeros((count, k), share.dtype), share, zeros((count, m - 1 - k), share.dtype), axis=1)
+        total = share if total is None else total + share
+    return total
 
 
 @primitive(batch=_convolve_stacked)

@@ -1,8 +1,10 @@
 """A launch on the CPU answers an interrupt, leaves nothing open, and the next one works."""
 
+import gc
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -148,6 +150,21 @@ def test_raw_kernels():
     expected = k(x, 10)
     assert interrupted(lambda: k(x, n)) < 1.0
     assert np.array_equal(k(x, 10), expected)
+
+
+def test_memory_of_raw_kernels_is_kept_while_they_run():
+    """The launch that was interrupted goes on to write: not into memory that is free, or another array's by then."""
+    k = kernels.raw(SLOW, "slow", ["in real x[B]", "out real y[B]", "const long long n", "size B"], vjp=lambda g, y, x, n: (g, None))
+    x = [RNG.normal(size=40)]
+    n, kept = sized(lambda n: k(x[0], n), 2.5), weakref.ref(x[0])
+    interrupted(lambda: k(x[0], n))
+    x.clear()
+    gc.collect()
+    assert kept() is not None
+    until = time.monotonic() + 60
+    while kept() is not None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert kept() is None
 
 
 def test_in_another_thread_nothing_waits():

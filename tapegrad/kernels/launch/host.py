@@ -120,7 +120,7 @@ class HostKernel:
         parts = 1 if order or self.atomics else min(workers, blocks)
         cuts = [blocks * k // parts for k in range(parts + 1)]
 
-        def run(k):
+        def run(k, kept=(holds, values)):  # until it ends, also where nobody waits for it any more
             return self.launcher(shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers)
 
         quick, start = met <= self.quick, time.perf_counter()
