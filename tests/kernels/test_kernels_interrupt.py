@@ -155,15 +155,18 @@ def test_raw_kernels():
 def test_memory_of_raw_kernels_is_kept_while_they_run():
     """The launch that was interrupted goes on to write: not into memory that is free, or another array's by then."""
     k = kernels.raw(SLOW, "slow", ["in real x[B]", "out real y[B]", "const long long n", "size B"], vjp=lambda g, y, x, n: (g, None))
-    x = [RNG.normal(size=40)]
-    n, kept = sized(lambda n: k(x[0], n), 2.5), weakref.ref(x[0])
-    interrupted(lambda: k(x[0], n))
+    x, go = [RNG.normal(size=40)], threading.Event()
+    host = k.on_host(np.dtype(float))
+    host.quick, host.launcher = -1, lambda *_: go.wait(60) and None  # it takes until `go`
+    kept = weakref.ref(x[0])
+    interrupted(lambda: k(x[0], 10))
     x.clear()
     gc.collect()
     assert kept() is not None
+    go.set()
     until = time.monotonic() + 60
     while kept() is not None and time.monotonic() < until:
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert kept() is None
 
 
