@@ -71,7 +71,7 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
     count = fit.diffuse_states - fit.problem.used_up
     if count:
         how = "counted among the parameters in" if diffuse == "counted" else "not counted in"
-        remarks.append(f"exact diffuse start: {count} elements, {how} the criteria")
+        remarks.append(f"exact diffuse start: {count} element{'s' if count > 1 else ''}, {how} the criteria")
     return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])
 
 

@@ -10,7 +10,7 @@ from random_programs import draw, source
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.errors import BatchError
+from tapegrad.errors import AliasError, BatchError
 
 SAMPLES = 3
 
@@ -22,7 +22,11 @@ def judged(seed, found):
     stack, directions = [np.stack([a * (1 - 0.01 * k) for k in range(SAMPLES)]) for a in (x, v)]
     with np.errstate(all="ignore"):
         for form, batched, loop in forms(lambda: make()[0], 1, [directions]):
-            want = loop(stack)
+            try:
+                want = loop(stack)
+            except AliasError:  # an inner transform of an array that its function captured, too: without vmap as well
+                found["refused"] += 1
+                continue
             try:
                 got = batched(stack)
             except BatchError as e:
@@ -32,7 +36,10 @@ def judged(seed, found):
             assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
             found["right"] += 1
         of_loop, of_batch = make(), make()
-        looped(of_loop[0])(stack)
+        try:
+            looped(of_loop[0])(stack)
+        except AliasError:
+            return
         try:
             vmapped(of_batch[0])(stack)
         except BatchError:
@@ -45,7 +52,8 @@ def run(seeds):
     for seed in seeds:
         judged(seed, found)
     print(dict(found))
-    assert found["right"] > 0.5 * found.total() and found["right"] + found["state"] == found.total(), found
+    assert found["right"] > 0.5 * found.total() and found["refused"] < 0.02 * found.total(), found
+    assert found["right"] + found["state"] + found["refused"] == found.total(), found
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -100,7 +100,7 @@ def test_summary_and_html(fitted):
     text = fitted.summary()
     for word in ("15098.51832", "3145.547863", "4.800", "0.251", "8933.358", "21263.68", "-633.4645636", "1272.929127", "1871 to 1970"):
         assert word in text, word
-    assert "exact diffuse start: 1 elements, counted" in text and "exact observed information" in text and "flow" in text
+    assert "exact diffuse start: 1 element, counted" in text and "exact observed information" in text and "flow" in text
     assert len({len(line) for line in text.splitlines() if set(line) == {"="}}) == 1
     assert "4136.2" in fitted.summary(cov="robust") and "robust" in fitted.summary(cov="robust")
     assert "not counted" in fitted.summary(diffuse="ignored") and "[0.05 " in fitted.summary(alpha=0.1)
