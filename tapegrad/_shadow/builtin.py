@@ -245,7 +245,8 @@ DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of glob
 def deletes(code: types.CodeType) -> tuple:
     """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
     key = id(code)
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if DELETE in code.co_code else set()
+    here = DELETE in code.co_code[::2]  # opcodes stand at even places
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if here else set()
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             found.update(deletes(c))

@@ -504,7 +504,7 @@ def _from_top(x: Any, axis: Any) -> tuple:
         if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
             x = x.copy(order="F")  # short rows are read slowly (`shaping.SHORT`)
         top = np.maximum.reduce(x, axis, None, None, True)
-        if finite(top):
+        if np.isfinite(top).all():  # (`finite` squares: that may overflow, with a warning)
             return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top
