@@ -103,14 +103,21 @@ def found(problem: Problem, method: str = "auto", hess: str = "auto", options: A
 
 
 def _from_each_start(problem: Problem, *search: Any) -> Stop:
-    """Where the search comes to rest from the first start that leads to a maximum; else the error of the first."""
-    first, inner = None, problem.quick or problem
+    """Where the search comes to rest from the first start that leads to a maximum; else the error of the first.  A maximum that is lower
+    than where another search failed is none to be shown."""
+    errors, inner = [], problem.quick or problem
     for parameters in (problem.parameters, *problem.others):
         try:
-            return _maximised(replace(inner, parameters=parameters), *search)
+            stop = _maximised(replace(inner, parameters=parameters), *search)
         except ConvergenceError as error:
-            first = first or error
-    raise first
+            errors.append(error)
+            continue
+        for error in errors:
+            if getattr(error, "loglik", -numpy.inf) > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
+                error.add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
+                raise error
+        return stop
+    raise errors[0]
 
 
 def _require_determined(problem: Problem, stop: Stop) -> None:

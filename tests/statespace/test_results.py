@@ -12,7 +12,7 @@ from test_statespace import NILE, NILE_START, nile_build
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-from tapegrad.errors import ArgumentError, DataError, ShapeError
+from tapegrad.errors import ArgumentError, ConvergenceError, DataError, ShapeError
 from tapegrad.statespace._diagnostics import diagnostics, ljung_box
 
 YEARS = pd.Series(NILE, index=pd.period_range("1871", periods=100, freq="Y"), name="flow")
@@ -253,7 +253,7 @@ def test_prior_of_a_normal_mean():
 
 @pytest.mark.parametrize(
     "specified",
-    [ss.sarimax(YEARS[:30], (1, 1, 1)), ss.var(np.random.default_rng(2).normal(size=(20, 2))), ss.level() + ss.cycle(period=(3, 9))],
+    [ss.sarimax(YEARS[:30], (1, 1, 1)), ss.var(np.random.default_rng(2).normal(size=(20, 2))), ss.level() + ss.seasonal(3)],
 )
 def test_fits_are_pickled(specified):
     fit = ss.fit(specified, YEARS[:30]) if isinstance(specified, ss.Structural) else specified.fit()
@@ -395,3 +395,11 @@ NILE2 = np.stack([NILE, NILE], axis=1)
 def test_bad_input(call, error, words):
     with pytest.raises(error, match=re.escape(words)):
         call()
+
+
+def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
+    """The likelihood rises along a ridge, to a cycle that does not change: another start's maximum is lower."""
+    with pytest.raises(ConvergenceError) as caught:
+        ss.fit(ss.level() + ss.cycle(period=(3, 9)), YEARS[:30])
+    assert any("a lower one" in note for note in caught.value.__notes__)
+    assert caught.value.loglik == pytest.approx(-187.8040, abs=1e-3)
