@@ -132,9 +132,9 @@ def _places_of(s: System, p: int) -> dict[str, slice]:
 
 def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The numbers at u, and which of them depend on u: what differs at points around u.  (What depends on u elsewhere alone is found
-    there: the objective compares at each point.)"""
+    there: the objective compares at each point.)  Where there is no model around u, nothing would seem to depend on it."""
     known = numpy.asarray(numbers.of_system(s, numbers.data))
-    free = numpy.zeros(known.size, bool)
+    free, looked = numpy.zeros(known.size, bool), False
     for size in (0.01, -0.03, 0.1):
         try:
             around = u + size * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size)))
@@ -142,9 +142,12 @@ def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) ->
             free |= numpy.asarray(numbers.of_system(other, numbers.data)) != known
         except (TapegradError, ValueError, ArithmeticError):  # no model there
             continue
+        looked = True
         for name in s.varying:
             if name not in other.varying or (value(getattr(s, name)) != value(getattr(other, name))).any():
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
+    if not looked:
+        raise NotCompiled("there is no model at the points around the start, so it cannot be seen what depends on the parameters")
     return known, free
 
 

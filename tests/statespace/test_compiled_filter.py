@@ -329,3 +329,19 @@ def test_masked_data():
     r = ss.fit(level, masked, START, ss.positive())
     gaps = np.where(np.arange(30) % 7 == 3, np.nan, Y)
     np.testing.assert_allclose(r.loglik, ss.fit(level, gaps, START, ss.positive()).loglik, rtol=1e-12)
+
+
+def test_a_model_that_there_is_only_close_to_the_start():
+    """Where no point around tells what depends on the parameters, nothing is taken for a constant: the gradient is not zero."""
+    y, start = np.array([0.3, 1.0, -0.4, 0.8, 1.5, 0.2]), {"a": 0.7, "b": 0.4}
+
+    def build(p):
+        if abs(float(tg.value(p["a"])) - 0.7) > 1e-3:
+            raise ValueError("far")
+        return ss.local_level(p["a"] ** 2, p["b"] ** 2)
+
+    objective = ModelObjective(build, Observations(y), Parameters(start, None))
+    assert objective.way.startswith("filter on arrays: there is no model at the points around")
+    wanted = tg.grad(lambda u: -ss.loglik(ss.local_level(u[0] ** 2, u[1] ** 2), y))(objective.start)
+    np.testing.assert_allclose(objective(objective.start)[1], wanted, rtol=1e-12)
+    assert abs(wanted).min() > 0.1
