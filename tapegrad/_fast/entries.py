@@ -141,7 +141,6 @@ def {name}(a, b):
     y._value = out
     y._trace = trace
     if kind is Tape:
-        d = out.dtype
         {mark_y}
         records = trace.records
         y._slot = len(records)
@@ -330,8 +329,8 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
     if prim.holomorphic:
-        fits = "d is not C16 and d is not C8 and v.dtype is d"
-        rule = f"d = out.dtype\n        records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
+        fits = "type(out) is float64 is type(v) or (d := out.dtype) is v.dtype and d is not C16 and d is not C8"
+        rule = f"records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
     return UNARY.format(
@@ -375,8 +374,8 @@ def _binary_text(prim: Primitive) -> str:
     holomorphic = prim.holomorphic
 
     def fold(k, value):
-        fits = f"{value}.dtype is d" + (" and d is not C16 and d is not C8" if holomorphic else "")
-        fits += f" and {value}.shape == out.shape" if elementwise else ""
+        fits = f"{value}.dtype is (d := out.dtype)" + (" and d is not C16 and d is not C8" if holomorphic else "")
+        fits = f"type(out) is float64 is type({value}) or {fits} and {value}.shape == out.shape" if elementwise else fits
         return f"vjp{k} if {fits} else Fold(vjp{k}, {value}, {holomorphic})"
 
     xs, ys, outs = piece(x0 or x1, "v", small[0]), piece(y0 or y1, "w", small[1]), "out" if o0 or o1 else None
@@ -384,7 +383,7 @@ def _binary_text(prim: Primitive) -> str:
     if elementwise:
         plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
         real = " and d is not C16 and d is not C8" if holomorphic else ""
-        alike = f"v.shape == w.shape and v.dtype is w.dtype{real}"
+        alike = f"type(v) is type(w) is float64 or v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
         both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
     body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
     body = f"v {body} w" if len(body) == 1 else body

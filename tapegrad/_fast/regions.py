@@ -8,7 +8,7 @@ from numpy import ndarray
 from .._array import F8, NUMBERS
 from .._dual import Dual
 from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
-from .._tape import REGION, Tape, fixed
+from .._tape import ELEMENT, REGION, Tape, fixed
 from .._variable import Variable, View, new, variable
 from ..ops import _protocols, views, writing
 from ..ops.indexing import ALL, laid_out, pull_diagonal, pull_element, pull_turned, read, zeros_of
@@ -86,7 +86,7 @@ def refreshed(y):
     y._seen = base._version
 
 
-INTEGER, SLICED = frozenset((int,)), frozenset((int, slice))
+SLICED = frozenset((int, slice))
 
 
 def are_places(at: tuple) -> bool:
@@ -100,7 +100,12 @@ def getitem(x, at):
         value = x._value
         if type(value) is ndarray:
             kind, rank = type(at), value.ndim
-            if rank == 1 if kind is int else kind is tuple and len(at) == rank and INTEGER.issuperset(map(type, at)):
+            one = rank == 1 if kind is int else kind is tuple and len(at) == rank
+            if kind is tuple:
+                for i in at:
+                    if type(i) is not int:
+                        one = False
+            if one:
                 element, trace = value[at], x._trace
                 if trace is None:
                     return element
@@ -108,7 +113,7 @@ def getitem(x, at):
                     records, known = trace.records, trace.layouts.get(id(value))
                     k = len(records)
                     layout = known[1] if known is not None and known[0] is value else trace.layout(value)
-                    records.append((pull_element, x._slot, REGION, None, layout, (), at))
+                    records.append((pull_element, x._slot, ELEMENT, None, layout, (), at))
                     if k > trace.look:
                         trace.grown()
                     y = new(Variable)

@@ -233,18 +233,13 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
 
 
 def pull_element(G, owned, k, g, i, _, layout, path, at):
-    """The rule of one element of a plain buffer."""
-    buffer = G[i]
-    if type(g) is np.float64:
-        if buffer is None:
-            G[i] = buffer = zeros_laid_out(*layout)
-            owned.add(i)
-            buffer[at] = g
-            return
-        if type(buffer) is np.ndarray and i in owned and buffer.strides == layout[2]:
-            buffer[at] += g
-            return
-    _pull_read(G, owned, k, g, i, None, layout, path, at)
+    """The rule of one element of a plain buffer.  (The sweep itself adds a number into a cotangent that it owns.)"""
+    if G[i] is None and type(g) is np.float64:
+        G[i] = buffer = zeros_laid_out(*layout)
+        owned.add(i)
+        buffer[at] = g
+    else:
+        _pull_read(G, owned, k, g, i, None, layout, path, at)
 
 
 def pull_turned(g, out, x):
