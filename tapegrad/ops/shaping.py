@@ -398,7 +398,14 @@ def sizes_of(x: Any, numbers: list) -> tuple | None:
 
 
 def has_variable(x: Any) -> bool:
-    return isinstance(x, Variable) or (isinstance(x, (list, tuple)) and any(has_variable(e) for e in x))
+    kind = type(x)  # (`isinstance` would ask a Variable for its class)
+    if kind is Variable or kind is View:
+        return True
+    if issubclass(kind, (list, tuple)):
+        for e in x:
+            if has_variable(e):
+                return True
+    return issubclass(kind, Variable)
 
 
 late.stacked = stacked
