@@ -79,7 +79,7 @@ class Fold:
         self.rule, self.shape, self.dtype, self.conjugate = rule, v.shape, v.dtype, holomorphic
 
     def __call__(self, g, out, *rest):
-        if self.conjugate and layout_of(g).dtype.kind == "c":
+        if self.conjugate and not (type(g) is ndarray and g.dtype is F8) and layout_of(g).dtype.kind == "c":
             c = late.conj(self.rule(late.conj(g), out, *rest))
         else:
             c = self.rule(g, out, *rest)

@@ -2,20 +2,16 @@
 
 from typing import Any
 
-import numpy as np
 from numpy import float64, ndarray
 
 from .._array import F8
 from .._tape import SAFE, Fold
 from ..ops.elementwise import add, divide, multiply, subtract
-
-SMALL = 128  # elements; NumPy too adds so many without halving them
-ONES = np.ones(SMALL)
-ONES.flags.writeable = False
+from ..ops.shaping import PAIRWISE, ones
 
 
 def flat_sum(g: ndarray) -> float64:
-    return ONES[: g.size].dot(g.ravel())
+    return ones(g.size).dot(g.ravel())
 
 
 SUMS = {
@@ -51,6 +47,6 @@ for _rule, _summed in SUMS.items():
 
 def fitted(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
     """The rule of an argument v that has another shape or dtype than the result."""
-    if type(v) is float64 and type(out) is ndarray and out.dtype is F8 and 0 < out.size <= SMALL and rule in SHORT:
+    if type(v) is float64 and type(out) is ndarray and out.dtype is F8 and 0 < out.size <= PAIRWISE and rule in SHORT:
         return SHORT[rule]
     return Fold(rule, v, holomorphic)

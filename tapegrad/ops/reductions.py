@@ -43,6 +43,8 @@ def axes_of(a: Any, axis: Any) -> tuple:
 
 def count_of(a: Any, axis: Any) -> int:
     """The number of elements that a reduction over `axis` takes together."""
+    if axis is None:
+        return math.prod(shape(a))
     return math.prod([shape(a)[k] for k in axes_of(a, axis)])
 
 

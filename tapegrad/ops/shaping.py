@@ -147,8 +147,13 @@ def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
 
 def fit(g: Any, to: tuple, dt: Any) -> Any:
     """Bring g to a shape that broadcasts to its own, by sums, and to the dtype `dt`: the adjoint of broadcasting and promotion."""
-    if to == () and type(g) is np.ndarray and g.dtype is dt and g.shape:
-        return add_up(g, None)  # a number met an array
+    if type(g) is np.ndarray and g.dtype is dt and g.shape:
+        if to == ():
+            return add_up(g, None)  # a number met an array
+        if g.ndim == 2 and to == g.shape[1:]:
+            return added(g, FIRST)  # a row met a matrix
+        if g.ndim == 2 and to == (len(g), 1):
+            return added(g, LAST).reshape(to)  # a column
     s = shape(g)
     if s != to:
         lead = len(s) - len(to)
@@ -172,14 +177,21 @@ def added(g: np.ndarray, axes: tuple) -> Any:
     if g.dtype is F8 and g.flags.c_contiguous and g.size > 64 and n < g.ndim:
         if axes[-1] == n - 1:
             m = math.prod(g.shape[:n])
-            return np.ones(m).dot(g.reshape(m, -1)).reshape(g.shape[n:])
+            return ones(m).dot(g.reshape(m, -1)).reshape(g.shape[n:])
         m = math.prod(g.shape[-n:])
         if axes[0] == g.ndim - n and m <= PAIRWISE:
-            return g.reshape(-1, m).dot(np.ones(m)).reshape(g.shape[:-n])
+            return g.reshape(-1, m).dot(ones(m)).reshape(g.shape[:-n])
     return sum(g, axes)
 
 
+FIRST, LAST = (0,), (1,)  # axes of a matrix
 PAIRWISE = 128  # so many numbers NumPy adds without halving them
+ONES = np.ones(8 * PAIRWISE)
+ONES.flags.writeable = False
+
+
+def ones(n: int) -> np.ndarray:
+    return ONES[:n] if n <= ONES.size else np.ones(n)
 
 
 def argsort(axes: tuple) -> tuple:
