@@ -59,7 +59,11 @@ def test_methods_of_arrays():
 def test_on_a_device(xp, step):
     """CuPy's functions of the same names on its arrays; every 23rd of the calls, and all in the long run."""
     device = Device(xp)
-    there = [c for c in (*calls(), *ufunc_calls()) if device.function(c) and not any(v is np._NoValue for v in c.kwargs.values())]
+    there = [
+        c
+        for c in (*calls(), *ufunc_calls(), *method_calls())
+        if device.function(c) and not any(v is np._NoValue for v in c.kwargs.values())
+    ]
     report("on a device", there[::step], lambda call: judge_known(call, device))
 
 

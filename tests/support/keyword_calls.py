@@ -335,7 +335,9 @@ class Device:
 
     def function(self, call):
         """CuPy's function, or None."""
-        if call.method or call.ufunc:
+        if call.method:
+            return call.f if hasattr(self.cupy.ndarray, call.f.__name__) else None
+        if call.ufunc:
             return None
         for home, theirs in self.MODULES.items():
             module = (getattr(call.f, "__module__", None) or home).partition("._")[0]
@@ -346,7 +348,7 @@ class Device:
         return None
 
     def face(self, call):
-        return face(self.function(call), call.f)
+        return call.f if call.method else face(self.function(call), call.f)
 
     def put(self, x):
         if isinstance(x, (list, tuple)):
