@@ -53,7 +53,7 @@ FILLED = {
     "_primitive.READ": ("ops.indexing",),
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
-    "_tape.SAFE": ("ops.elementwise",),
+    "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),

@@ -181,8 +181,7 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
         y, fresh = cast(y, np.dtype(dtype)), True
     if wanted and not fresh:
         y = copy(y)
-    if ndmin > len(dim(y)):
-        s = dim(y)
+    if ndmin > 0 and ndmin > len(s := dim(y)):
         y = y.reshape((1,) * (ndmin - len(s)) + s)
     return y
 

@@ -25,7 +25,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         raise TypeError("a number cannot be written in place")
     if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k == "broadcast" for k, _ in x._path):
         raise ValueError("assignment destination is read-only")
-    if type(x) is View and x._path[0][0] == "sliding":
+    if type(x) is View and any([kind == "sliding" for kind, _ in x._path]):
         raise AliasError(
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
