@@ -124,7 +124,7 @@ rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # o
 # --- choice, which masks derivatives ---
 
 
-@primitive(scalar=Written(lambda c, x, y: np.where(c, x, y)))
+@primitive(scalar="select")
 def select(c, x, y):
     """x where c holds, else y."""
     xp = xp_of(c) if is_array(c) else xp_of2(x, y)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, size_of
 from .lengths import Length, OverLength
 
 LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
@@ -413,30 +413,28 @@ class Graph(Blocks):
 
     def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         """(operand, its share of the adjoint) for node i with adjoint `bar`."""
-        if self.op[i] in BLOCK_OPS:
-            return self.pulled_block(i, bar)
-        shares = self._pulled(i, bar)
-        return [(j, self.fitted(share, i, j)) for j, share in shares] if self.shape[i] else shares
-
-    def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         op, x = self.op[i], self.args[i]
+        if op in MOVES:
+            return self.pulled_moves(i, bar)
+        if op in WHOLE:
+            return OPERATIONS[op].pulled(self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]))
         if op in BOOLS or op in STEPS:
             return []
-        if op == "select":
-            return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
         pull = OPERATIONS[op].pull
         shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
+        if self.shape[i]:
+            shares = [self.fitted(share, i, j) for j, share in zip(x, shares, strict=True)]
         return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:
         """The tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
-        if op in BLOCK_OPS:
-            return self.pushed_block(i, t)
-        if op in BOOLS or op in STEPS:
+        if op in BOOLS or op in STEPS or all([t[j] == self.zero for j in x]):
             return self.zero
-        if op == "select":
-            return self.select(x[0], t[x[1]], t[x[2]])
+        if op in MOVES:
+            return self.pushed_moves(i, t)
+        if op in WHOLE:
+            return OPERATIONS[op].pushed(self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x])
         out = self.zero
         for k, j in enumerate(x):
             if t[j] != self.zero:
