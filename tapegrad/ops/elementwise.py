@@ -286,8 +286,9 @@ def _power_n_rule(g, out, x, n):
 
 
 def _power_x(g, out, x, n):
-    """g n x^(n-1).  Where n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
-    lower = select(n == 0, zero_of(n) + 1, n - 1)
+    """g n x^(n-1).  Where x = n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
+    lower = n - 1
+    lower = select(x == 0, select(n == 0, zero_of(n) + 1, lower), lower)
     return times0(g, n * power_of(x, lower))
 
 

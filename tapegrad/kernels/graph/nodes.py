@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, size_of
+from .gated import Times0
 from .lengths import Length, OverLength
 
 LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-OPERATIONS: dict = {"length": Length(), "over_length": OverLength()}  # and those that ops/ declares (trace/symbolic.py)
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}  # and those that ops/ declares (trace/symbolic.py)
 STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
@@ -270,6 +271,10 @@ class Graph(Blocks):
         c, u, v = self.args[s]
         return self.select(c, self.mul(u, x), self.mul(v, x))
 
+    def times0(self, a: int, b: int) -> int:
+        """a b, and zero where a is zero, whatever b is (gated.py)."""
+        return self.mul(a, b) if self.value(a) is not None or self.value(b) is not None else self.raw("times0", a, b)
+
     def neg(self, a: int) -> int:
         c = self.value(a)
         if c is not None:
@@ -435,15 +440,15 @@ class Graph(Blocks):
             return self.pushed_moves(i, t)
         if op in WHOLE:
             return OPERATIONS[op].pushed(self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x])
-        out = self.zero
+        out, product = self.zero, self.times0 if len(x) > 1 and OPERATIONS[op].singular else self.mul
         for k, j in enumerate(x):
             if t[j] != self.zero:
-                out = self.add(out, self.mul(OPERATIONS[op].partial(k)(self, i, *x), t[j]))
+                out = self.add(out, product(t[j], OPERATIONS[op].partial(k)(self, i, *x)))
         return out
 
 
 SIMPLIFY = {
     "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
-    "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
+    "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
     **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},
 }  # fmt: skip
