@@ -46,7 +46,7 @@ def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
 
-@primitive(np.conjugate, shapes=(0,), holomorphic=False)
+@primitive(np.conjugate, shapes=(0,), holomorphic=False, scalar=Written(lambda x: x))
 def conj(x):
     return xp_of(x).conj(x)
 
