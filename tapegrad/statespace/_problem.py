@@ -51,7 +51,8 @@ class Problem:
     """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
     is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
     observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one;
-    `others` are starts for a search that the first leads nowhere."""
+    `others` are starts for a search that the first leads nowhere.  `name` says all that `build` depends on but the parameters and the
+    numbers of the data: a kernel made of it is found on disk in a later process."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -63,6 +64,7 @@ class Problem:
     used_up: int = 0
     quick: "Problem | None" = None
     others: tuple[Parameters, ...] = ()
+    name: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -77,7 +79,7 @@ class Problem:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
         if self.quick is not None:
             return self.quick.objective()
-        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset)
+        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name)
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
