@@ -79,7 +79,7 @@ class ModelObjective(Objective):
             return self._less_prior(loglik(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
-        self.offset, self._parameters, self._joseph = offset, parameters, joseph
+        self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
         self._on_arrays, self.pattern = self._f, None
         self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
         self._whole_of = lambda p: Whole(name if prior is None else None, p, build, data, offset)

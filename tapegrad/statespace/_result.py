@@ -16,11 +16,11 @@ from ._model import LinearGaussian, Observations, system
 from ._plots import plot, plot_components, plot_diagnostics
 from ._problem import Problem, Stop
 from ._profile import Profile, likelihood_limits, profile_of
+from ._search import FLAT
 from ._simulate import simulate_smoother
 from ._smoother import SmootherResult, smooth
 from ._summary import html_table, tables, text_table
 
-FLAT = 1e-5  # second derivative below which a constrained parameter has run into its bound
 COVARIANCES = {
     "exact": "exact observed information",
     "opg": "outer product of the scores",
@@ -289,7 +289,7 @@ class FitResult:
 def _free(problem: Problem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Which free parameters are not at a bound, the derivative J of the parameters by them, and the information in them."""
     H = stop.hessian
-    bound = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (numpy.diag(H) < FLAT)
+    bound = problem.parameters.bounded & (numpy.diag(H) < FLAT)
     free = numpy.flatnonzero(~bound)
     J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
     return free, J, H[numpy.ix_(free, free)]

@@ -283,6 +283,29 @@ def test_parameters_of_which_only_the_sum_is_known():
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
 
 
+def test_parameters_on_a_ridge_are_named():
+    """Where no maximum is reached since two parameters are known only together, along a curve, or run to their bounds together: a cycle
+    that does not change has any small variance, and a damping as close to 1."""
+    g = np.random.default_rng(5)
+    y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
+    for build, message in (
+        (lambda p: ss.local_level(p["a"] / p["b"], p["c"]), "does not depend on a and b one by one"),
+        (lambda p: ss.local_level(p["c"], p["a"] / (p["b"] * p["d"])), "does not depend on a, b and d one by one"),
+    ):
+        with pytest.raises(tg.errors.DataError, match=message) as caught:
+            ss.fit(build, y, {"a": 1.0, "b": 1.5, "c": 2.0} | ({"d": 1.0} if "d" in message else {}))
+        error = caught.value
+        np.testing.assert_allclose(ss.loglik(build(error.params), y), error.loglik, rtol=1e-10)
+    with pytest.raises(tg.errors.DataError, match="does not depend on sigma2.cycle and damping.cycle one by one"):
+        ss.fit(ss.level() + ss.cycle(), np.random.default_rng(0).normal(size=80))
+
+
+def test_a_search_that_was_cut_short_is_not_taken_for_a_ridge():
+    y = np.random.default_rng(5).normal(size=80).cumsum()
+    with pytest.raises(tg.errors.ConvergenceError, match="no maximum reached"):
+        ss.fit(ss.level() + ss.trend(), y, method="Nelder-Mead", options={"maxiter": 3})
+
+
 @pytest.mark.parametrize("method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"])
 def test_every_method_ends_at_the_maximum(method):
     g = np.random.default_rng(8)
