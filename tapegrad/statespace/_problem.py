@@ -86,15 +86,11 @@ class Problem:
         return self.objective().scores(u)
 
 
-@dataclass(frozen=True)
-class Stop:
-    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
-    its second derivatives there, what it took, and how the likelihood was computed."""
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a search took: `iterations` of the optimiser, `newton_steps` that followed; `evaluations` (of value and gradient), `hessians`,
+    `products` (Hessian times vector) count both."""
 
-    u: numpy.ndarray
-    value: float
-    gradient: numpy.ndarray
-    hessian: numpy.ndarray
     method: str
     message: str
     iterations: int
@@ -102,4 +98,15 @@ class Stop:
     evaluations: int
     hessians: int
     products: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop(Taken):
+    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
+    its second derivatives there, and how the likelihood was computed."""
+
+    u: numpy.ndarray
+    value: float
+    gradient: numpy.ndarray
+    hessian: numpy.ndarray
     way: str = ""

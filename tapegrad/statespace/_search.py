@@ -159,10 +159,10 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
             search.moved(objective.last_point())
             continue
         return Stop(
-            search.u,
-            search.value,
-            search.gradient,
-            search.hessian,
+            u=search.u,
+            value=search.value,
+            gradient=search.gradient,
+            hessian=search.hessian,
             method=name,
             message=message,
             iterations=iterations,
