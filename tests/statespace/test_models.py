@@ -6,6 +6,7 @@ import pytest
 from test_statespace import NILE, host
 
 from tapegrad import statespace as ss
+from tapegrad.errors import ArgumentError
 
 FLOW = NILE[:40] / 100
 DAM = (np.arange(40) >= 28).astype(float)
@@ -313,3 +314,90 @@ def test_models_on_any_device(xp, name):
     expected = ss.loglik(here.build(here.parameters.tree(u)), here.data)
     found = ss.loglik(there.build(there.parameters.tree(xp.asarray(u))), there.data)
     np.testing.assert_allclose(host(found), expected, rtol=1e-10)
+
+
+# --- lists of lags, powers of time ---
+
+# SARIMAX(FLOW, ..., simple_differencing=True), with a stationary start
+LISTS = {
+    "([1, 3], 0, [2])": (dict(order=([1, 3], 0, [2])), {"ar": [0.58, 0.4], "ma": [0.27], "sigma2": 0.78}, -102.8774305974151),
+    "([1, 3], 1, [2]) c": (
+        dict(order=([1, 3], 1, [2]), trend="c"),
+        {"intercept": 0.034, "ar": [-0.395, 0.125], "ma": [-0.18], "sigma2": 0.79},
+        -95.50423338922126,
+    ),
+    "([2], 0, 0)([2], 0, [1, 3], 4)": (
+        dict(order=([2], 0, 0), seasonal_order=([2], 0, [1, 3], 4)),
+        {"ar": [0.97], "seasonal_ar": [-0.15], "seasonal_ma": [-0.07, 0.12], "sigma2": 1.17},
+        -116.08253618685585,
+    ),
+}
+LABELS = {"([2], 0, 0)([2], 0, [1, 3], 4)": ["ar.L2", "ar.S.L8", "ma.S.L4", "ma.S.L12", "sigma2"]}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_lags_against_statsmodels(name):
+    settings, params, loglik = LISTS[name]
+    specified = ss.sarimax(FLOW, **settings)
+    params = {key: np.asarray(x, float)[()] for key, x in params.items()}
+    problem = specified.model.problem(specified.data, None, None, False, None)
+    inner = problem.quick or problem
+    np.testing.assert_allclose(ss.loglik(inner.build(params), inner.data), loglik, rtol=1e-10)
+    np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + problem.offset, loglik, rtol=1e-9)
+    assert name not in LABELS or problem.parameters.names == LABELS[name]
+
+
+def test_a_list_without_gaps_is_an_order():
+    one, other = ss.sarimax(FLOW, ([1, 2], 0, [])), ss.sarimax(FLOW, (2, 0, 0))
+    assert repr(one) == repr(other) and one.fit().loglik == other.fit().loglik
+    assert repr(ss.sarimax(FLOW, ([3, 1], 0, 0))) == "ARIMA((1, 3), 0, 0) of 40 steps"
+
+
+def test_gaps_between_lags_are_zeros():
+    """With missing data, and in forecasts."""
+    fit = ss.sarimax(GAPS, ([1, 3], 0, [2])).fit()
+    assert fit.names == ["ar.L1", "ar.L3", "ma.L2", "sigma2"]
+    (one, three), (two,) = fit.params["ar"], fit.params["ma"]
+    whole = ss.arma(np.array([one, 0.0, three]), np.array([0.0, two]), fit.params["sigma2"])
+    np.testing.assert_allclose(ss.loglik(whole, GAPS), fit.loglik, rtol=1e-10)
+    np.testing.assert_allclose(ss.forecast(whole, GAPS, 4).mean[:, 0], fit.forecast(4).mean, rtol=1e-10)
+    for name, k in (("ar.L3", 1), ("ma.L2", 2)):  # a maximum of what is not zero
+        for step in (-1e-3, 1e-3):
+            params = {key: np.array(x) for key, x in fit.params.items()}
+            params[name[:2]][-1] += step
+            assert ss.loglik(fit.problem.build(params), GAPS) < fit.loglik, (name, k)
+
+
+def test_powers_of_time():
+    """phi(B) mu = c + b t^2: the same likelihood with mu taken off by hand, and the same maximum as with powers as regressors."""
+    phi, t = np.array([0.5, -0.2]), np.arange(40.0)
+    at = np.array([2.0, 9.0, 30.0])[:, None]
+    lagged = at ** np.arange(3) - sum(c * (at - i) ** np.arange(3) for i, c in enumerate(phi, 1))
+    line = np.stack([t**k for k in range(3)], axis=1) @ np.linalg.solve(lagged, 0.4 + 0.01 * at[:, 0] ** 2)
+    for d, w in ((0, FLOW - line), (1, np.diff(FLOW) - line[1:])):
+        specified = ss.sarimax(FLOW, (2, d, 0), trend=[1, 0, 1])
+        params = {"intercept": 0.4, "trend.2": 0.01, "ar": phi, "sigma2": 1.3}
+        expected = ss.loglik(ss.arma(phi, (), 1.3), w)
+        np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + d * LOG_2PI / 2, expected, rtol=1e-10)
+    fit = ss.sarimax(FLOW, (1, 0, 1), trend=[1, 1, 1]).fit()
+    assert fit.names[:3] == ["intercept", "drift", "trend.2"]
+    regression = lambda n: np.arange(n, n + 40.0)[:, None] ** np.arange(3) / 40.0 ** np.arange(3)
+    other = ss.sarimax(FLOW, (1, 0, 1), exog=regression(0)).fit()
+    np.testing.assert_allclose(fit.loglik, other.loglik, rtol=1e-10)
+    np.testing.assert_allclose(fit.forecast(3).mean, other.forecast(3, exog=regression(40)[:3]).mean, rtol=1e-6)
+    gaps = ss.sarimax(GAPS, (0, 1, 1), trend=[0, 0, 1]).fit()
+    assert gaps.names == ["trend.2", "ma.L1", "sigma2"] and np.isfinite(gaps.forecast(2).mean).all()
+
+
+def test_bad_lists():
+    for settings, message in (
+        (dict(order=([1, 1], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=([0, 2], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=([1.5], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=(1, [1], 0)), "wanted 3 whole numbers, \\(p, d, q\\)"),
+        (dict(seasonal_order=([1], 0, 0, 1)), "at least 2"),
+        (dict(trend=[1, 2]), "a 1 for each power of time"),
+        (dict(trend={"c": 1}), "or a list as"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            ss.sarimax(FLOW, **settings)
