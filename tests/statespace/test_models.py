@@ -6,7 +6,7 @@ import pytest
 from test_statespace import NILE, host
 
 from tapegrad import statespace as ss
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, DataError, ShapeError
 
 FLOW = NILE[:40] / 100
 DAM = (np.arange(40) >= 28).astype(float)
@@ -221,6 +221,73 @@ def test_dynamic_factors_against_statsmodels(settings, params, loglik):
     params = {name: np.array(x) for name, x in params.items()}
     np.testing.assert_allclose(ss.loglik(specified.model(params), MACRO), loglik, rtol=1e-10)
     assert np.isfinite(ss.loglik(specified.model(problem.parameters.tree(problem.parameters.start)), MACRO))
+
+
+WAVES = np.stack([np.sin(np.arange(40.0)), DAM], axis=1)
+AHEAD = np.array([[0.7, 1.0], [-0.2, 1.0]])
+
+
+def assert_regressors_enter(specified, params, loglik, mean, errors):
+    """Log-likelihood and forecasts at given parameters; a fit is a maximum, and forecasts from it want the regressors to come."""
+    params = {name: np.array(x) for name, x in params.items()}
+    y = np.asarray(specified.data.raw)
+    np.testing.assert_allclose(ss.loglik(specified.model(params), y), loglik, rtol=1e-12)
+    ahead = ss.forecast(specified.model.extended(2, AHEAD)(params), y, 2)
+    np.testing.assert_allclose(ahead.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(ahead.cov, axis1=1, axis2=2)), errors, rtol=1e-10)
+
+
+def test_vector_autoregression_with_regressors_against_statsmodels():
+    """VARMAX(MACRO[:40, :2], exog=WAVES, order=(2, 0), trend="c"), its start set to that of regressors that were as at the first step"""
+    specified = ss.var(MACRO[:40, :2], order=2, exog=WAVES)
+    params = {
+        "intercept": [0.3, 0.4],
+        "beta": [[0.3, -0.2], [0.1, 0.4]],
+        "coefficients": [[0.1, 0.2, -0.1, 0.05], [0.3, 0.1, 0.2, 0.1]],
+        "sqrt.var": [0.9, 0.6],
+        "sqrt.cov": [0.4],
+    }
+    mean, errors = [[0.6688, 1.5825], [0.32278, 1.56289]], [[0.9, 0.7211102550927979], [0.9237423883312923, 0.787210264160726]]
+    assert_regressors_enter(specified, params, -108.50428703009126, mean, errors)
+    problem = specified.model.problem(specified.data, None, None, False, None)
+    assert problem.parameters.names[2:6] == ["beta.x1.y1", "beta.x2.y1", "beta.x1.y2", "beta.x2.y2"]
+    assert repr(specified) == "VAR(2) of 2 series + x1 + x2 of 40 steps"
+
+
+def test_dynamic_factor_with_regressors_against_statsmodels():
+    """DynamicFactor(MACRO[:40], k_factors=1, factor_order=1, exog=WAVES, error_order=1)"""
+    specified = ss.dynamic_factor(MACRO[:40], error_order=1, trend="n", exog=WAVES)
+    params = {
+        "beta": [[0.3, -0.2], [0.1, 0.4], [1.0, -0.5]],
+        "loadings": [0.9, 0.5, 4.0],
+        "sigma2": [0.3, 0.3, 7.0],
+        "transition": [0.3],
+    } | {f"error_ar.y{i + 1}": [x] for i, x in enumerate([0.3, 0.1, -0.2])}
+    mean = [[0.4521584152344321, 0.6586304756919809, 1.554127668353251], [-0.12735247542967038, 0.4369235764356446, -0.20961495634172017]]
+    errors = [[1.0535653752852738, 0.7426189494674885, 4.85727924287646], [1.0999545445153633, 0.758773526592297, 4.972517633596968]]
+    assert_regressors_enter(specified, params, -239.21217093174621, mean, errors)
+
+
+def test_fits_with_regressors():
+    g = np.random.default_rng(0)
+    beta, y = np.array([[1.0, 0.5], [0.2, -0.3]]), np.zeros((40, 2))
+    for t in range(40):
+        y[t] = [[0.5, 0.1], [-0.2, 0.4]] @ y[t - 1] + beta @ WAVES[t] + 0.3 * g.normal(size=2) + 1
+    y[[4, 11], [0, 1]] = np.nan
+    fit = ss.var(y, exog=WAVES).fit()
+    assert fit.gradient < 1e-9 and abs(fit.params["beta"] - beta).max() < 0.4
+    with pytest.raises(ArgumentError, match="the model has regressors; give their values at the steps ahead"):
+        fit.forecast(2)
+    np.testing.assert_allclose(fit.forecast(2, exog=AHEAD).mean, ss.forecast(fit.model_ahead(2, AHEAD), y, 2).mean)
+    for X, error, message in (
+        (WAVES[:30], ShapeError, "exog has 30 rows and Y has 40"),
+        (np.ones(40), DataError, "collinear.*belongs to the intercept"),
+        (np.where(DAM == 1, np.nan, DAM), DataError, "regressors must be known at every step"),
+    ):
+        with pytest.raises(error, match=message):
+            ss.var(y, exog=X)
+        with pytest.raises(error, match=message):
+            ss.dynamic_factor(y, exog=X)
 
 
 COMPILED = {
