@@ -136,7 +136,7 @@ class _Together:
         self.constant = numpy.repeat(p.constant[:, None], len(series), axis=1)
         if p.begins is not None:
             m = p.layout.states
-            self.constant[:m] += ((series[:, :steps] - p.begins.seen) @ p.begins.errors).T
+            self.constant[:m] += ((series[:, :steps] - p.numbers.data.values[:steps, 0]) @ p.begins.errors).T
         rows = numpy.repeat(p.rows[:, :, None], len(series), axis=2)
         rows[0] = numpy.where(there, series, 0.0)[:, steps:].T
         if p.layout.gaps:

@@ -14,9 +14,10 @@ from .._transforms import hessian, jacobian, value_and_grad
 from .._tree import Const
 from ..errors import KernelError
 from ..optimize import Objective, to_host
-from ._filter import kalman_filter, loglik
+from ._compiled import kalman_filter, run
+from ._filter import loglik_on_arrays
 from ._kernel import compiled
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
 from ._pattern import NotCompiled, pattern
 
@@ -40,7 +41,7 @@ class ModelObjective(Objective):
         # The user's functions go through the transforms as arguments of ours, so that they are looked into.
         def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
             params = parameters.tree(u)
-            return self._less_prior(loglik(build(params), data, joseph), params, prior)
+            return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
         self.offset, self._parameters, self._joseph = offset, parameters, joseph
@@ -56,9 +57,26 @@ class ModelObjective(Objective):
             q, n = p.constant.size, p.numbers.data.steps
             self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
-            self.pattern, self._f = None, self._on_arrays
-            self.way = f"filter on arrays: {error}"
+            self._without_pattern(u, error)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+
+    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+        """Let the kernel take the numbers of each model as they come; or filter on arrays."""
+        _, build, _, data = self.args
+        again = self.pattern is None and self._f != self._on_arrays
+        self.pattern, self._f = None, self._by_model
+        self.way = f"compiled filter, put together anew for each model: {reason}"
+        try:
+            if again:
+                raise reason
+            run(system(build(self._parameters.tree(u)), data.value), data.value, self._joseph, always=True)
+        except (NotCompiled, KernelError) as error:
+            self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
+
+    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
+        """Minus the log-likelihood."""
+        params = self._parameters.tree(u)
+        return self._less_prior(run(system(build(params), data), data, self._joseph, always=True).loglik(), params, prior)
 
     def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
         total = total + self.offset
@@ -121,8 +139,10 @@ class ModelObjective(Objective):
                 return f(u)
             except _Moved as error:
                 self._adopt(u, self.pattern.free | error.args[0])
-            except NotCompiled as error:  # the start takes more steps here
-                self.way, self.pattern, self._f = f"filter on arrays: {error}", None, self._on_arrays
+            except (NotCompiled, KernelError) as error:  # the start takes more steps here
+                if self._f == self._on_arrays:
+                    raise
+                self._without_pattern(u, error)
                 self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
 
     def hessian(self, u: numpy.ndarray) -> numpy.ndarray:
