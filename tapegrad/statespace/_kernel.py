@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels.generated.kernel import Recursion, named_recursion
+from ..kernels.library.observation import one_by_one, together
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -150,7 +151,6 @@ def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
     m, p, gaps = layout.states, layout.width, layout.gaps
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
     T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
-    update = _one_by_one if layout.apart else _together
     joseph, full, first = layout.joseph, triangle(m)[1], m + m * (m + 1) // 2
     constants, pairs = np.array(CONSTANTS), np.triu_indices(m)
 
@@ -160,8 +160,9 @@ def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
     def filtered(carry: Any, theta: Any, row: Any) -> tuple[Any, Any, Any, Any]:
         a, P = carry
         pool = np.concatenate([constants, theta[first:], row])
-        seen = row[p : 2 * p] if gaps else None
-        a, P, term = update(a, P, pool[Z], pool[H], row[:p] - pool[d], seen, joseph)
+        seen = row[p : 2 * p] > 0.5 if gaps else None
+        update, errors = (one_by_one, pool[np.diag(H)]) if layout.apart else (together, pool[H])
+        a, P, term = update(a, P, pool[Z], errors, row[:p] - pool[d], seen, joseph)
         Tt = pool[T]
         return (Tt @ a + pool[c], Tt @ P @ Tt.T + pool[Q]), -0.5 * term, a, P
 
@@ -190,48 +191,3 @@ def weights(m: int) -> Recursion:
         return (r, N), np.concatenate([r, N[pairs]])
 
     return named_recursion(f"weights of the smoother {m}", init, step)
-
-
-def _one_by_one(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, joseph: bool) -> tuple[Any, Any, Any]:
-    """The elements of an observation with independent errors, one after the other; and log 2 pi F + v^2 / F of them all."""
-    term = 0.0
-    for i in range(y.shape[0]):
-        z, h = Z[i], H[i, i]
-        v = y[i] - z @ a
-        M = P @ z
-        F = z @ M + h
-        if seen is None:
-            gain = 1.0 / F
-            term = term + np.log(2 * np.pi * F) + v * v * gain
-        else:  # a gain of 0, and a logarithm of 1
-            gain = np.where(seen[i] > 0.5, 1.0 / F, 0.0)
-            term = term + np.where(seen[i] > 0.5, np.log(2 * np.pi * F), 0.0) + v * v * gain
-        K = M * gain
-        a = a + K * v
-        if joseph:
-            G = np.eye(a.shape[0]) - np.outer(K, z)
-            P = G @ P @ G.T + np.outer(K, K) * h
-        else:
-            P = P - np.outer(M, M) * gain
-    return a, P, term
-
-
-def _together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, joseph: bool) -> tuple[Any, Any, Any]:
-    """An observation with correlated errors.  A missing element is seen as nothing (z = 0, v = 0) with an error of its own, of
-    variance 1: its term is 0."""
-    v = y - Z @ a
-    count = 1.0 * y.shape[0]
-    if seen is not None:
-        Z, v, count = Z * seen[:, None], v * seen, seen.sum()
-        H = H * np.outer(seen, seen) + np.diag(1.0 - seen)
-    U = Z @ P
-    S = U @ Z.T + H
-    G = np.linalg.solve(S, U)
-    L = np.linalg.cholesky(S)
-    term = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum() + v @ np.linalg.solve(S, v)
-    if joseph:
-        I_KZ = np.eye(a.shape[0]) - G.T @ Z
-        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
-    else:
-        P = P - U.T @ G
-    return a + v @ G, P, term
