@@ -116,6 +116,40 @@ class Constants:
         return made
 
 
+def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_first: bool) -> tuple[Any, Any, Any]:
+    """What `Begin.state` gives, in plain operations that a kernel is traced from: of one series y and constant matrices.  `plan`: the
+    elements seen at each step, and whether they meet an infinite variance."""
+    T, Q, z, h, c, d = (fields[name] for name in ("T", "Q", "Z", "H", "c", "d"))
+    a, P, B, total = fields["mean"], fields["cov"], fields["infinite"], 0.0
+
+    def predicted(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
+        return T @ a + c, T @ P @ T.T + Q, T @ B @ T.T
+
+    for t, step in enumerate(plan):
+        if predict_first:
+            a, P, B = predicted(a, P, B)
+        for infinite in step:
+            v, M = y[t] - d - z @ a, P @ z
+            F = z @ M + h
+            if infinite:
+                W = B @ z
+                size = z @ W
+                K = W / size
+                P = P + numpy.outer(K, K) * F - numpy.outer(K, M) - numpy.outer(M, K)
+                B = B - numpy.outer(K, W)
+                total = total - 0.5 * numpy.log(2 * math.pi * size)
+            else:
+                K = M / F
+                P = P - numpy.outer(K, M)
+                total = total - 0.5 * (numpy.log(2 * math.pi * F) + v * v / F)
+            a = a + K * v
+        if not predict_first:
+            a, P, B = predicted(a, P, B)
+    if predict_first:
+        a, P, _ = predicted(a, P, B)
+    return a, P, total
+
+
 def upper(a: Any, P: Any) -> Any:
     """Mean and upper triangle of the covariance as one vector."""
     return np.concatenate([a, P.reshape((-1,))[triangle(P.shape[0])[0]]])
