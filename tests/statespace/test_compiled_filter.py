@@ -9,6 +9,7 @@ from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
 from tapegrad.statespace import _compiled
 from tapegrad.statespace._filter import loglik_on_arrays, moments_on_arrays
+from tapegrad.statespace._kernel import form_of
 from tapegrad.statespace._model import Observations, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
@@ -154,6 +155,64 @@ def test_loglik_against_arrays(case, at_once):
     joseph = settings.pop("joseph", False)
     assert_loglik(random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), y, POINTS[:1], joseph)
     assert len(at_once) >= 3
+
+
+def test_loglik_of_a_model_written_into_a_buffer(at_once):
+    """A captured matrix that the model function writes into, and data that are made once."""
+    g = np.random.default_rng(9)
+    T, data = np.array([[0.0, 1.0], [0.0, 0.3]]), Observations(g.normal(size=40))
+
+    def f(x):
+        T[0, 0] = x[0]
+        return ss.loglik(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+
+    def plain(x):
+        T = tg.numpy.stack([tg.numpy.stack([x[0], 1.0]), np.array([0.0, 0.3])])
+        return loglik_on_arrays(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+
+    x = np.array([0.4, 1.2])
+    for _ in range(2):
+        np.testing.assert_allclose(tg.hessian(f)(x), tg.hessian(plain)(x), rtol=1e-10)
+    np.testing.assert_allclose(tg.grad(f)(x), tg.grad(plain)(x), rtol=1e-10)
+    assert T[0, 0] == 0.4 and len(at_once) == 3
+
+
+def test_loglik_under_vmap(at_once):
+    """Where values are hidden the filter runs on arrays."""
+    y, u = np.random.default_rng(3).normal(size=40), np.array([[0.3, 0.2], [1.0, -0.5], [0.1, 0.0]])
+    f = lambda u: ss.loglik(ss.local_level(np.exp(u[0]), np.exp(u[1])), y)
+    np.testing.assert_allclose(tg.vmap(f)(u), [f(v) for v in u], rtol=1e-12)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(u), [tg.grad(f)(v) for v in u], rtol=1e-10)
+
+
+def test_a_variance_that_is_not_positive_is_named(at_once):
+    y = np.random.default_rng(3).normal(size=40)
+    for call in (ss.loglik, ss.filter, ss.smooth):
+        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"variance of y\[1\] given the past is -"):
+            call(ss.local_level(-0.55, 1.0), y)
+        Z, two = np.ones((2, 1)), np.stack([y, y], axis=1)
+        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
+            call(ss.LinearGaussian(0.5, Z, 1.0, np.array([[1.0, 5.0], [5.0, 1.0]]), start=ss.Start(0.0, 1.0)), two)
+    assert len(at_once) == 6
+
+
+def test_when_it_is_compiled(monkeypatch):
+    """After so many steps of one form, or if its kernel is on disk."""
+    monkeypatch.setattr(_compiled, "FILTERED", 200)
+    form_of.cache_clear()
+    ran, notes = [], set()
+    monkeypatch.setattr(_compiled.stored, "note", notes.add)
+    monkeypatch.setattr(_compiled.stored, "noted", lambda name: name in notes)
+    monkeypatch.setattr(_compiled.Run, "loglik", lambda self, f=_compiled.Run.loglik: ran.append(self) or f(self))
+    y = np.random.default_rng(3).normal(size=60)
+    values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]
+    assert len(ran) == 2 and len(notes) == 1
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    ss.loglik(ss.local_level(1.3, 0.4), y[:29])
+    assert len(ran) == 2
+    form_of.cache_clear()
+    ss.loglik(ss.local_level(1.0, 2.5), y)  # a variance of 1 is a number as any other
+    assert len(ran) == 3
 
 
 def everything(build, u, y, joseph, arrays=False):
