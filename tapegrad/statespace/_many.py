@@ -286,7 +286,7 @@ class _Together:
         k, b = U.shape
         J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
         curvature = numpy.einsum("bii->bi", H)
-        bound = numpy.array([c.name != "unconstrained()" for c in self.parameters.constraint_of]) & (curvature < FLAT)
+        bound = self.parameters.bounded & (curvature < FLAT)
         free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)
         good = numpy.isfinite(free).all(axis=(1, 2))
         good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0

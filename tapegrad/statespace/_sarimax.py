@@ -20,7 +20,7 @@ from ..optimize import to_host
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._filter import LOG_2PI
 from ._labels import OnLibrary
-from ._model import LinearGaussian, Observations, Start, arma, stationary_covariance
+from ._model import SMALL, LinearGaussian, Observations, Start, arma, stationary_covariance
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 from ._specified import Specified
@@ -159,11 +159,21 @@ class Arima(OnLibrary):
 
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
         parameters = parameters_of(self.title, self.start(data), start, constraints)
-        whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost)
+        name = None if self.lost else self._name
+        whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
         if data.count < data.steps or not self.lost:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior))
+        return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior, name=self._name))
+
+    @property
+    def _name(self) -> str | None:
+        """Says all that `of_differences` depends on but the parameters and the numbers of the data; None where the start is found by a
+        loop that looks at numbers."""
+        (p, _, q), (P, _, Q, s) = self.order, self.seasonal
+        if p + s * P and max(p + s * P, q + s * Q + 1) > SMALL:
+            return None
+        return f"arima {self.order} {self.seasonal} {self.trend} {0 if self.X is None else self.X.shape[1]}"
 
     # --- the state space models ---
 

@@ -7,7 +7,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
-from tapegrad.statespace import _compiled
+from tapegrad.statespace import _compiled, _pattern
 from tapegrad.statespace._filter import loglik_on_arrays, moments_on_arrays
 from tapegrad.statespace._kernel import form_of
 from tapegrad.statespace._model import Observations, system
@@ -438,6 +438,29 @@ def test_parameters_of_which_only_the_sum_is_known():
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
 
 
+def test_parameters_on_a_ridge_are_named():
+    """Where no maximum is reached since two parameters are known only together, along a curve, or run to their bounds together: a cycle
+    that does not change has any small variance, and a damping as close to 1."""
+    g = np.random.default_rng(5)
+    y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
+    for build, message in (
+        (lambda p: ss.local_level(p["a"] / p["b"], p["c"]), "does not depend on a and b one by one"),
+        (lambda p: ss.local_level(p["c"], p["a"] / (p["b"] * p["d"])), "does not depend on a, b and d one by one"),
+    ):
+        with pytest.raises(tg.errors.DataError, match=message) as caught:
+            ss.fit(build, y, {"a": 1.0, "b": 1.5, "c": 2.0} | ({"d": 1.0} if "d" in message else {}))
+        error = caught.value
+        np.testing.assert_allclose(ss.loglik(build(error.params), y), error.loglik, rtol=1e-10)
+    with pytest.raises(tg.errors.DataError, match="does not depend on sigma2.cycle and damping.cycle one by one"):
+        ss.fit(ss.level() + ss.cycle(), np.random.default_rng(0).normal(size=80))
+
+
+def test_a_search_that_was_cut_short_is_not_taken_for_a_ridge():
+    y = np.random.default_rng(5).normal(size=80).cumsum()
+    with pytest.raises(tg.errors.ConvergenceError, match="no maximum reached"):
+        ss.fit(ss.level() + ss.trend(), y, method="Nelder-Mead", options={"maxiter": 3})
+
+
 @pytest.mark.parametrize("method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"])
 def test_every_method_ends_at_the_maximum(method):
     g = np.random.default_rng(8)
@@ -501,3 +524,64 @@ def test_a_model_that_there_is_only_close_to_the_start():
     wanted = tg.grad(lambda u: -ss.loglik(ss.local_level(u[0] ** 2, u[1] ** 2), y))(objective.start)
     np.testing.assert_allclose(objective(objective.start)[1], wanted, rtol=1e-12)
     assert abs(wanted).min() > 0.1
+
+
+# --- models of the library: what leads from the parameters to the matrices is in the kernel, too ---
+
+
+def whole_and_arrays(y, *, constraints=None, prior=None, **model):
+    """The objective of a SARIMAX fit, and the same on arrays."""
+    specified = ss.sarimax(y, **model)
+    problem = specified.model.problem(specified.data, None, constraints, False, prior)
+    inner = problem.quick or problem
+
+    def negative(u, build):
+        return -ss.loglik(build(inner.parameters.tree(u)), inner.data)
+
+    arrays = Objective(negative, inner.parameters.start, (inner.build,))
+    return problem.objective(), arrays, lambda u: scores(inner.build, inner.data, inner.parameters, False, u)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"order": (2, 0, 1), "trend": "c"},
+        {"order": (1, 1, 1), "trend": "ct", "exog": 1, "gap": False},
+        {"order": (1, 0, 0), "trend": "c", "gap": True},
+        {"order": (0, 1, 1), "seasonal_order": (0, 1, 1, 4)},
+    ],
+    ids=str,
+)
+def test_the_model_function_is_in_the_kernel(model):
+    g = np.random.default_rng(3)
+    n, model = 60, dict(model)
+    y = g.normal(size=n).cumsum()
+    if model.pop("gap", False):
+        y[[5, 6, 20]] = np.nan
+    if "exog" in model:
+        model["exog"] = g.normal(size=(n, model["exog"]))
+    ours, arrays, each = whole_and_arrays(y, **model)
+    assert ours.whole is not None
+    assert_same(ours, arrays, each, [ours.start, ours.start + 0.3 * g.normal(size=ours.start.size)])
+
+
+def test_a_kernel_with_the_model_function_is_only_for_what_its_name_can_say():
+    y = np.random.default_rng(4).normal(size=50)
+    assert whole_and_arrays(y)[0].whole is not None
+    own = ss.Constraint("stationary()", "numbers", lambda u: np.sin(u), np.arcsin, lambda x: True)
+    other, arrays, each = whole_and_arrays(y, constraints={"ar": own})
+    assert other.whole is None
+    assert_same(other, arrays, each, [other.start + 0.2])
+    assert whole_and_arrays(y, prior=lambda p: -p["sigma2"])[0].whole is None
+    assert whole_and_arrays(y, order=(4, 0, 0))[0].whole is None  # its start is found by a loop that looks at numbers
+    assert whole_and_arrays(np.where(np.arange(50) == 9, np.nan, y), order=(1, 1, 0))[0].whole is None  # with missing data it is diffuse
+
+
+def test_a_number_that_only_seemed_constant_keeps_the_kernel_from_the_model_function(monkeypatch):
+    def nothing_moves(numbers, s, build, u):
+        known = np.asarray(numbers.of_system(s, numbers.data))
+        return known, np.zeros(known.size, bool)
+
+    monkeypatch.setattr(_pattern, "_examined", nothing_moves)
+    ours = whole_and_arrays(np.random.default_rng(4).normal(size=50))[0]
+    assert ours.whole is None
