@@ -79,7 +79,7 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     """
     data = y if isinstance(y, Observations) else Observations(y)
     few = SHORT if data.width == 1 and getattr(model.transition, "ndim", 0) == 0 else FEW
-    if data.steps >= few and data.xp is numpy:
+    if data.steps >= few:
         s = system(model, data)
         try:
             total = run(s, data, joseph).loglik()
@@ -158,7 +158,7 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
 def moments(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path] | None:
     """The moments of all states by the compiled filter, and the path of the steps before it; None where there is no such filter, or it
     does not pay, or a variance is not positive."""
-    if data.steps < FEW or data.xp is not numpy:
+    if data.steps < FEW:
         return None
     try:
         r = run(s, data, joseph, path=True)
@@ -178,12 +178,14 @@ def joined(x: Moments, y: Moments) -> Moments:
 
 def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
     """The form of a model, and its constant fields in one vector."""
+    if data.xp is not numpy:
+        raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
     size, at = sizes(m, p), starts(m, p, s.varying)
     x = np.concatenate([flat(getattr(s, name), size[name]) for name in at])
     host, y = seen(x), seen(data.values)
     if host is None or y is None:
-        raise NotCompiled("its numbers are hidden, or on a device")
+        raise NotCompiled("its numbers are hidden")
     codes = codes_of(host)
     for name, place in at.items():
         if name in LETTERS:
@@ -204,7 +206,7 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
 def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
     x = seen(getattr(s, name))
     if x is None:
-        raise NotCompiled("its numbers are hidden, or on a device")
+        raise NotCompiled("its numbers are hidden")
     x = x[: data.steps].reshape(data.steps, -1)
     return codes_of(x[0], is_tracked(getattr(s, name)) or (x != x[0]).any(axis=0))
 

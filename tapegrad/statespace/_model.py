@@ -393,5 +393,7 @@ def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
 
 
 def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
-    """A (k, k) matrix from a scalar variance, a vector of variances, or itself."""
-    return x if x.ndim >= 2 else x * xp.eye(k)
+    """A (k, k) matrix from a scalar variance, a vector of variances, or the symmetric part of itself: so its derivative is symmetric."""
+    if x.ndim < 2:
+        return x * xp.eye(k)
+    return x if k == 1 else (x + np.swapaxes(x, -1, -2)) * 0.5

@@ -177,6 +177,27 @@ def test_loglik_of_a_model_written_into_a_buffer(at_once):
     assert T[0, 0] == 0.4 and len(at_once) == 3
 
 
+@pytest.mark.parametrize("diffuse", [False, (True, False)])
+def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
+    """Of covariances the symmetric part counts, in both filters: compared with differences in each entry."""
+    g = np.random.default_rng(4)
+    y, T, Z = g.normal(size=(40, 2)), np.array([[0.9, 0.2], [0.0, 0.5]]), np.array([[1.0, 0.0], [1.0, 1.0]])
+    A = g.normal(size=(3, 2, 2))
+    covs = A @ A.transpose(0, 2, 1) + np.eye(2)
+
+    def f(covs, of=ss.loglik):
+        return of(ss.LinearGaussian(T, Z, covs[0], covs[1], start=ss.Start(0.0, covs[2], diffuse)), Observations(y))
+
+    found = tg.grad(f)(covs)
+    np.testing.assert_allclose(found, tg.grad(lambda covs: f(covs, loglik_on_arrays))(covs), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1), rtol=0, atol=1e-12)
+    for at in [(0, 0, 1), (1, 1, 0), (2, 1, 1)]:
+        step = np.zeros((3, 2, 2))
+        step[at] = 1e-5
+        np.testing.assert_allclose(found[at], (f(covs + step) - f(covs - step)) / 2e-5, rtol=0, atol=1e-7)
+    assert len(at_once) == 7
+
+
 def test_loglik_under_vmap(at_once):
     """Where values are hidden the filter runs on arrays."""
     y, u = np.random.default_rng(3).normal(size=40), np.array([[0.3, 0.2], [1.0, -0.5], [0.1, 0.0]])
