@@ -19,7 +19,7 @@ GIVEN = {
     "index": ("ops._attach", ("ops._protocols",)),
 }
 
-PUBLIC = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
+PUBLIC = ("cupy", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -40,6 +40,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
+    "cupyx.scipy.sparse.linalg": ("operators",),
     # slow to import
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
