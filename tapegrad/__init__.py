@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import cupy as cupy
+    from . import implicit as implicit
     from . import kernels as kernels
     from . import numpy as numpy
     from . import operators as operators
