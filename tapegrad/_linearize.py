@@ -52,6 +52,18 @@ class Products:
         return tape, ws, slots
 
 
+class Outside:
+    """A context in which no transform is open: plain values have plain results."""
+
+    __slots__ = ("depth",)
+
+    def __enter__(self) -> None:
+        self.depth, OPEN.depth = OPEN.depth, 0
+
+    def __exit__(self, *error: Any) -> None:
+        OPEN.depth = self.depth
+
+
 def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable | None = None, read: Callable | None = None) -> Recorded:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
     r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)

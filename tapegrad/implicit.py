@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 
 from ._array import is_array, is_differentiable, same_bits, xp_of
 from ._calls import Recorded, full_like, name_of, value_out, where_of
-from ._linearize import Products, recorded
+from ._linearize import Outside, Products, recorded
 from ._memory import Rebind, out_of
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live
@@ -268,11 +268,8 @@ class Problem:
 
     def run(self, *values: Any) -> tuple:
         def solved(F, solver, x0, params):
-            depth, OPEN.depth = OPEN.depth, 0  # to the solver no transform is open
-            try:
+            with Outside():
                 x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
-            finally:
-                OPEN.depth = depth
             r = self.of.residual(F, x0, x, params)
             if any([is_tracked(v) for v in r]):
                 raise ArgumentError(
@@ -303,7 +300,8 @@ class Problem:
     def linear_run(self, adjoint: bool) -> Callable:
         def run(*inputs):
             b, x, values = self.split(inputs)
-            return self.system(x, values).solved(b, adjoint)
+            with Outside():
+                return self.system(x, values).solved(b, adjoint)
 
         return run
 
@@ -477,11 +475,11 @@ class System:
             inverse = self.xp.linalg.inv(A)
         except np.linalg.LinAlgError:
             inverse = self.xp.full_like(A, np.inf)
-        condition = float(abs(A).sum(0).max() * abs(inverse).sum(0).max())
+        condition = float(abs(A).sum(0).max()) * float(abs(inverse).sum(0).max())
         if not condition < 0.1 / np.finfo(A.dtype).eps:
             what = "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
             raise SingularError(
-                f"{self.call}: {what} {name_of(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.3g}): "
+                f"{self.call}: {what} {name_of(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
                 "the solution is no differentiable function of the parameters there"
             )
         return inverse

@@ -13,10 +13,10 @@ import scipy.sparse.linalg
 from ._array import is_array, is_differentiable, same_bits, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._late import load
-from ._linearize import Products, recorded
+from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, layout_of
 from ._rule import captured_by
-from ._transforms import for_each, value_and_grad
+from ._transforms import for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, GuardError, NotScalarError, ShapeError
 from .ops._define import dtype, shape
@@ -267,11 +267,28 @@ class Derivative:
 
 
 def applied(p: Point, sweep: Callable, v: Any, start: Layout, end: Layout) -> Any:
-    if v.ndim == 1:
-        return end.joined(sweep(start.cut(v)))
-    if not len(v):
-        return xp_of(v).zeros((0, end.size), end.dtype)
-    return end.joined(for_each(p.call, p.recorded, sweep, start.cut(v, v.shape[:1])), v.shape[:1])
+    with Outside():
+        if v.ndim == 1:
+            return end.joined(sweep(start.cut(v)))
+        if not len(v):
+            return xp_of(v).zeros((0, end.size), end.dtype)
+        lead = v.shape[:1]
+        rows, at_once = start.cut(v, lead), together(p.recorded)
+        found = swept_at_once(p.call, sweep, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
+        return end.joined(for_each(p.call, p.recorded, sweep, rows) if found is None else found, lead)
+
+
+ROOM = 1 << 26  # bytes of an array for many vectors at once
+
+
+def together(r: Recorded) -> int:
+    """How many sweeps to do at once, where the matrices that they read are larger than what they carry: to read a matrix once for many
+    vectors is what is gained.  1: nothing is known to be."""
+    carried, fixed = largest(r), 0
+    for record in r.tape.records:
+        _, i, _, j, _, x, y = record
+        fixed = max(fixed, *[v.nbytes for v, slot in ((x, i), (y, j)) if slot is None and is_array(v)], 0)
+    return ROOM // carried if fixed > 8 * carried else 1
 
 
 class Jacobian(Derivative):
@@ -385,7 +402,7 @@ class Fisher(Symmetric):
         y = p.recorded.tree
         if is_node(y) or len(shape(y)) != 1:
             raise ShapeError(
-                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {structure(y)}; it gives one log-density for each observation, "
+                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {structure(y) if is_node(y) else f"shape {shape(y)}"}; it must give one log-density for each observation, "
                 "shape (n,): do not sum them"
             )
         return p
