@@ -403,8 +403,8 @@ class Fisher(Symmetric):
         if is_node(y) or len(shape(y)) != 1:
             what = structure(y) if is_node(y) else f"shape {shape(y)}"
             raise ShapeError(
-                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, shape "
-                "(n,): do not sum them"
+                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, "
+                "shape (n,): do not sum them"
             )
         return p
 
