@@ -61,8 +61,8 @@ def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solv
     ...         x = F(x, *params)
     ...     return x
     >>> kepler = tg.implicit.fixed_point(lambda E, e, M: M + e * np.sin(E), iterate)
-    >>> tg.grad(kepler, 1)(1.0, 0.1, 0.0)
-    np.float64(0.0)
+    >>> tg.grad(kepler, 2)(1.0, 0.5, 0.0)
+    np.float64(2.0)
     """
     return Implicit("fixed_point", F, solver, tol, solve)
 
