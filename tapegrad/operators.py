@@ -4,6 +4,7 @@ Reading order: `Surroundings` (is what the function read still as it was?); `Lay
 the operators."""
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -37,9 +38,20 @@ def same(a: Any, b: Any) -> bool:
     return same_bits(a, b) if xp_of(a) is np else bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-def names_of(f: Any) -> list:
-    """(how, array or number) of what f itself names."""
-    return [(how, v) for how, v in captured_by(f) if is_array(v) or isinstance(v, (bool, int, float, complex, str, np.generic))]
+NUMBERS = (bool, int, float, complex, str, np.generic)
+FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+def read_by(f: Any, known: list) -> list:
+    """(how, array or number) of what f and the functions that it captured name, members of lists, tuples and dicts included."""
+    found = []
+    for how, v in captured_by(f):
+        if is_array(v) or isinstance(v, NUMBERS):
+            found.append((how, v))
+        elif type(v) in FUNCTIONS and not any([v is g for g in known]):
+            known.append(v)
+            found += read_by(v, known)
+    return found
 
 
 def still(v: Any, now: Any) -> bool:
@@ -50,37 +62,45 @@ class Surroundings:
     """What f read outside of its arguments, but for what it has changed itself: arrays by their content, and the names in its code."""
 
     def __init__(self, call: str, f: Any):
-        self.call, self.f, self.arrays = call, f, []
-        self.names = () if isinstance(f, Const) else names_of(f)
+        self.call, self.f = call, f
+        self.arrays: list = []  # (array, its content)
+        # (how, array or number) as `read_by` gives them, None for what f itself changes
+        self.names: list = [] if isinstance(f, Const) else read_by(f, [f])
 
     def met(self, r: Recorded) -> None:
-        """f has run."""
+        """f has run.  (Float arrays are known by what was captured, however f reached them; the others by their names.)"""
         if r.shadow.on:
             self.arrays = [(a, a.copy()) for a, v in r.shadow.arrays if not v._version and not settled(a)]
+            self.arrays += [(a, a.copy()) for _, a in self.names if is_array(a) and a.dtype.kind in "biu" and not settled(a)]
 
     def left(self) -> None:
-        """f, or what it called, has changed these itself."""
-        if self.names:
-            now = names_of(self.f)
-            alike = len(now) == len(self.names)
-            self.names = [known for known, (_, v) in zip(self.names, now, strict=True) if still(known[1], v)] if alike else ()
+        """f has ended, and what it has changed is as it leaves it."""
+        now = read_by(self.f, [self.f]) if self.names else []
+        self.names = [k if alike(k, n) else None for k, n in zip(self.names, now, strict=True)] if len(now) == len(self.names) else []
+        self.arrays = [(a, before) for a, before in self.arrays if same(a, before)]
 
     def check(self) -> None:
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
+                how = next((known[0] for known in self.names if known is not None and known[1] is a), "an array")
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
         if self.names:
-            now = dict(names_of(self.f))
-            for how, v in self.names:
-                if how not in now or not still(v, now[how]):
-                    self.changed(f"what {name_of(self.f)} names {how}")
+            now = read_by(self.f, [self.f])
+            for known, other in zip(self.names, now, strict=False):
+                if known is not None and not alike(known, other):
+                    self.changed(f"what {name_of(self.f)} names {known[0]}")
+            if len(now) != len(self.names):
+                self.changed(f"what {name_of(self.f)} captured")
 
     def changed(self, what: str) -> None:
         raise GuardError(
             f"{self.call}: {what} has changed since the operator was made or updated{where_of(self.f)}; its products would belong to what "
             "was there before: call .update(x), or mark with tg.Const what it should take as it was"
         )
+
+
+def alike(known: tuple, now: tuple) -> bool:
+    return known[0] == now[0] and still(known[1], now[1])
 
 
 # --- vectors and trees ---

@@ -194,6 +194,24 @@ def test_a_name_that_means_something_else():
         H @ np.ones(2)
 
 
+def test_an_index_that_a_helper_reads():
+    order, holder = np.array([0, 1, 2]), {"power": 2.0}
+
+    def helper(x):
+        return x[order] ** holder["power"]
+
+    H = tg.operators.hessian(lambda x: (helper(x) * np.arange(3.0)).sum(), np.ones(3))
+    assert (H @ np.ones(3)).tolist() == [0, 2, 4]
+    order[:] = [2, 1, 0]
+    with pytest.raises(GuardError, match="`order` of shape"):
+        H @ np.ones(3)
+    order[:] = [0, 1, 2]
+    holder["power"] = 3.0
+    with pytest.raises(GuardError, match="names `holder`"):
+        H @ np.ones(3)
+    assert (H.update(np.ones(3)) @ np.ones(3)).tolist() == [0, 6, 12]
+
+
 def test_what_the_function_itself_writes_is_free():
     scratch, calls = np.zeros(3), [0]
 
