@@ -123,7 +123,7 @@ class Implicit(Remade):
             kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else structure(x0)
             raise ArgumentError(f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, x0.astype(float) or float(x0)")
         if not OPEN.depth:
-            x = self.solved(self.F, self.solver, x0, params)
+            x = self.solved(self.F, self.solver, tree_map(held, x0), tuple([tree_map(held, a) for a in params]))
             self.checked(self.residual(self.F, x0, x, params))
             return filled(x0, x)
         problem = Problem(self, x0, params)
@@ -283,12 +283,11 @@ class Problem:
     def pulled(self, g, out, need, *values):
         x = tuple(out)
         w = bind(self.linear[True], [*given(g, x), *x, *values], {})
-        _, pullback = vjp(Const(lambda *values: self.residual(x, values)), *values)
-        return negative(pullback, w, len(values))
+        return negative(lambda *values: self.residual(x, values), values, need, w)
 
     def pushed(self, t, out, *values):
         x = tuple(out)
-        _, d = jvp(Const(lambda *values: self.residual(x, values)), tuple(values), tuple(given(t, values)))
+        d = pushed(lambda *values: self.residual(x, values), values, t)
         return bind(self.linear[False], [*[-v for v in d], *x, *values], {})
 
     # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
@@ -323,14 +322,10 @@ class Problem:
 
     def linear_pulled(self, adjoint: bool) -> Callable:
         def pull(g, out, need, *inputs):
-            b, x, values = self.split(inputs)
-            y = tuple(out)
+            _, x, values = self.split(inputs)
+            y, n = tuple(out), len(x)
             w = bind(self.linear[not adjoint], [*given(g, y), *x, *values], {})
-            if not any(need[len(b) :]):
-                return (*w, *[None] * (len(inputs) - len(b)))
-            n = len(x)
-            _, pullback = vjp(Const(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:])), *x, *values)
-            return (*w, *negative(pullback, w, n + len(values)))
+            return (*w, *negative(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
 
         return pull
 
@@ -340,8 +335,7 @@ class Problem:
             y, n = tuple(out), len(x)
             right = given(t[:n], b)
             if any([d is not None for d in t[n:]]):
-                point = (*x, *values)
-                _, d = jvp(Const(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:])), point, tuple(given(t[n:], point)))
+                d = pushed(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
                 right = [r - v for r, v in zip(right, d, strict=True)]
             return bind(self.linear[adjoint], [*right, *x, *values], {})
 
@@ -361,9 +355,35 @@ def given(t: Any, like: Any) -> list:
     return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
 
 
-def negative(pullback: Callable, w: tuple, count: int) -> tuple:
-    terms = pullback(tuple([-v for v in w]))
-    return tuple(terms) if count > 1 else (terms,)
+def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
+    """f as a function of the inputs with these numbers, and those."""
+
+    def of(*some):
+        every = list(inputs)
+        for k, v in zip(wanted, some, strict=True):
+            every[k] = v
+        return f(*every)
+
+    return Const(of), tuple([inputs[k] for k in wanted])
+
+
+def negative(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
+    """What -w on the outputs of f pulls back to the inputs that need it."""
+    wanted = [k for k, n in enumerate(need) if n]
+    terms: list = [None] * len(inputs)
+    if wanted:
+        of, some = of_some(f, inputs, wanted)
+        found = vjp(of, *some)[1](tuple([-v for v in w]))
+        for k, c in zip(wanted, found if len(wanted) > 1 else (found,), strict=True):
+            terms[k] = c
+    return terms
+
+
+def pushed(f: Callable, inputs: Any, t: Any) -> tuple:
+    """The tangents of the outputs of f."""
+    wanted = [k for k, d in enumerate(t) if d is not None]
+    of, some = of_some(f, inputs, wanted)
+    return jvp(of, some, tuple([t[k] for k in wanted]))[1]
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -324,6 +324,29 @@ def test_bad_input(make, text):
         make()
 
 
+def test_a_solver_that_writes_its_arguments():
+    def solver(F, x0, a):
+        x0[:] = np.sqrt(a)
+        a[:] = 0
+        return x0
+
+    x0, a = np.ones(2), np.array([4.0, 9.0])
+    g = tg.implicit.root(lambda x, a: x * x - a, solver)
+    assert g(x0, a).tolist() == [2, 3] and tg.grad(lambda a: g(x0, a).sum())(a).tolist() == pytest.approx([1 / 4, 1 / 6])
+    assert x0.tolist() == [1, 1] and a.tolist() == [4, 9]
+
+
+def test_data_get_no_derivative(monkeypatch):
+    """What nobody asks for is not computed: F captures a matrix."""
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    seen = []
+    monkeypatch.setattr("tapegrad.implicit.vjp", lambda f, *inputs: seen.append([np.shape(v) for v in inputs]) or tg.vjp(f, *inputs))
+    g = tg.implicit.root(lambda x, a: X.T @ (X @ x) - a, lambda F, x0, a: np.linalg.solve(X.T @ X, a))
+    G = tg.grad(lambda a: g(np.zeros(3), a)[0])(np.ones(3))
+    np.testing.assert_allclose(G, np.linalg.inv(X.T @ X)[0], rtol=1e-10)
+    assert seen == [[(3,)]]
+
+
 def test_the_solver_sees_plain_values_and_the_pullback_stays():
     seen = []
 
