@@ -73,6 +73,7 @@ def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable |
         r.shadow.release(r.tape.records)
     finally:
         r.shadow.finish()
+    r.shadow.f = r.shadow.args = None  # f may know who keeps the records
     return r
 
 

@@ -127,7 +127,10 @@ class Implicit(Remade):
             self.checked(self.residual(self.F, x0, x, params))
             return filled(x0, x)
         problem = Problem(self, x0, params)
-        return problem.solution()
+        x = problem.solution()
+        if problem.wrote:  # what F leaves in captured arrays is that of the solution
+            self.F(x, *params)
+        return x
 
     def solved(self, F: Callable, solver: Callable, x0: Any, params: tuple) -> tuple:
         """The float leaves of the solution, plain."""
@@ -225,23 +228,13 @@ class Problem:
         self.count = len(floats(x0))
         self.wrote = False
         self.systems: list = []
-        self.solve = self.primitive(self.call, self.run, self.pulled, self.pushed)
-        self.linear = [
-            self.primitive(
-                f"linear system of {self.call}", *[method(at) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
-            )
-            for at in (False, True)
-        ]
 
     def __del__(self):
         self.first.finish()  # it knows the functions that know it: ends the cycle
 
-    def primitive(self, name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
-        prim = Primitive(name, run)
-        prim.holomorphic, prim.joint = False, True
-        prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-        prim.vjp, prim.jvp = (pull,), push
-        return prim
+    def linear(self, adjoint: bool) -> Primitive:
+        rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
+        return primitive(f"linear system of {self.call}", *rules)
 
     def within(self, values: Any, run: Callable) -> Any:
         """`run(F, solver, x0, params)`, with these values for the Variables."""
@@ -258,11 +251,9 @@ class Problem:
         return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
 
     def solution(self) -> Any:
-        x = bind(self.solve, [live(v) for v in self.handles], {})
-        x = filled(self.x0, [handle(v) for v in x])
-        if self.wrote:  # what F leaves in captured arrays is that of the solution
-            self.of.F(x, *self.params)
-        return x
+        handles, self.handles = self.handles, []
+        x = bind(primitive(self.call, self.run, self.pulled, self.pushed), [live(v) for v in handles], {})
+        return filled(self.x0, [handle(v) for v in x])
 
     # --- the solution: x of values ---
 
@@ -282,13 +273,13 @@ class Problem:
 
     def pulled(self, g, out, need, *values):
         x = tuple(out)
-        w = bind(self.linear[True], [*given(g, x), *x, *values], {})
+        w = bind(self.linear(True), [*given(g, x), *x, *values], {})
         return negative(lambda *values: self.residual(x, values), values, need, w)
 
     def pushed(self, t, out, *values):
         x = tuple(out)
         d = pushed(lambda *values: self.residual(x, values), values, t)
-        return bind(self.linear[False], [*[-v for v in d], *x, *values], {})
+        return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
 
     # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
 
@@ -324,7 +315,7 @@ class Problem:
         def pull(g, out, need, *inputs):
             _, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
-            w = bind(self.linear[not adjoint], [*given(g, y), *x, *values], {})
+            w = bind(self.linear(not adjoint), [*given(g, y), *x, *values], {})
             return (*w, *negative(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
 
         return pull
@@ -337,9 +328,18 @@ class Problem:
             if any([d is not None for d in t[n:]]):
                 d = pushed(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
                 right = [r - v for r, v in zip(right, d, strict=True)]
-            return bind(self.linear[adjoint], [*right, *x, *values], {})
+            return bind(self.linear(adjoint), [*right, *x, *values], {})
 
         return push
+
+
+def primitive(name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
+    """(It knows its problem, which does not know it: no cycle.)"""
+    prim = Primitive(name, run)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    prim.vjp, prim.jvp = (pull,), push
+    return prim
 
 
 def plain(v: Any) -> Any:
@@ -401,7 +401,7 @@ class System:
     """A = dR/dx at a point, as a real matrix: a complex unknown counts as two."""
 
     def __init__(self, problem: Problem, x: tuple, values: tuple):
-        self.problem, self.of, self.call, self.point, self.x = problem, problem.of, problem.call, (*x, *values), x
+        self.of, self.call, self.point, self.x = problem.of, problem.call, (*x, *values), x
         nums = 0 if len(x) == 1 else tuple(range(len(x)))
         self.recorded: Recorded = recorded(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
         self.products = Products(self.recorded)

@@ -1,5 +1,7 @@
 """tg.implicit: against closed forms, differences and the complex step, in both modes and to third order."""
 
+import gc
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -334,6 +336,29 @@ def test_a_solver_that_writes_its_arguments():
     g = tg.implicit.root(lambda x, a: x * x - a, solver)
     assert g(x0, a).tolist() == [2, 3] and tg.grad(lambda a: g(x0, a).sum())(a).tolist() == pytest.approx([1 / 4, 1 / 6])
     assert x0.tolist() == [1, 1] and a.tolist() == [4, 9]
+
+
+def test_nothing_is_left_for_the_collector_and_calls_are_counted():
+    calls = 0
+
+    def F(x, a):
+        nonlocal calls
+        calls += 1
+        return x * x - a
+
+    def f(a):
+        return tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a)
+
+    tg.grad(f)(4.0)
+    assert calls == 4  # the solver's, the residual, the linear system, the derivative by a
+    gc.collect()
+    gc.disable()
+    try:
+        for d in (tg.grad, tg.hessian, lambda f: lambda a: tg.jvp(f, (a,), (1.0,))):
+            d(f)(4.0)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_data_get_no_derivative(monkeypatch):
