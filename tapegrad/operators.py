@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._array import is_array, is_differentiable, same_bits, xp_of
+from ._array import is_array, is_differentiable, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._late import load
 from ._linearize import Outside, Products, recorded
@@ -23,13 +23,6 @@ from .errors import ArgumentError, GuardError, NotScalarError, ShapeError
 from .ops._define import dtype, shape
 
 # --- is what the function read as it was? ---
-
-
-def settled(a: Any) -> bool:
-    """Memory of which its owner says that nobody writes it."""
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return isinstance(a, np.ndarray) and not a.flags.writeable
 
 
 def same(a: Any, b: Any) -> bool:
@@ -274,10 +267,10 @@ class Derivative:
         return self.adjoint(w.reshape(-1))
 
     def _matmat(self, V: Any) -> Any:
-        return self.product(V.T).T
+        return self.product(rows_of(V)).T
 
     def _rmatmat(self, W: Any) -> Any:
-        return self.adjoint(W.T).T
+        return self.adjoint(rows_of(W)).T
 
     def __repr__(self) -> str:
         return f"<{self.call}, shape {self.shape}, {self.dtype}>"
@@ -296,6 +289,11 @@ def applied(p: Point, sweep: Callable, v: Any, start: Layout, end: Layout) -> An
         rows, at_once = start.cut(v, lead), together(p.recorded)
         found = swept_at_once(p.call, sweep, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
         return end.joined(for_each(p.call, p.recorded, sweep, rows) if found is None else found, lead)
+
+
+def rows_of(V: Any) -> Any:
+    """The columns of a matrix, each in one piece."""
+    return xp_of(V).ascontiguousarray(V.T)
 
 
 ROOM = 1 << 26  # bytes of an array for many vectors at once

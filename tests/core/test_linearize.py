@@ -61,6 +61,19 @@ def test_runs_once_and_keeps_the_point():
     assert J(np.ones(2)).tolist() == [2, 3] and J.T(np.ones(2)).tolist() == [2, 3] and len(runs) == 1
 
 
+def test_read_only_memory_is_not_copied():
+    big = np.ones((300, 300))
+    view = big[:2]
+    view.flags.writeable = False  # its owner may be written
+    for a, shared in ((np.ones((300, 300)), True), (view, False)):
+        a.flags.writeable = False
+        J = tg.linearize(lambda x: a @ x, np.ones(300))[1]
+        kept = [v for r in J.products.recorded.tape.records for v in r[4:] if isinstance(v, np.ndarray) and v.shape == a.shape]
+        assert len(kept) == 1 and np.shares_memory(kept[0], a) is shared
+    big *= 2
+    assert J(np.ones(300)).tolist() == [300, 300]
+
+
 def test_complex_and_nested():
     z, v = np.array([1 + 2j, 0.5j]), np.array([0.3 - 1j, 2 + 0.1j])
 
