@@ -80,10 +80,11 @@ def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: A
     return Implicit("minimum", F, solver, tol, solve)
 
 
-RESIDUALS = {
+# what is zero at the solution, of F and x as (x, *params) -> tree
+EQUATIONS = {
     "root": lambda F: F,
-    "fixed_point": lambda F: lambda x, *params: [v - w for v, w in zip(floats(x), floats(F(x, *params)), strict=True)],
-    "minimum": lambda F: lambda x, *params: grad(Const(F))(x, *params),
+    "fixed_point": lambda F: F,  # and x is subtracted
+    "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
 }
 
 
@@ -103,6 +104,8 @@ class Implicit(Remade):
         self.__name__ = f"implicit.{kind}({name_of(F)})"
         if not callable(F) or not callable(solver):
             raise ArgumentError(f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)")
+        if not (tol is None or (isinstance(tol, (int, float)) and not isinstance(tol, bool) and tol >= 0)):
+            raise ArgumentError(f"{self.__name__}: tol={tol!r}; it is the largest residual that is allowed, or None")
         if not (solve is None or solve == "dense" or callable(solve)):
             raise ArgumentError(
                 f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as scipy.sparse.linalg.gmres, or 'dense'"
@@ -158,13 +161,13 @@ class Implicit(Remade):
 
     def residual(self, F: Callable, x0: Any, x: tuple, params: tuple) -> tuple:
         """The float leaves of R(x, params)."""
-        found = floats(RESIDUALS[self.kind](F)(filled(x0, x), *params))
+        found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
         if shapes(found) != shapes(x):
             raise ShapeError(
                 f"{self.__name__}: {name_of(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
                 "equation for each unknown, in the shapes of x"
             )
-        return tuple(found)
+        return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
 
     def limit(self, r: tuple) -> float:
         return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))

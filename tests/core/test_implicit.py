@@ -173,6 +173,19 @@ def test_captured_buffers():
     assert abs(scratch).max() < 1e-12
 
 
+def test_a_minimum_of_a_function_that_writes():
+    scratch = np.zeros(3)
+
+    def F(w, lam):
+        scratch[:] = w - np.array([1.0, 2.0, 3.0])
+        scratch[1:] *= 2.0
+        return (scratch**2).sum() + lam * (w * w).sum()
+
+    g, c = tg.implicit.minimum(F, bfgs), np.array([1.0, 4.0, 4.0])
+    np.testing.assert_allclose(g(np.zeros(3), 2.0), c * [1, 2, 3] / (c + 2), rtol=1e-7)
+    np.testing.assert_allclose(tg.jacobian(g, 1)(np.zeros(3), 2.0), -c * [1, 2, 3] / (c + 2) ** 2, rtol=1e-7)
+
+
 def test_nested():
     inner = tg.implicit.root(lambda y, x: y**3 - x, lambda F, y0, x: np.cbrt(x))
 
@@ -276,6 +289,14 @@ def test_no_solution(f, error, text, differentiated):
         (tg.grad(f) if differentiated else f)(2.0)
 
 
+@pytest.mark.parametrize("F", [lambda x, a: (x * a).sum(), lambda x, a: (x, a)])
+def test_a_fixed_point_has_the_shapes_of_x(F):
+    g = tg.implicit.fixed_point(F, lambda F, x0, a: x0)
+    for f in (g, lambda x0, a: tg.grad(lambda a: g(x0, a).sum())(a)):
+        with pytest.raises(ShapeError, match="one equation for each unknown"):
+            f(np.ones(3), 2.0)
+
+
 def test_tolerance():
     near = solved(parabola, lambda F, x0, a: np.sqrt(a) + 1e-3)
     with pytest.raises(ConvergenceError, match="allow more with tol="):
@@ -315,6 +336,7 @@ def test_what_was_read_has_changed():
     [
         (lambda: tg.implicit.root(3, 4), "implicit.root: give two functions"),
         (lambda: tg.implicit.minimum(np.sin, np.cos, solve="lu"), "solve='lu'; it is a function"),
+        (lambda: tg.implicit.minimum(np.sin, np.cos, tol=-1), "tol=-1; it is the largest residual"),
         (
             lambda: tg.grad(tg.implicit.root(parabola, lambda F, x0, a: a**0.5), 1)(1.0, 4),
             r"grad\(implicit.root\(parabola\)\): argument 1 has type int",
