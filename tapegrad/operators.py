@@ -15,11 +15,11 @@ from ._array import is_array, is_differentiable, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._late import load
 from ._linearize import Outside, Products, recorded
-from ._primitive import OPEN, layout_of
+from ._primitive import OPEN, is_tracked, layout_of
 from ._rule import captured_by
 from ._transforms import for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
-from .errors import ArgumentError, GuardError, NotScalarError, ShapeError
+from .errors import ArgumentError, DroppedDerivativeError, GuardError, NotScalarError, ShapeError
 from .ops._define import dtype, shape
 
 # --- is what the function read as it was? ---
@@ -207,6 +207,7 @@ class Derivative:
     """What the operators have in common: a point, which `update` moves."""
 
     name = ""
+    followed = "tg.linearize"  # what takes and gives tracked values
 
     def __init__(self, f: Callable, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
@@ -254,8 +255,25 @@ class Derivative:
         start, end = self.ends(p)
         sweep = functools.partial(self.sweep, p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
-            return applied(p, sweep, v.real, start, end) + 1j * applied(p, sweep, v.imag, start, end)
-        return applied(p, sweep, v, start, end)
+            return self.plain(applied(p, sweep, v.real, start, end) + 1j * applied(p, sweep, v.imag, start, end))
+        return self.plain(applied(p, sweep, v, start, end))
+
+    def plain(self, v: Any) -> Any:
+        if is_tracked(v):
+            raise DroppedDerivativeError(
+                f"{self.call} @ v: the vector, or the point of the operator, is tracked by an open transform, and a LinearOperator takes "
+                f"and gives plain arrays: use {self.followed}, which is followed"
+            )
+        return v
+
+    def dot(self, x: Any) -> Any:
+        return super().dot(self.plain(x))
+
+    def matvec(self, x: Any) -> Any:
+        return super().matvec(self.plain(x))
+
+    def rmatvec(self, x: Any) -> Any:
+        return super().rmatvec(self.plain(x))
 
     def adjoint(self, w: Any) -> Any:
         return self.product(w)
@@ -311,6 +329,7 @@ def together(r: Recorded) -> int:
 
 class Jacobian(Derivative):
     name = "jacobian"
+    followed = ".jvp(v) or .vjp(w)"
 
     def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
         self.holomorphic = holomorphic
@@ -335,8 +354,8 @@ class Jacobian(Derivative):
         p = self.point
         p.around.check()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
-            return applied(p, p.backward, w, p.codomain, p.domain) + 1j * applied(p, p.backward, -1j * w, p.codomain, p.domain)
-        return applied(p, p.backward, w, p.codomain, p.domain)
+            return self.plain(applied(p, p.backward, w, p.codomain, p.domain) + 1j * applied(p, p.backward, -1j * w, p.codomain, p.domain))
+        return self.plain(applied(p, p.backward, w, p.codomain, p.domain))
 
     def jvp(self, v: Any, out: Any = None) -> Any:
         """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
@@ -364,6 +383,7 @@ class Symmetric(Derivative):
 
 class Hessian(Symmetric):
     name = "hessian"
+    followed = ".hvp(v)"
 
     def at(self, x: Any, args: tuple) -> Point:
         f, marked = self.f, [type(a) is Const for a in args]

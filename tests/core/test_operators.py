@@ -267,8 +267,15 @@ def test_within_a_transform():
     H = tg.operators.hessian(lambda x: (x**3).sum(), np.array([1.0, 2.0]))
     assert tg.grad(lambda v: (v * H.hvp(v)).sum())(np.ones(2)).tolist() == [12, 24]
     assert tg.grad(lambda v: (v * (H @ np.ones(2))).sum())(np.ones(2)).tolist() == [6, 12]
-    with pytest.raises(tg.errors.DroppedDerivativeError):
-        tg.grad(lambda v: (v * (H @ v)).sum())(np.ones(2))
+    J = tg.operators.jacobian(np.sin, np.ones(2))
+    for product, instead in (
+        (lambda v: H @ v, "hvp"),
+        (lambda v: H.matvec(v), "hvp"),
+        (lambda v: J.rmatvec(v), "jvp"),
+        (lambda v: tg.operators.hessian(lambda x: (x**3).sum(), v) @ np.ones(2), "hvp"),
+    ):
+        with pytest.raises(tg.errors.DroppedDerivativeError, match=rf"operators\..* @ v: .* use \.{instead}\(v\)"):
+            tg.grad(lambda v: (v * product(v)).sum())(np.ones(2))
 
 
 def test_pickled_and_collected():
