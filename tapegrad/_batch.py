@@ -13,7 +13,7 @@ from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
-from ._stacked import OWN, WORDS, one_by_one, room_for, samples_first, spread, stacked_rule
+from ._stacked import OWN, WORDS, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, stacked_rule
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line
 from .ops import shaping as s
@@ -209,6 +209,8 @@ class Batch(Trace):
         out = way(self, prim, given, params)
         if out is NotImplemented:
             out = one_by_one(self, prim, given, params)
+        if prim.batch != "elementwise" and (prim not in OWN or (prim is READ and is_gathered(params["at"]))):
+            out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
         if target is not None:

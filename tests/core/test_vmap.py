@@ -39,6 +39,41 @@ def test_the_result_does_not_depend_on_memory_order():
         assert same(vmapped(f)(stack), looped(f)(stack))
 
 
+def f_ordered(x):
+    a = x.reshape(2, 2).copy(order="F")
+    b = a.ravel(order="F")
+    a.flat[0] = b[3] * 2.0
+    return a, b
+
+
+def picked_and_reshaped(x):
+    a = x[np.array([3, 3, 0, 2])][:4].reshape(2, 2)
+    b = a.ravel()
+    a[1] *= x[0]
+    m = np.stack([x, x * 2])[:, [0, 2, 2]]
+    n = m.ravel(order="F")
+    m[0, 1] = x[1]
+    return a, b, m, n
+
+
+def turned(x):
+    m = np.round(x.reshape(2, 2).T, 3) + x[0]
+    v = m.T.reshape(-1)
+    v[2] = x[3] * x[2]
+    t = np.asfortranarray(m * x[0])
+    u = t.T.reshape(-1)
+    u *= 3.0
+    return m, v, t, u
+
+
+@pytest.mark.parametrize("f", [f_ordered, picked_and_reshaped, turned])
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_reshaped_result_is_a_view_where_it_is_one_in_a_loop(f, count):
+    x = np.random.default_rng(8).normal(size=(count, 4))
+    agree(f, x)
+    agree(tg.grad(lambda x: sum([(y * y).sum() for y in f(x)])), x)
+
+
 def test_trees_and_arguments_that_are_the_same_for_all():
     f = lambda p, y, k: {"r": (p["a"] @ y, p["b"][0] * k), "s": 2.0}
     p = {"a": X, "b": [np.arange(4.0)]}
