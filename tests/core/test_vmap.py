@@ -475,6 +475,100 @@ def test_state_in_names_and_containers_raises():
                 tg.vmap(h)(X)
 
 
+def test_what_is_kept_and_not_handed_on():
+    """In names, attributes and containers, as a loop leaves it; under derivatives too."""
+    log, held, last = [], {"last": np.zeros(3)}, 0.25
+
+    class Cell:
+        h = np.zeros(3)
+        trace: list = []
+
+        def step(self, x):
+            self.h = self.h * 0.0 + np.tanh(A @ x)
+            self.trace = [self.h[0], {"h": self.h}]
+            return self.h
+
+    cell = Cell()
+
+    def of_a_list(x):
+        log.clear()
+        log.append(x * 2)
+        log.append(log[0].sum())
+        return log[-1] * log[0]
+
+    def of_names(x):
+        nonlocal last
+        last = last * 0.0 + x @ A @ x
+        held["last"] = np.sin(x)
+        held["last"][1:] *= x[0]
+        return last * held["last"]
+
+    for g in (of_a_list, of_names, cell.step):
+        total = lambda x, g=g: (g(x) ** 2).sum()
+        for h in (g, tg.grad(total), tg.jacobian(g), lambda x, t=total: tg.hvp(t, x, x)):
+            agree(h, X)
+        looped(g)(X)
+        after = leaves([log, held, last, cell.h, cell.trace])
+        for h in (lambda g: tg.vmap(g), lambda g: tg.grad(lambda X: tg.vmap(lambda x: (g(x) ** 2).sum())(X).sum())):
+            h(g)(X)
+            assert same(leaves([log, held, last, cell.h, cell.trace]), after)
+        over = lambda run: lambda X, t=total: (run(X) * np.arange(1.0, 5)).sum()
+        batch, loop = over(tg.vmap(total)), over(lambda X, t=total: np.stack([t(x) for x in X]))
+        for t in (tg.grad, tg.hessian, lambda g: lambda x: tg.hvp(g, x, X), lambda g: lambda x: tg.jvp(g, (x,), (X,))[1]):
+            np.testing.assert_allclose(t(batch)(X), t(loop)(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        tg.vmap(lambda x: tg.vmap(lambda y: of_a_list(x * y).sum())(X))(X), [[(4 * (x * y) * (x * y).sum()).sum() for y in X] for x in X]
+    )
+
+
+def test_what_is_kept_and_handed_on_where_no_value_shows_it():
+    """At zero weights the results do not depend on the state, and their derivatives do."""
+    state = [np.zeros(3)]
+
+    def recurrent(w, x):
+        y = w @ x + w @ state[0]
+        state[0] = x * 1.0
+        return y
+
+    def counted(x):
+        state[0] = state[0] * state[0] + x
+        return x.sum()
+
+    for g in (lambda w: tg.vmap(recurrent, (None, 0))(w, X).sum(), lambda w: tg.vmap(counted)(X * w).sum()):
+        for t in (tg.grad(g), lambda w, g=g: tg.jvp(g, (w,), (w + 1,)), tg.hessian(g)):
+            state[0] = np.zeros(3)
+            with pytest.raises(BatchError, match="keeps a value"):
+                t(np.zeros(3))
+
+
+def test_a_branch_on_what_was_kept():
+    last = [0.0]
+
+    def g(x):
+        y = x * 2 if last[0] > 10 else x
+        last[0] = x[0]
+        return y
+
+    with pytest.raises(BatchError):
+        tg.vmap(g)(np.array([[20.0], [1.0], [3.0]]))
+
+
+def test_what_only_the_first_sample_leaves():
+    class Box:
+        field = np.zeros(3)
+
+    box, original = Box(), Box.field
+
+    def g(x):
+        box.field[...] = x
+        box.field = box.field * 2
+        return box.field.sum()
+
+    with pytest.raises(BatchError, match="keeps a value"):
+        tg.vmap(g)(X)
+    assert original is Box.field
+
+
 def test_random_numbers():
     rng = np.random.default_rng(0)
     seeded = lambda x: x + np.random.default_rng(7).standard_normal(3)
