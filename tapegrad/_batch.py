@@ -20,6 +20,9 @@ from .ops import shaping as s
 from .ops._define import ndim
 
 
+SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it looks like
+
+
 class Batch(Trace):
     __slots__ = ()
     hides = True
@@ -35,6 +38,14 @@ class Batch(Trace):
 
     def made(self, stack: Any, whole: bool = False) -> Variable:
         """A Variable of this stack.  `whole`: one without axes is an array, not a number."""
+        if type(stack) is ndarray and stack.ndim > 1:  # the usual one
+            key = stack.shape, stack.dtype, stack.strides
+            like = SAMPLES.get(key)
+            if like is None:
+                if len(SAMPLES) > 999:
+                    SAMPLES.clear()
+                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], key[2][1:])
+            return variable(like, self, stack)
         if type(stack) is View:
             layout_of(stack)
             stack = frozen(stack)
@@ -224,15 +235,24 @@ class Batch(Trace):
         """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
         given, rank, most = [], -1, 0
         for v, t in zip(inputs, slots, strict=True):
-            if t is None:
-                t, n = v, v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else -2
-                if n < 0:
+            kind = type(t)
+            if kind is ndarray:
+                if rank < 0:
+                    rank = t.ndim
+                elif t.ndim != rank:
                     return None
-                most = n if n > most else most
-            elif type(t) is not ndarray or (rank >= 0 and t.ndim != rank):
-                return None
             else:
-                rank = t.ndim
+                if kind is Buffer:
+                    v = t.value
+                    if t.batched or type(v) is not ndarray:
+                        return None
+                    t.marks.on_read((), None)
+                elif t is not None:
+                    return None
+                n = v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else 99
+                if n > most:
+                    most = n
+                t = v
             given.append(t)
         if most >= rank or (rank == 1 and prim in ARRAYS):
             return None
