@@ -19,7 +19,6 @@ from .errors import BatchError, callers_line
 from .ops import shaping as s
 from .ops._define import ndim
 
-
 SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it looks like
 
 
