@@ -13,7 +13,7 @@ from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
-from ._stacked import OWN, WORDS, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, stacked_rule
+from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line
 from .ops import shaping as s
@@ -215,11 +215,10 @@ class Batch(Trace):
             t.marks.met(prim, params, k)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
-        way = OWN.get(prim) or WORDS.get(prim.batch) or (one_by_one if prim.batch is None else stacked_rule)
-        out = way(self, prim, given, params)
+        out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
         if out is NotImplemented:
             out = one_by_one(self, prim, given, params)
-        if prim.batch != "elementwise" and (prim not in OWN or (prim is READ and is_gathered(params["at"]))):
+        elif is_gathered(params["at"]) if prim is READ else type(prim.batch) is not Way and prim.batch != "elementwise" and prim not in OWN:
             out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])

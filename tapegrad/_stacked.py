@@ -102,6 +102,15 @@ def stacked_rule(trace, prim, operands, params):
     return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
 
 
+class Way:
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params)."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable):
+        self.run = run
+
+
 def pieces_moved(trace, prim, operands, params):
     """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, the last
     one standing for zero."""
@@ -140,7 +149,14 @@ def together(trace: Any, prim: Primitive, each: Any) -> Any:
             f"{trace.call}: {callers_line()}: numpy.{prim.name} gives shapes that differ between samples, "
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
         )
-    return s.layered(*each, axis=0)
+    y = s.layered(*each, axis=0)
+    return like_layout(y, room_for(trace.count, each[0])) if ndim(y) > 2 else y
+
+
+def way_of(prim: Primitive) -> Callable:
+    """How this operation runs on stacks."""
+    word = prim.batch
+    return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is Way else stacked_rule)
 
 
 WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, "moves": pieces_moved}
