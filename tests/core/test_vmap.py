@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from looped import looped, same, vmapped
+from looped import forms, looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._tree import leaves
@@ -240,6 +240,36 @@ def test_rules_of_the_user():
         agree(r, X)
         agree(tg.grad(lambda x, r=r: r(x * x)), X)
         np.testing.assert_allclose(tg.grad(lambda X, r=r: tg.vmap(r)(X).sum())(X), np.cos(X), rtol=1e-14)
+
+
+def test_rules_run_once_where_they_can():
+    """For all samples at once; one after another where they ask for plain arrays, or do another thing with others."""
+    calls = []
+
+    def noted(x):
+        calls.append(1)
+        return np.sin(x).sum()
+
+    def plainly(x):
+        assert type(x) is np.ndarray
+        return np.asarray(x) ** 2
+
+    of_two = lambda g, out, x, y: (g * np.cos(x) * y.sum(), (g * np.sin(x)).sum() + 0 * y)
+    cases = [
+        (tg.rule(noted, vjp=lambda g, out, x: g * np.cos(x)), 1),
+        (tg.rule(lambda x, y: np.sin(x) * y.sum(), vjp=of_two), 2),
+        (tg.rule(lambda x: (np.sin(x), x.sum()), jvp=lambda t, out, x: (np.cos(x) * t[0], t[0].sum())), 1),
+        (tg.rule(plainly, vjp=lambda g, out, x: 2 * g * x), 1),
+        (tg.rule(lambda x: x * 2 if x[0] > 0 else x * 3, vjp=lambda g, out, x: g * np.where(x[0] > 0, 2.0, 3.0)), 1),
+        (tg.rule(lambda x: x * x if isinstance(x, np.ndarray) else x * 7, vjp=lambda g, out, x: 2 * g * x), 1),
+    ]
+    for r, arity in cases:
+        stacks = (X, X[::-1] * 0.5)[:arity]
+        for form, batched, loop in forms(lambda r=r: r, arity, [np.cos(x) for x in stacks]):
+            assert same(batched(*stacks), loop(*stacks)), form
+    del calls[:]
+    tg.grad(lambda X: tg.vmap(cases[0][0])(X).sum())(X)
+    assert len(calls) == 2  # for the first sample, and for all
 
 
 # --- CuPy ---
