@@ -32,7 +32,7 @@ ASKING = {
     "kernels.raw_code.check": "checks compare values",
     "kernels.raw_code.kernel": "what a launch is given",
     "kernels.raw_code.transpose": "checks compare values",
-    "kernels.trace.reads": "fingerprints of constants",
+    "_reads": "fingerprints of constants",
     "ops._attach": "int(x), operator.index(x), memory and numbers of untracked arrays",
     "ops._protocols": "functions on untracked arrays",
     "ops.creation": "lengths of ranges, plain results of untracked numbers",
