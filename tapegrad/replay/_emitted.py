@@ -6,6 +6,7 @@ operation, and then `Program.run` is asked.
 
 Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
 
+import collections
 import functools
 import math
 from collections.abc import Callable
@@ -13,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array
+from .._array import NUMBERS, is_array
 from .._flags import leave
-from .._primitive import ADD_AT, ASSIGN, READ, Primitive
+from .._primitive import ASSIGN, READ, Primitive
 from ..ops import elementwise as e
 from ..ops._define import NUMPY
 from ..ops.indexing import basic
+from ..ops.zero_derivative import Place
 from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
@@ -65,6 +67,10 @@ class Emitted:
         ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
         self.last.update(dict.fromkeys(ends, END))
         self.free: dict = {}  # layout -> names of dead memory
+        self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
+        self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.used = 0
+        self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
 
@@ -83,14 +89,26 @@ class Emitted:
         return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= LARGE else None
 
     def release(self, n: int) -> None:
-        """The memory of what is read by instruction n for the last time."""
-        for k in self.dying.get(n, ()):
-            storage = self.storage[k]
+        """The memory and the names of what is read by instruction n for the last time."""
+        for k in self.dying.pop(n, ()):
+            storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
-            if layout is not None and self.is_dead(storage, n):
+            if layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n):
                 storage.outside = True  # it is given away once
+                self.moved.add(root)
                 self.free.setdefault(layout, []).append(self.name[root])
+            if name[0] == "r" and k not in self.moved:
+                self.idle.append(name)
+
+    def target(self, k: int) -> str:
+        """A name for the value."""
+        if self.idle:
+            name = self.idle.pop()
+        else:
+            name, self.used = f"r{self.used}", self.used + 1
+        self.name[k] = name
+        return name
 
     def place(self, k: int) -> str | None:
         """Dead memory for an elementwise result."""
@@ -156,17 +174,22 @@ class Emitted:
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim, args = i.prim, [self.name[a] for a in i.args]
-        self.name[k] = f"v{k}"
-        if prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim:
+        if is_elementwise(prim):
+            self.wanted[self.large(k)] -= 1
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
                 return
-        if prim is PART:
+        flat = of_primals(prim, i.params)
+        if flat is not None:
+            names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
+            self.storage[k] = Storage(k)
+            self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
+        elif prim is PART:
             self.join(k, i.args[0])
-            self.lines.append(f"v{k} = {args[0]}[{i.params}]")
+            self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
             self.storage[k] = Storage(k)
-            self.lines.append(f"v{k} = {self.given(functools.partial(laid, shape=i.params[0], strides=i.params[1]), 'f')}({args[0]})")
+            self.lines.append(f"{self.target(k)} = {self.given(functools.partial(laid, shape=i.params[0], strides=i.params[1]), 'f')}({args[0]})")
         elif prim is READ:
             self.read(k, i, args[0])
         elif prim.writes:
@@ -176,7 +199,7 @@ class Emitted:
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
-            self.lines.append(f"v{k} = {self.body(prim, i.params)}({', '.join(args)})")
+            self.lines.append(f"{self.target(k)} = {self.body(prim, i.params)}({', '.join(args)})")
         self.release(n)
 
     def shared(self, k: int, a: int) -> None:
@@ -196,18 +219,22 @@ class Emitted:
         prim = i.prim
         self.release(n)
         sign = INFIX.get(prim) or UNSAFE.get(prim)
-        place = self.place(k)
-        if place is not None and prim is not e.power_n.prim:
+        place = self.place(k) if prim is not e.power_n.prim else None
+        self.storage[k] = Storage(k)
+        if place is not None:
             f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
             self.lines.append(f"{f}({', '.join(args)}, {place})")
             self.name[k] = place
-        elif sign:
-            self.lines.append(f"v{k} = {args[0]} {sign} {args[1]}")
+            return
+        name = self.target(k)
+        if sign:
+            self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
         elif prim is e.power_n.prim:
-            self.lines.append(f"v{k} = {args[0]} ** {self.given(i.params['n'], 'c')}")
+            self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
+        elif prim is e.negative.prim:
+            self.lines.append(f"{name} = -{args[0]}")
         else:
-            self.lines.append(f"v{k} = {self.given(UNARY[prim], 'u')}({args[0]})")
-        self.storage[k] = Storage(k)
+            self.lines.append(f"{name} = {self.given(UNARY[prim], 'u')}({args[0]})")
 
     def read(self, k: int, i: Instruction, x: str) -> None:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
@@ -226,9 +253,9 @@ class Emitted:
             elif kind in ("reshape", "transpose"):
                 step = f".{kind}({self.given(what, 'c')})"
         if step is None or (copy and not is_number and 0 in self.shown[k][2]):
-            self.lines.append(f"v{k} = {self.body(READ, i.params)}({x})")
+            self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
         else:
-            self.lines.append(f"v{k} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
+            self.lines.append(f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
 
     def write(self, n: int, k: int, i: Instruction, args: list) -> None:
         path, at = i.params["path"], i.params["at"]
@@ -237,16 +264,15 @@ class Emitted:
         if self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
             self.join(k, base)
             self.name[k] = x = args[0]
+            self.moved.add(base)
         else:
             self.storage[k] = Storage(k)
-            x = f"v{k}"
+            x = self.target(k)
             self.lines.append(f"{x} = {args[0]}.copy('K')")
         if len(path) == 1 and path[0][0] == "at" and at is Ellipsis:
             path, at = (), path[0][1]
         if not path and (i.prim is ASSIGN or basic(at)):
             self.lines.append(f"{x}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
-        elif i.prim is ASSIGN or i.prim is ADD_AT:
-            self.lines.append(f"{self.body(i.prim, i.params)}({x}, {args[1]})")
         else:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
 
@@ -257,6 +283,19 @@ class Emitted:
 
 
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def is_elementwise(prim: Any) -> bool:
+    return prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim
+
+
+def of_primals(prim: Any, params: Any) -> Any:
+    """The ufunc of an operation without a derivative, where its operands are arrays and numbers and nothing is set."""
+    if prim is PART or prim is LAID or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
+        return None
+    f = getattr(np, prim.name, None)
+    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
+    return f if plain and isinstance(f, np.ufunc) else None
 
 
 def is_literal(at: Any) -> bool:
