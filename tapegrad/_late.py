@@ -58,7 +58,7 @@ FILLED = {
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "statespace._nonlinear"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "statespace._nonlinear", "replay._prepare"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),

@@ -120,7 +120,8 @@ def space_of(f: types.FunctionType) -> dict:
 class Walk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
-    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; what is `Const` is not looked into then."""
+    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
+    into."""
 
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew

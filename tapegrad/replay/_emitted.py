@@ -189,7 +189,8 @@ class Emitted:
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
             self.storage[k] = Storage(k)
-            self.lines.append(f"{self.target(k)} = {self.given(functools.partial(laid, shape=i.params[0], strides=i.params[1]), 'f')}({args[0]})")
+            f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
+            self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
             self.read(k, i, args[0])
         elif prim.writes:

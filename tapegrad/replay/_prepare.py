@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
+from .._calls import Inputs, cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out
 from .._calls import Recorded as Swept
-from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out
 from .._flags import now
 from .._pickling import Remade
 from .._primitive import OPEN
@@ -19,7 +19,7 @@ from ..errors import ArgumentError, GuardError, ShapeError
 from ._emitted import Emitted
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded
-from ._signature import Signature, Surroundings
+from ._signature import READ, Signature, Surroundings
 
 MOST = 8  # programs that are kept of one function
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
@@ -96,7 +96,7 @@ class Form:
             if values is None:
                 continue
             if kept.surroundings.changed():
-                failed = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container) changed"
+                failed = f"{READ} has changed"
                 continue
             found = kept.replay(values)
             if type(found) is Guard:
@@ -116,7 +116,8 @@ class Form:
         if failed is None:
             what = f"the call has {self.programs[0].signature.difference(args)}"
         elif type(failed) is Guard:
-            what = f"{failed.place}: {'a condition' if failed.truth else 'a value that the function asked for'} is no longer {failed.value!r}"
+            asked = "a condition" if failed.truth else "a value that the function asked for"
+            what = f"{failed.place}: {asked} is no longer {failed.value!r}"
         else:
             what = failed
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
@@ -124,6 +125,9 @@ class Form:
     def record(self, args: tuple) -> Any:
         """A call as it is, and its program with it."""
         owner = self.owner
+        example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
+        if owner.on_change == "raise" and example.values(of_f) is None:
+            raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
         signature = Signature(args, active)
         f = owner.f
@@ -136,8 +140,9 @@ class Form:
         except Exception as error:
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
+            y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.eager = f"{type(error).__name__}: {error}"
-            return self.plain(args)
+            return y
         y = recorded.result()
         reason = surroundings.settle(recorded.arrays)
         if reason is None and recorded.trace.drawn is not None:
@@ -156,10 +161,7 @@ class Form:
     def report(self) -> list:
         if self.eager is not None:
             return [f"run as it is, not recorded: {self.eager}"]
-        return [
-            f"{len(k.program.code)} of {k.program.recorded} instructions recorded, {k.surroundings.compared()} bytes of captured constants compared"
-            for k in self.programs
-        ]
+        return [kept.report() for kept in self.programs]
 
 
 class Kept:
@@ -204,20 +206,31 @@ class Kept:
         each = iter(results)
         return tree_map(lambda _: next(each), program.tree)
 
+    def report(self) -> str:
+        way = "as bound calls" if self.emitted is None else "as one text of Python"
+        sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        guards = sum([len(g) for g in self.program.guards.values()])
+        return (
+            f"{sizes}; {len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written, {guards} values and "
+            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call"
+        )
+
 
 class Prepared(Remade):
     """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
 
-    def __init__(self, f: Callable, argnums: Any, on_change: str):
+    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str):
+        self.args = args
         self.of, self.argnums, self.on_change = f, argnums, on_change
         self.f = f
         self.name = f"prepare({name_of(f)})"
         self.__name__ = self.name
-        self.nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        self.nums = Inputs(self.name, argnums, args).nums
+        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]))
         self.forms = {method: Form(self, method) for method in METHODS}
 
     def _made(self) -> tuple:
-        return Prepared, (self.of, self.argnums, self.on_change)
+        return Prepared, (self.of, self.args, self.argnums, self.on_change)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -270,7 +283,7 @@ class Prepared(Remade):
 
     def product(self, method: str, x: Any, v: Any, args: tuple) -> Any:
         if self.nums != (0,):
-            raise ArgumentError(f"{self.name}.{method}: products are those of the first argument; prepare with argnums=0, not {self.argnums!r}")
+            raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
         return self.forms[method]((x, v, *args))
 
     def report(self) -> str:
@@ -296,18 +309,33 @@ def filled_out(call: str, y: Any, out: Any) -> Any:
 
 
 def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record", shadow: bool = True) -> Prepared:
-    """f and its derivatives, each recorded once and replayed at other points, with the results that tapegrad's functions of the same
-    name give.
+    """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
+
+    `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
+    `p.value_and_grad`, `p.jacobian`, `p.hessian` take the arguments of f; `p.jvp(x, v)`, `p.vjp(x, w)`, `p.hvp(x, v)`, `p.hmp(x, V)`
+    and `p.value_grad_hvp(x, v)` take further arguments of f in `args`.  Results are fresh arrays, or written to `out`.
+
+    Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
+    number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
+    GuardError.  A function that cannot be recorded, for it draws random numbers or counts its calls, say, is run as it is:
+    `p.report()` tells.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
+    >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    (array([ 3., 12.]), array([6., 0.]))
     """
+    if not args:
+        raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
     if on_change not in ("record", "raise"):
         raise ArgumentError(f"prepare({name_of(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
-    return Prepared(f if shadow else Const(f), argnums, on_change)
+    return Prepared(f if shadow else Const(f), args, argnums, on_change)
 
 
 def _shadowed(shadow: Any, x: Prepared) -> Prepared:
     """Within a transform it is the function whose captured arrays that transform follows."""
     f = shadow(x.of)
-    return x if f is x.of else Prepared(f, x.argnums, x.on_change)
+    return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change)
 
 
 MAKERS[Prepared] = _shadowed

@@ -4,7 +4,6 @@
 
 import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ class Program:
                 needed.update(args)
                 self.code.append((k, Instruction(i.prim, args, i.params, i.watched)))
         self.code.reverse()
-        targets = {i.args[0] for _, i in self.code if isinstance(i.prim, Primitive) and i.prim.writes}
+        targets = {i.args[0] for i in trace.instructions if isinstance(i.prim, Primitive) and i.prim.writes}
         self.writes_arguments = not targets.isdisjoint(self.arguments)
         self.shown = {k: layout(trace.known[k]) for k in needed}
         self.size = len(same)
@@ -191,5 +190,3 @@ def merged(instructions: list, known: list) -> list:
         if key is not None:
             same[k] = met.setdefault(key, k)
     return same
-
-

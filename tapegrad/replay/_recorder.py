@@ -19,7 +19,7 @@ from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
 from .._hollow import hollow, hollow_number
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
 from .._tape import SWEEPING, fixed
 from .._tree import Const, filled, is_builtin, is_node, leaves, tree_map
 from .._variable import Variable, View, bottom, variable
@@ -273,7 +273,7 @@ class Recorded:
             if type(trace) is Record:
                 trace.close()
             raise
-        self.arrays = {id(x): x for x in (shadow.hold if shadow.on else ()) if is_array(x) and isinstance(shadow.seen[id(x)], Variable)}
+        self.arrays = {id(x): x for x in (shadow.hold if shadow.on else ()) if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
         shadow.finish()
 
     def read(self, y: Any) -> None:
@@ -287,10 +287,10 @@ class Recorded:
                     continue
                 v = bottom(v)
             self.outputs.append(None)
-            self.leaves.append(value_out(v))
+            self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)
 
     def result(self) -> Any:
         """What the recorded call gives."""
         known = self.trace.known
-        found = iter([leaf if k is None else value_out(known[k]) for k, leaf in zip(self.outputs, self.leaves, strict=True)])
+        found = iter([value_out(leaf if k is None else known[k]) for k, leaf in zip(self.outputs, self.leaves, strict=True)])
         return tree_map(lambda _: next(found), self.tree)

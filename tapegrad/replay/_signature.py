@@ -1,5 +1,6 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from .._reads import state, walked
 from .._tree import Const, children, is_node, leaves, structure
 
 NUMBERS = (float, complex)
+READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
 ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
 
 
@@ -50,7 +52,7 @@ class Leaf:
             return True
         if type(x) is Const:
             return x.value is self.value.value
-        return type(x) in ATOMS and repr(x) == repr(self.value)
+        return (type(x) in ATOMS or is_scalar(x)) and repr(x) == repr(self.value)
 
     def differs(self, x: Any) -> str:
         return f"{described(x)} instead of {described(self.value) if self.layout is None else layout_text(*self.layout)}"
@@ -122,23 +124,35 @@ class Surroundings:
 
     def __init__(self, roots: list):
         self.roots = roots
-        walk = walked(roots, is_float)
+        self.content: list = []  # (array, checksum)
+        walk = walked(roots, self.noted)
         self.form = walk.form
         self.sources = [(x, state(x)) for x in walk.sources]
 
-    def disturbed(self) -> str | None:
-        """What a call has changed, so that no program can stand for it."""
+    def noted(self, x: Any) -> bool:
+        if not is_float(x):
+            return False
+        if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
+            self.content.append((x, checksum(x)))
+        return True
+
+    def disturbed(self, anew: Any = None) -> str | None:
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change."""
         if walked(self.roots, is_float).form != self.form:
-            return "a call changes what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
+            return f"a call changes {READ}"
         if any([state(x) != before for x, before in self.sources]):
             return "a call draws random numbers"
+        if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
+            return "a call writes an array that the recording does not follow"
         return None
 
     def settle(self, anew: dict) -> str | None:
         """The recording is done, which read these arrays anew.  Gives the reason if no program can stand for the function."""
         self.anew = anew
         self.look()
-        return "what the function reads from its surroundings cannot be told" if self.walk.volatile else self.disturbed()
+        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew)
+        self.content = self.sources = []
+        return reason
 
     def look(self) -> None:
         """(A read-only array, and one that was captured, is an input or a promise.)"""
@@ -158,6 +172,10 @@ class Surroundings:
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
         return sum([x.nbytes for x in self.walk.arrays])
+
+
+def checksum(x: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(x))
 
 
 def is_float(x: Any) -> bool:

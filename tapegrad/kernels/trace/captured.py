@@ -5,7 +5,6 @@ have changed is traced anew, and one whose captured array is being written by a 
 derivative through that array would be lost."""
 
 from collections.abc import Callable
-from typing import Any
 
 from ..._primitive import OPEN
 from ..._reads import state, walked
