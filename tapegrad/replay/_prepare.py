@@ -22,6 +22,7 @@ from ._recorder import Guard, Recorded
 from ._signature import READ, Signature, Surroundings
 
 MOST = 8  # programs that are kept of one function
+TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
 
@@ -72,7 +73,7 @@ class Form:
     def __init__(self, owner: "Prepared", method: str):
         self.owner, self.method = owner, method
         self.programs: list = []
-        self.recordings = self.replays = 0
+        self.recordings = self.replays = self.disturbed = 0
         self.eager: str | None = None  # why the function is run as it is
 
     @property
@@ -148,6 +149,9 @@ class Form:
         if reason is None and recorded.trace.drawn is not None:
             reason = f"{recorded.trace.drawn} draws random numbers"
         self.recordings += 1
+        self.disturbed += reason is not None
+        if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
+            return y  # it may have filled a cache, or imported a module
         if reason is None and self.recordings > PATIENCE * (self.replays + MOST):
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         if reason is not None:
