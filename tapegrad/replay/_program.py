@@ -2,6 +2,7 @@
 
 `run` does the instructions in order, each by the body of its operation: what all other ways of running it are judged by."""
 
+import copy
 import functools
 import threading
 from typing import Any
@@ -131,6 +132,25 @@ class Program:
                 return failed
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
         return [v.copy() if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
+
+    def fixed(self, values: dict) -> "Program | None":
+        """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
+        arrays count as known.  None where a guard fails."""
+        env = {**values, **self.constants, **dict(self.captured)}
+        rest = copy.copy(self)
+        rest.arguments = [k for k in self.arguments if k not in values]
+        rest.captured, rest.code = [], []
+        for k, i in self.code:
+            if all([j in env for j in i.args]):
+                env[k] = done(i, [env[j] for j in i.args])
+            else:
+                rest.code.append((k, i))
+        if any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+            return None
+        rest.guards = {k: g for k, g in self.guards.items() if k not in env}
+        read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
+        rest.constants = {k: v for k, v in env.items() if k in read}
+        return rest
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):

@@ -77,6 +77,8 @@ class Signature:
         pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
         self.chosen = [is_input(x, on) for x, on in pairs]
         self.leaves = [Leaf(x, chosen) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
+        counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
+        self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
         self.single = all([t is None for t in self.trees])
         self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
 

@@ -371,6 +371,48 @@ def test_compiled_code_that_wants_numbers(recwarn):
         assert np.allclose(p.grad(x), tg.grad(f)(x))
 
 
+# --- at a fixed point ---
+
+
+def test_products_at_a_fixed_point_pay_for_the_direction_only():
+    A = np.arange(9.0).reshape(3, 3) / 9 + np.eye(3)
+    buffer = np.zeros(3)
+
+    def f(x):
+        buffer[:] = np.tanh(A @ x)
+        return (np.linalg.solve(A + np.eye(3), buffer) ** 2).sum()
+
+    g = lambda x: np.linalg.solve(A + np.diag(np.exp(x)), x)
+    p, q = tg.prepare(g, X), tg.prepare(f, X)
+    here = p.at(X)
+    for k in range(1, 5):
+        v = V * k
+        want = tg.jvp(g, (X,), (v,))
+        assert all(np.allclose(a, b, 1e-12) for a, b in zip(here.jvp(v), want, strict=True))
+        value, pullback = tg.vjp(g, X)
+        assert all(np.allclose(a, b, 1e-12) for a, b in zip(here.vjp(v), (value, pullback(v)), strict=True))
+        assert np.allclose(q.at(X).hvp(v), tg.hvp(f, X, v), 1e-12)
+    whole = len(p.forms["jvp"].programs[0].program.code)
+    assert len(here.folded["jvp"].program.code) < whole
+    A[0, 0] = 5.0  # what was folded is out of date
+    for _ in range(3):
+        assert np.allclose(here.jvp(V)[1], tg.jvp(g, (X,), (V,))[1], 1e-12)
+    out = np.zeros(3)
+    assert here.jvp(V, out=out)[1] is out and np.allclose(out, tg.jvp(g, (X,), (V,))[1])
+    assert here.value().shape == (3,) and np.allclose(q.at(X).grad(), tg.grad(f)(X))
+    assert np.allclose(tg.prepare(cubes, X).at(X).hmp(np.eye(3)), np.diag(6 * X))
+
+
+def test_a_fixed_point_is_a_copy_and_its_results_are_fresh():
+    x = X.copy()
+    here = tg.prepare(cubes, x).at(x)
+    first = [here.hvp(V) for _ in range(3)]
+    x[:] = 100.0
+    for y in first:
+        y[:] = 0.0
+    assert np.allclose(here.hvp(V), 6 * X * V) and np.allclose(here.hvp(2 * V), 12 * X * V)
+
+
 # --- results ---
 
 
