@@ -27,8 +27,8 @@ def spent(job):
 def chains(report):
     report.table(
         "a chain of 999 operations on vectors, value and gradient: microseconds an operation",
-        ["numbers", "tapegrad eager", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "replayed / JAX", "recording, us an instruction",
-         "first replay, ms", "JAX compiling, s"],
+        ["numbers", "tapegrad eager", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "replayed / JAX",
+         "recording, us an instruction", "first replay, ms", "JAX compiling, s"],
         "sin(x * c) + b, again and again.",
     )  # fmt: skip
     for n in (3,) if report.quick else (1, 3, 10, 1000):
@@ -62,7 +62,8 @@ def chains(report):
 def programs(report):
     report.table(
         "usual programs, gradient: milliseconds",
-        ["program", "NumPy value alone", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "tapegrad eager", "replayed / eager", "/ JAX"],
+        ["program", "NumPy value alone", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "tapegrad eager", "replayed / eager",
+         "/ JAX"],
     )  # fmt: skip
     shares = []
     for program in _programs.programs()[:: 4 if report.quick else 1]:
@@ -126,7 +127,9 @@ def kalman(report):
 
 
 def calls(report):
-    report.table("the cost of a call that does next to nothing, gradient: microseconds", ["what f reads", "eager", "replayed", "guards alone"])
+    report.table(
+        "the cost of a call that does next to nothing, gradient: microseconds", ["what f reads", "eager", "replayed", "guards alone"]
+    )
     x, a, big = np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(100_000)
     order = np.arange(3)
     for title, f in {

@@ -16,10 +16,12 @@ import numpy as np
 
 from .._array import NUMBERS, is_array
 from .._flags import leave
-from .._primitive import ASSIGN, READ, Primitive
+from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
+from ..ops import shaping
 from ..ops._define import NUMPY
 from ..ops.indexing import basic
+from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
 
@@ -200,8 +202,42 @@ class Emitted:
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
-            self.lines.append(f"{self.target(k)} = {self.body(prim, i.params)}({', '.join(args)})")
+            text = self.directly(k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
+            self.lines.append(f"{self.target(k)} = {text}")
         self.release(n)
+
+    def directly(self, k: int, i: Instruction, args: list) -> str | None:
+        """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
+        prim, shown = i.prim, [self.shown[a] for a in i.args]
+        if not all([numpys for numpys, *_ in shown]):
+            return None
+        if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+            return f"{args[0]}.dot({args[1]})"
+        if prim is shaping.transpose.prim:
+            return f"{args[0]}{self.transposed(i.params['axes'])}"
+        if prim is shaping.reshape.prim:
+            return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
+        if prim is e.select.prim and self.shown[k][0]:
+            return f"{self.given(np.where, 'u')}({', '.join(args)})"
+        if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
+            axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
+            return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
+        return None
+
+    def transposed(self, axes: tuple) -> str:
+        return ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
+
+    def steps(self, path: tuple, kinds: tuple) -> str | None:
+        """The view by these steps, if they are of these kinds."""
+        text = ""
+        for kind, what in path:
+            if kind not in kinds:
+                return None
+            if kind == "at":
+                text += f"[{self.index(what)}]"
+            else:
+                text += self.transposed(what) if kind == "transpose" else f".reshape({self.given(what, 'c')})"
+        return text
 
     def shared(self, k: int, a: int) -> None:
         """k may lie in the memory of a."""
@@ -244,16 +280,10 @@ class Emitted:
             self.storage[k] = Storage(k)
         else:
             self.join(k, i.args[0])
-        step = None
-        if not path and at is not None and basic(at):
-            step = f"[{self.index(at)}]"
-        elif len(path) == 1 and at is None:
-            kind, what = path[0]
-            if kind == "at":
-                step = f"[{self.index(what)}]"
-            elif kind in ("reshape", "transpose"):
-                step = f".{kind}({self.given(what, 'c')})"
-        if step is None or (copy and not is_number and 0 in self.shown[k][2]):
+        step = self.steps(path, ("at", "transpose", "reshape"))
+        if step is not None and at is not None:
+            step = f"{step}[{self.index(at)}]" if basic(at) else None
+        if not step or (copy and not is_number and 0 in self.shown[k][2]):
             self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
         else:
             self.lines.append(f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
@@ -262,18 +292,27 @@ class Emitted:
         path, at = i.params["path"], i.params["at"]
         base = i.args[0]
         storage = self.storage[base]
-        if self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
+        if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
+            self.storage[k] = Storage(k)  # to all of it, in one step
+            self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
+        elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
             self.join(k, base)
-            self.name[k] = x = args[0]
+            self.name[k] = args[0]
             self.moved.add(base)
+            self.put(i, args[0], args, path, at)
         else:
             self.storage[k] = Storage(k)
             x = self.target(k)
             self.lines.append(f"{x} = {args[0]}.copy('K')")
-        if len(path) == 1 and path[0][0] == "at" and at is Ellipsis:
-            path, at = (), path[0][1]
-        if not path and (i.prim is ASSIGN or basic(at)):
-            self.lines.append(f"{x}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
+            self.put(i, x, args, path, at)
+
+    def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
+        """The write itself, where x may be altered."""
+        if path and path[-1][0] == "at" and at is Ellipsis:
+            path, at = path[:-1], path[-1][1]
+        step = self.steps(path, ("at", "transpose"))
+        if step is not None and (i.prim is ASSIGN or basic(at)):
+            self.lines.append(f"{x}{step}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
         else:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
 

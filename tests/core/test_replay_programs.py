@@ -61,7 +61,7 @@ def run(seeds):
     for seed in seeds:
         judged(seed, found, why)
     print(dict(found), why.most_common(20))
-    assert found["plain"] <= 0.02 * found["replayed"] and found["state"] < found["replayed"], why.most_common(20)
+    assert found["plain"] <= 0.02 * found["replayed"] and found["state"] <= found["replayed"], why.most_common(20)
     assert found["replays"] > 2 * found["replayed"]
 
 
