@@ -41,6 +41,8 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     # slow to import
+    "llvmlite.binding": ("replay._interpreter",),
+    "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for

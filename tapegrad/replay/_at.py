@@ -44,7 +44,7 @@ class Folded:
             found = self.emitted.run(*[values[n] for n in self.free])
         except Exception:
             return None
-        if type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None:
+        if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None:
             return None
         each = iter(found[0])
         return tree_map(lambda _: next(each), self.program.tree)

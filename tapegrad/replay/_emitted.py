@@ -23,6 +23,7 @@ from ..ops._define import NUMPY
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
+from ._blocks import Block, runs
 from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
@@ -71,7 +72,7 @@ class Emitted:
         self.free: dict = {}  # layout -> names of dead memory
         self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
-        self.used = 0
+        self.used = self.blocks = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
@@ -93,6 +94,8 @@ class Emitted:
     def release(self, n: int) -> None:
         """The memory and the names of what is read by instruction n for the last time."""
         for k in self.dying.pop(n, ()):
+            if k not in self.storage:
+                continue  # within a block
             storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
@@ -133,7 +136,15 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
+        blocks = dict(runs(program))
+        stopped = 0
         for n, (k, i) in enumerate(program.code):
+            if n < stopped:
+                continue
+            if n in blocks:
+                stopped = blocks[n]
+                self.block(n, stopped)
+                continue
             if i.watched != watched:
                 setting = self.given(setting_of(i.watched), "S")
                 self.lines += ([] if watched is None else ["leave(t)"]) + [f"t = {setting}.enter()"]
@@ -165,6 +176,19 @@ class Emitted:
         often = [j for j, _ in self.program.outputs].count(k) > 1
         alone = not self.storage[k].outside and ends == [k] and self.shown[k][4] and not often
         return name if alone and k not in [j for _, j in self.program.written] else f"{name}.copy()"
+
+    def block(self, start: int, stop: int) -> None:
+        block = Block(self.program, start, stop, self.last)
+        block.settle()
+        self.blocks += 1
+        call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
+        self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
+        for n in range(start, stop):
+            self.release(n)
+        for k in block.left:
+            self.storage[k] = Storage(k)
+        if block.left:
+            self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
     def guard(self, k: int) -> None:
         for g in self.program.guards.get(k, ()):

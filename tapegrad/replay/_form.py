@@ -199,7 +199,7 @@ class Kept:
             self.emitted = Emitted(program)
         try:
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
-            if HEARD.unsafe is not None and self.emitted is not None:
+            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 found = program.run(values)
         except Exception:
             return None
