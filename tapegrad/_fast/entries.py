@@ -3,10 +3,13 @@ one open level and one or two arguments, runs straight through: no loop over arg
 declaration settles.  The text is the same for every level: a value that is itself a Variable calls the entry point again.  A
 tape and a dual are written out in it; any other trace gets its arguments lowered (`Trace.step`)."""
 
-from types import FunctionType
+import marshal
+import sys
+from types import CodeType, FunctionType
 
 import numpy as np
 
+from .. import _cache
 from .._array import F8, NUMBERS
 from .._dual import FORWARD, Dual
 from .._foreign import OBJECTS
@@ -305,7 +308,7 @@ def _install(entry: FunctionType) -> FunctionType:
     """Give the entry point the code of its text.  Others have imported it already: the object stays the same."""
     signature = signature_of(entry.__globals__["run"])
     text, made = text_of(entry.prim, signature), {}
-    exec(compile(text, f"<entry of {entry.__name__}>", "exec"), entry.__globals__, made)
+    exec(_compiled(text, f"<entry of {entry.__name__}>"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
     if "# forward" in text:
         FORWARD[entry.__code__] = text[: text.index("# forward")].count("\n") + 1
@@ -317,6 +320,20 @@ def _install(entry: FunctionType) -> FunctionType:
     else:
         entry.__defaults__ = signature.defaults or None
     return entry
+
+
+def _compiled(text: str, file: str) -> CodeType:
+    """The code of a text, which Python takes a millisecond to make and a tenth of that to read."""
+    key = _cache.key("text", BYTECODE, file, text)
+    stored = _cache.load(key)
+    if stored is not None:
+        return marshal.loads(stored)
+    code = compile(text, file, "exec")
+    _cache.save(key, marshal.dumps(code))
+    return code
+
+
+BYTECODE = f"{sys.version} {sys.flags.optimize}"
 
 
 def _unary_text(prim: Primitive, signature: Signature) -> str:

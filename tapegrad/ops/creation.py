@@ -311,5 +311,12 @@ def on_device(x: Any) -> Any:
     return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
 
 
+def placed(x: Any) -> Any:
+    """What a function of CuPy's made of numbers: its arrays lie on the device."""
+    if type(x) is tuple or type(x) is list:
+        return type(x)([placed(e) for e in x])
+    return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
+
+
 def on_host(x: Any) -> Any:
     return to_host(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is not np else x
