@@ -163,6 +163,18 @@ def diagonal_of(x):
 NUMBER = ((), F8)  # shape and dtype of a number
 
 
+def record_write(x: Variable, trace: Tape, record: tuple) -> None:
+    """x is from now on what the record made of it."""
+    records = trace.records
+    x._slot = k = len(records)
+    records.append(record)
+    if x._trace is None:
+        x._trace = trace
+        trace.risen.append(x)
+    if k > trace.look:
+        trace.grown()
+
+
 def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
     """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
     tangent = zeros_of(x) if x._trace is None else x._slot
@@ -222,14 +234,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         return written_forward(x, v, slot, at, trace)
     value[at] = v
     if trace is not None:
-        records = trace.records
-        records.append((pull_assign, x._slot, REGION, slot, trace.layout(value), like, ((), at)))
-        if x._trace is None:
-            x._trace = trace
-            trace.risen.append(x)
-        x._slot = k = len(records) - 1
-        if k > trace.look:
-            trace.grown()
+        record_write(x, trace, (pull_assign, x._slot, REGION, slot, trace.layout(value), like, ((), at)))
     x._version += 1
     return True
 
@@ -248,13 +253,6 @@ def added_short(x, at, y):
     own(x)
     value, trace = x._value, other
     np.add.at(value, at, v)
-    records = trace.records
-    records.append((pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), fixed(at))))
-    if x._trace is None:
-        x._trace = trace
-        trace.risen.append(x)
-    x._slot = k = len(records) - 1
-    if k > trace.look:
-        trace.grown()
+    record_write(x, trace, (pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), fixed(at))))
     x._version += 1
     return True

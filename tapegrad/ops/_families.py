@@ -4,6 +4,7 @@ from . import bessel as bessel
 from . import corners as corners
 from . import creation as creation
 from . import degenerate as degenerate
+from . import einsum as einsum
 from . import elementwise as elementwise
 from . import far_out as far_out
 from . import fft as fft

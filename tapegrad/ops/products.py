@@ -1,22 +1,18 @@
-"""Products of vectors, matrices and tensors: matmul and those composed of it; einsum; convolution.
+"""Products of vectors, matrices and tensors: matmul and those composed of it; convolution.  (einsum.py has einsum.)
 
 Rules are transposes; on complex arrays the engine conjugates around them."""
 
-import functools
 import itertools
-import math
-import string
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 from .._array import xp_of
-from .._primitive import hook, layout_of, primal_of, view
+from .._primitive import hook, layout_of, primal_of
 from .._variable import Variable
 from ._define import implements, linear, ndim, primitive, rules, shape
-from .shaping import argsort, arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
+from .shaping import arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
 
 
 def matrices(run: Any, xs: list, params: dict) -> Any:
@@ -162,7 +158,7 @@ def linalg_outer(x1, x2, /):
     return outer(x1, x2)
 
 
-def _permuted(x: Any, axes: tuple) -> Any:
+def reordered(x: Any, axes: tuple) -> Any:
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
 
 
@@ -181,8 +177,8 @@ def tensordot(a, b, axes=2):
     free_a, free_b = tuple([i for i in range(n) if i not in left]), tuple([j for j in range(m) if j not in right])
     out = tuple([s[i] for i in free_a]) + tuple([r[j] for j in free_b])
     k = int(np.prod([s[i] for i in left]))
-    x = reshape(_permuted(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
-    y = reshape(_permuted(b, right + free_b), to=(k, int(np.prod([r[j] for j in free_b]))))
+    x = reshape(reordered(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
+    y = reshape(reordered(b, right + free_b), to=(k, int(np.prod([r[j] for j in free_b]))))
     c = matmul(x, y)
     return reshape(c, to=out)
 
@@ -293,7 +289,7 @@ rules(with_diagonals, lambda g, out, x, to, offset: diagonals(g, offset=offset),
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     n = ndim(a)
     axis1, axis2 = axis1 % n, axis2 % n
-    a = _permuted(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
+    a = reordered(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:
         return t
@@ -303,210 +299,6 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 @implements(np.linalg.trace)
 def linalg_trace(x, /, *, offset=0, dtype=None):
     return trace(x, offset, -2, -1, dtype)
-
-
-# --- einsum ---
-
-
-def _contract_stacked(run, xs, params):
-    """One more label, of the samples."""
-    labels, result = params["subscripts"].split("->")
-    new = next(c for c in string.ascii_letters if c not in labels)
-    return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
-
-
-@primitive(batch=_contract_stacked)
-def contract(*xs, subscripts, optimize):
-    """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
-    if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
-        how = as_matrices(subscripts)
-        if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW:
-            return how(*xs)
-    return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
-
-
-FEW = 4096  # multiplications; up to here NumPy's own loop costs less than the way to BLAS
-
-
-class AsMatrices:
-    """Two operands of einsum as batches of matrices: labels of the batch, of x alone, summed, of y alone."""
-
-    def __init__(self, subscripts: str, x: str, y: str, result: str):
-        batch = [a for a in result if a in x and a in y]
-        summed = [a for a in x if a not in result]
-        left, right = [a for a in result if a in x and a not in y], [a for a in result if a not in x]
-        self.subscripts, self.batch, self.left = subscripts, len(batch), len(left)
-        self.free = [y.index(a) for a in right]
-        self.x, self.y = [x.index(a) for a in batch + left + summed], [y.index(a) for a in batch + summed + right]
-        self.to = [(batch + left + right).index(a) for a in result]
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        a, b = x.transpose(self.x), y.transpose(self.y)
-        n, m, k = self.batch, self.batch + self.left, self.batch + y.ndim - self.batch - len(self.free)
-        left, right = a.shape[n:m], b.shape[k:]
-        a = a.reshape((*a.shape[:n], math.prod(left), -1))
-        b = b.reshape((*b.shape[:n], -1, math.prod(right)))
-        z = np.matmul(a, b).reshape((*a.shape[:n], *left, *right)).transpose(self.to)
-        # einsum lays out its result by the strides of its operands, and reshape may be a view or not by that: ask it for few elements
-        small = (slice(2),)
-        strides = np.einsum(self.subscripts, x[small * x.ndim], y[small * y.ndim]).strides
-        order = sorted(range(z.ndim), key=lambda i: -strides[i])
-        return np.ascontiguousarray(z.transpose(order)).transpose(argsort(order)) if z.ndim else z
-
-
-@functools.lru_cache(512)
-def as_matrices(subscripts: str) -> AsMatrices | None:
-    """None where nothing is summed, or nothing is free: a sum of products element by element."""
-    left, result = subscripts.split("->")
-    x, y = left.split(",")
-    summed, free = set(x) - set(result), set(x) ^ set(y)
-    return AsMatrices(subscripts, x, y, result) if summed and free else None
-
-
-def _contract_vjp(g, out, need, *xs, subscripts, optimize):
-    """The cotangent of one operand: the contraction of g with the others, onto its labels."""
-    left, result = subscripts.split("->")
-    labels = left.split(",")
-    best = optimize or len(xs) > 2
-    terms = []
-    for i, wanted in enumerate(need):
-        if not wanted:
-            terms.append(None)
-            continue
-        others = [j for j in range(len(xs)) if j != i]
-        text = ",".join([result] + [labels[j] for j in others]) + "->" + labels[i]
-        terms.append(contract(g, *[xs[j] for j in others], subscripts=text, optimize=best))
-    return terms
-
-
-def _contract_jvp(t, out, *xs, subscripts, optimize):
-    total = None
-    for i, d in enumerate(t):
-        if d is not None:
-            c = contract(*xs[:i], d, *xs[i + 1 :], subscripts=subscripts, optimize=optimize)
-            total = c if total is None else total + c
-    return total
-
-
-rules(contract, joint=_contract_vjp, jvp=_contract_jvp)
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def _parsed(operands: tuple) -> tuple:
-    """einsum's two forms of call as (operands, a list of labels for each, labels of the result); ... becomes integers."""
-    if isinstance(operands[0], str):
-        text, xs = operands[0].replace(" ", ""), list(operands[1:])
-        left, arrow, right = text.partition("->")
-        parts = [_tokens(p) for p in left.split(",")]
-        result = _tokens(right) if arrow else None
-    else:
-        given = list(operands)
-        result = list(given.pop()) if len(given) % 2 else None
-        xs, parts = given[::2], [list(p) for p in given[1::2]]
-    xs = arrays_of(xs)
-    if len(parts) != len(xs):
-        raise ValueError(f"einsum: {len(parts)} subscripts for {len(xs)} operands")
-    wide, labels = 0, []
-    for x, p in zip(xs, parts, strict=True):
-        k = ndim(x) - len([a for a in p if a is not ...])
-        if k < 0 or (k and ... not in p):
-            raise ValueError(f"einsum: subscript {p} does not fit an operand of shape {shape(x)}")
-        wide = max(wide, k if ... in p else 0)
-        labels.append([b for a in p for b in ([("...", i) for i in range(-k, 0)] if a is ... else [a])])
-    ellipsis = [("...", i) for i in range(-wide, 0)]
-    if result is None:
-        named = [a for p in parts for a in p if a is not ...]
-        result = ellipsis + sorted([a for a in set(named) if named.count(a) == 1])
-    else:
-        result = [b for a in result for b in (ellipsis if a is ... else [a])]
-    return xs, labels, result
-
-
-def _tokens(text: str) -> list:
-    return [... if c == "." else c for c in text.replace("...", ".")]
-
-
-@implements(np.einsum)
-def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
-    """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`.  One operand
-    of which nothing is summed is shown as a view, whatever dtype says, as NumPy does it."""
-    if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
-        y = _product_of(operands[0], *operands[1:])
-        if y is not None:
-            return y
-    xs, labels, result = _parsed(operands)
-    if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
-        raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
-    if len(xs) == 1 and set(labels[0]) == set(result) and isinstance(xs[0], Variable) and result:
-        letter = dict(zip(result, LETTERS, strict=False))
-        y = view(xs[0], ("einsum", "->".join(["".join([letter[a] for a in p]) for p in (labels[0], result)])))
-        shape(y)  # raises as NumPy does
-        return y
-    size: dict = {}
-    for x, p in zip(xs, labels, strict=True):
-        for a, n in zip(p, shape(x), strict=True):
-            if size.setdefault(a, n) != n and n != 1:
-                if size[a] != 1:
-                    raise ValueError(f"einsum: operands have lengths {size[a]} and {n} along label {a!r}")
-                size[a] = n
-    for i, (x, p) in enumerate(zip(xs, labels, strict=True)):
-        for a in set(p):
-            while p.count(a) > 1:
-                j = p.index(a)
-                k = p.index(a, j + 1)
-                rest = [n for n in range(len(p)) if n not in (j, k)]
-                x = diagonals(_permuted(x, (*rest, j, k)))
-                p = [p[n] for n in rest] + [a]
-        kept = [n for n, a in enumerate(p) if shape(x)[n] == size[a]]
-        if len(kept) < len(p):
-            x, p = reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
-        xs[i], labels[i] = x, p
-    for i, p in enumerate(labels):
-        alone = [n for n, a in enumerate(p) if a not in result and not any(a in q for j, q in enumerate(labels) if j != i)]
-        if alone:
-            xs[i], labels[i] = sum(xs[i], tuple(alone)), [a for n, a in enumerate(p) if n not in alone]
-    if len(xs) == 1:
-        y = _permuted(xs[0], tuple([labels[0].index(a) for a in result]))
-    else:
-        letter = dict(zip(size, LETTERS, strict=False))
-        text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
-        y = contract(*xs, subscripts=text, optimize=optimize)
-    return y if dtype is None else fit(y, shape(y), np.dtype(dtype))
-
-
-def _product_of(text: str, x: Any, y: Any) -> Any:
-    """einsum of two matrices or vectors over one label as `@`, if that lies in memory as einsum's result would; else None."""
-    how = _as_product(text)
-    if how is None:
-        return None
-    i, j = how.summed_x, how.summed_y
-    x, y = two(y, x) if how.swapped else two(x, y)
-    s, r = shape(x), shape(y)
-    if (len(s), len(r)) != how.ranks or min(s) < 2 or min(r) < 2 or s[i] != r[j]:
-        return None
-    if how.ranks == (2, 2):
-        a, b = layout_of(x).strides, layout_of(y).strides
-        if a[1 - i] <= a[i] and b[j] <= b[1 - j]:  # in both operands the result's first label is the faster
-            return None
-    return product(T(x) if how.ranks[0] == 2 and i == 0 else x, T(y) if j == 1 else y)
-
-
-AsProduct = namedtuple("AsProduct", "swapped summed_x summed_y ranks")
-
-
-@functools.lru_cache(512)
-def _as_product(text: str) -> AsProduct | None:
-    left, arrow, result = text.replace(" ", "").partition("->")
-    parts = left.split(",")
-    if not arrow or "." in text or len(parts) != 2 or any(not 0 < len(p) < 3 or len(set(p)) < len(p) for p in parts):
-        return None
-    x, y = parts
-    summed = [a for a in x if a in y]
-    if len(summed) != 1 or sorted(result) != sorted(set(x) ^ set(y)):
-        return None
-    swapped = len(result) == 2 and result[0] in y
-    x, y = (y, x) if swapped else (x, y)
-    return AsProduct(swapped, x.index(summed[0]), y.index(summed[0]), (len(x), len(y)))
 
 
 # --- chains and powers ---

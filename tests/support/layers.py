@@ -26,6 +26,7 @@ FLOORS = [
         "ops.bessel",
         "ops.reductions",
         "ops.products",
+        "ops.einsum",
         "ops.sorting",
         "ops.picking",
         "ops.statistics",
