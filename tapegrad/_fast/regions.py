@@ -3,15 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
-from .._array import F8, NUMBERS
+from .._array import F8, NUMBERS, zeros_laid_out
 from .._dual import Dual
 from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
 from .._tape import ELEMENT, REGION, Tape, fixed
-from .._variable import Variable, View, new, variable
-from ..ops import _protocols, views, writing
-from ..ops.indexing import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_turned, read, region, zeros_of
+from .._variable import Variable, View, bottom, new, variable
+from ..ops import _protocols, indexing, views, writing
+from ..ops.indexing import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_read, pull_turned, read, region, zeros_of
 from ..ops.views import DIAGONAL, is_element, shown, transpose, unchanging
 from .replacing import before, replaces
 
@@ -19,7 +19,7 @@ from .replacing import before, replaces
 
 TRANSPOSED = ("transpose", (1, 0))
 refresh_generally, getitem_generally = before(refresh), before(views.getitem)
-run_read, pull_read, pull_assign, pull_add_at = read.prim.run, READ.vjp[0], ASSIGN.vjp[0], ADD_AT.vjp[0]
+run_read, pull_assign, pull_add_at = read.prim.run, ASSIGN.vjp[0], ADD_AT.vjp[0]
 
 
 def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
@@ -124,7 +124,9 @@ def getitem(x, at):
                     y._slot = k
                     return y
                 if type(trace) is Dual:
-                    return variable(element, trace, slot_read(trace, x._slot, value, (), at, False))
+                    slot = x._slot
+                    slot = slot[at] if type(slot) is ndarray else slot_read(trace, slot, value, (), at, False)
+                    return variable(element, trace, slot)
             elif rank and kind is slice:
                 return view(x, ("at", unchanging(at)))
             elif rank and kind is int:
@@ -139,7 +141,40 @@ def getitem(x, at):
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
+        elif type(value) is Variable and type(x._trace) is Tape:  # a tape over other transforms
+            trace, below = x._trace, bottom(value)
+            at_one = (at,) if type(at) is int else at
+            if type(below) is ndarray and type(at_one) is tuple and is_element(at_one, below.ndim):
+                y = variable(getitem(value, at), trace, len(trace.records))
+                trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
+                if y._slot > trace.look:
+                    trace.grown()
+                return y
     return getitem_generally(x, at)
+
+
+@replaces(indexing.pull_element)
+def pull_one(G, owned, k, g, i, _, layout, path, at):
+    h = G[i]
+    if type(g) is float64:
+        if h is None:
+            G[i] = h = zeros_laid_out(*layout)
+            owned.add(i)
+            h[at] = g
+            return
+    elif type(g) is Variable and type(g._trace) is Dual and type(g._value) is type(g._slot) is float64:  # it and its tangent
+        trace = g._trace
+        if h is None:
+            h, tangent = zeros_laid_out(*layout), zeros_laid_out(*layout)
+            h[at], tangent[at] = g._value, g._slot
+            G[i] = variable(h, trace, tangent)
+            owned.add(i)
+            return
+        if type(h) is Variable and i in owned and h._trace is trace and type(h._value) is type(h._slot) is ndarray:
+            h._value[at] += g._value
+            h._slot[at] += g._slot
+            return
+    pull_read(G, owned, k, g, i, None, layout, path, at)
 
 
 @replaces(views.diagonal_of)

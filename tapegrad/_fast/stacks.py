@@ -1,18 +1,19 @@
-"""Nested lists of numbers as arrays, with one tape open."""
+"""Nested lists of numbers as arrays, on a tape, whatever lies below it, and forward."""
 
 from typing import Any
 
 import numpy as np
 from numpy import float64, ndarray
 
+from .._dual import Dual
 from .._tape import REGION, Tape, summed
-from .._variable import Variable, new
+from .._variable import Variable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
 from .replacing import before, replaces
 
 joined_generally = before(shaping.joined)
-SEQUENCES = frozenset((list, tuple))
+SEQUENCES, TANGENTS = frozenset((list, tuple)), frozenset((float64, type(None)))
 
 
 def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: Any, x: Any, y: Any) -> None:
@@ -35,7 +36,7 @@ pull_packed.prim = packed.prim
 def joined(x):
     rows = x if type(x[0]) in SEQUENCES else (x,)
     size = len(rows[0])
-    trace, values, slots = None, [], []
+    trace, deep, values, slots = None, False, [], []
     for row in rows:
         if type(row) not in SEQUENCES or len(row) != size:
             return joined_generally(x)
@@ -52,15 +53,24 @@ def joined(x):
                     slot = e._slot
                 e = e._value
                 kind = type(e)
-            if kind is not float64 and (kind is not float or slot is not None):
+            if kind is Variable and slot is not None and type(bottom(e)) is float64:
+                deep = True
+            elif kind is not float64 and (kind is not float or slot is not None):
                 return joined_generally(x)
             values.append(e)
             slots.append(slot)
-    if type(trace) is not Tape:
+    kind = type(trace)
+    to = (len(rows), size) if rows is x else (size,)
+    if kind is Dual and not deep and TANGENTS.issuperset(map(type, slots)):
+        tangents = np.array([0.0 if t is None else t for t in slots])
+        return variable(np.array(values).reshape(to), trace, tangents.reshape(to))
+    if kind is not Tape:
         return joined_generally(x)
-    out = np.array(values)
     y = new(Variable)
-    y._value = out if rows is not x else out.reshape(len(rows), size)
+    if deep:  # numbers of transforms below
+        y._value = joined([values[n : n + size] for n in range(0, len(values), size)] if rows is x else values)
+    else:
+        y._value = np.array(values).reshape(to)
     y._trace = trace
     records = trace.records
     y._slot = len(records)

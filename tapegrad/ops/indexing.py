@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
-from .._primitive import ADD_AT, ASSIGN, READ, bind
+from .._primitive import ADD_AT, ASSIGN, READ, bind, hook
 from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
 from ._define import primitive
@@ -200,13 +200,13 @@ def _of(base: Any) -> Any:
 def _record_read(tape, prim, inputs, slots, params):
     out = bind(prim, inputs, params)
     y = variable(out, tape, len(tape.records))
-    tape.records.append((_pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], fixed(params["at"])))
+    tape.records.append((pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], fixed(params["at"])))
     if y._slot > tape.look:
         tape.grown()
     return y
 
 
-def _pull_read(G, owned, k, g, i, _, layout, path, at):
+def pull_read(G, owned, k, g, i, _, layout, path, at):
     if at is None:
         at = Ellipsis
         if len(path) == 1:
@@ -229,6 +229,7 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
     G[i] = add_region(buffer_of(G, owned, i, layout), g, path, at)
 
 
+@hook
 def pull_element(G, owned, k, g, i, _, layout, path, at):
     """The rule of one element of a plain buffer.  (The sweep itself adds a number into a cotangent that it owns.)"""
     if G[i] is None and type(g) is np.float64:
@@ -236,7 +237,7 @@ def pull_element(G, owned, k, g, i, _, layout, path, at):
         owned.add(i)
         buffer[at] = g
     else:
-        _pull_read(G, owned, k, g, i, None, layout, path, at)
+        pull_read(G, owned, k, g, i, None, layout, path, at)
 
 
 def pull_turned(g, out, x):
@@ -370,7 +371,7 @@ def _add_at_jvp(t, out, x, y, path, at):
     return bind(ADD_AT, (_tangent(t[0], x), t[1]), {"path": path, "at": at})
 
 
-READ.vjp, READ.pull = (_pull_read, pull_element, pull_turned, pull_diagonal), _record_read
+READ.vjp, READ.pull = (pull_read, pull_element, pull_turned, pull_diagonal), _record_read
 READ.jvp = lambda t, out, x, path, at, copy: bind(READ, (t[0],), {"path": path, "at": at, "copy": copy})
 ASSIGN.vjp, ASSIGN.pull, ASSIGN.jvp = (_pull_assign,), _record_write(_pull_assign), _assign_jvp
 ADD_AT.vjp, ADD_AT.pull, ADD_AT.jvp = (_pull_add_at,), _record_write(_pull_add_at), _add_at_jvp

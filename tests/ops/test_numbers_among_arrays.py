@@ -130,6 +130,38 @@ def test_elements_of_a_buffer(order):
         return first * b[0, 1] + np.sum(c * c) + c[1, 0] * c[0, 1] + b[-1, -2] * x[-1] + b.T[1, 0]
 
     agree(f, X)
+    h = tg.hessian(f)(X)
+    step = 1e-5
+    by_differences = np.array([(complex_step(f, X + step * e) - complex_step(f, X - step * e)) / (2 * step) for e in np.eye(4)])
+    np.testing.assert_allclose(h, by_differences, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(tg.hvp(f, X, X), h @ X, rtol=1e-12)
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(tg.grad(f)(x) * X))(X), h @ X, rtol=1e-12)
+    np.testing.assert_allclose(tg.jvp(lambda x: tg.jvp(f, (x,), (X,))[1], (X,), (X,))[1], X @ h @ X, rtol=1e-12)
+    np.testing.assert_allclose(tg.jvp(f, (X,), (X,))[1], tg.grad(f)(X) @ X, rtol=1e-13)
+
+
+def test_elements_in_third_order():
+    """A tape over a dual over a tape: elements of each, lists of them, and one that only one of the three watches."""
+
+    def f(x):
+        a = np.array([[x[0], x[1] * x[0]], [x[2], 1.0]])
+        return a[0, 1] * a[1, 0] * a[0, 0] + np.sum(np.array([a[1, 0], a[0, 0]]) ** 3) + x[3] * a[1, 1]
+
+    def along(x, v):
+        return tg.grad(lambda z: tg.jvp(lambda y: np.sum(tg.grad(f)(y) * v), (z,), (v,))[1])(x)
+
+    v = np.array([0.3, -0.2, 0.5, 1.0])
+    step = 1e-4
+
+    def twice(x):  # v'H(x)v by hand: f = x0^2 x1 x2 + x2^3 + x0^3 + x3
+        h = np.zeros((4, 4), dtype=x.dtype)
+        h[0, 0], h[0, 1], h[0, 2] = 2 * x[1] * x[2] + 6 * x[0], 2 * x[0] * x[2], 2 * x[0] * x[1]
+        h[1, 2], h[2, 2] = x[0] ** 2, 6 * x[2]
+        h = h + np.triu(h, 1).T
+        return v @ h @ v
+
+    np.testing.assert_allclose(along(X, v), complex_step(twice, X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose((twice(X + step * v) - twice(X - step * v)) / (2 * step), along(X, v) @ v, rtol=1e-6)
 
 
 def test_a_row_sees_what_is_written_after_it_was_taken():
