@@ -21,7 +21,7 @@ from .cpu import Launcher, Plan
 
 @functools.cache
 def state_of_package() -> str:
-    """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
+    """Names, sizes and times of the files that decide what a program computes: other text, other programs."""
     found = [str(Path(__file__))]
     for folder in ("kernels", "ops", "statespace"):
         for path in sorted((Path(__file__).parents[2] / folder).glob("**/*.py")):
