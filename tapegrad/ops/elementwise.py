@@ -66,7 +66,7 @@ def times00(g, d):
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
-    return r if finite(r) else settle(g, r)
+    return r if type(d) is np.float64 and d != 0 == d - d or finite(r) else settle(g, r)
 
 
 def finite(r) -> bool:
