@@ -28,6 +28,7 @@ TABLE = {
     np.arccosh: (mp.acosh, [(1.001, 1.1), (1.1, 1e5)]),
     np.arctanh: (mp.atanh, [(-0.99, 0.99), (-1e-3, 1e-3)]),
     np.sqrt: (mp.sqrt, [(1e-9, 1), (1, 1e9)]),
+    np.cbrt: (lambda x: mp.sign(x) * mp.cbrt(abs(x)), [(1e-9, 1), (1, 1e9), (-100, -1)]),
     np.sinc: (mp.sincpi, [(-1e-3, 1e-3), (-0.9, 0.9)]),
     sp.erf: (mp.erf, [(-1e-3, 1e-3), (-1, 1), (-5, 5)]),
     sp.erfc: (mp.erfc, [(-5, 1), (1, 8)]),
