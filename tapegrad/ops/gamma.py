@@ -1,5 +1,6 @@
 """The gamma function and its kin in both modes: psi, beta, zeta, the incomplete gamma and beta functions and their inverses."""
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import scipy.special as sp
 from .._array import is_array, xp_of
 from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError, NoRuleError
-from ._define import Written, dtype, implements, primitive, rules, same
+from ._define import dtype, implements, primitive, rules, same
 from .corners import special_of
 from .elementwise import cos, exp, log, log1p, over0, select, sin, times0, zero_of
 from .far_out import no_rule_in, special_of2
@@ -108,7 +109,45 @@ def beta(a, b):
     return special_of2(a, b).beta(a, b)
 
 
-@primitive(sp.betaln, scalar=Written(lambda a, b: sp.gammaln(a) + sp.gammaln(b) - sp.gammaln(a + b)))
+def gaps_in_kernels(x, v, p):
+    """(x + v)^-q - x^-q for q = 1, ..., p: with u = 1 + v / x it is -(v / x) (1 + u + ... + u^(q - 1)) / (x + v)^q."""
+    t, r = v / x, 1.0 / (x + v)
+    u, total, power, made = 1.0 + t, 1.0, r, []
+    for _ in range(p):
+        made.append(-t * total * power)
+        total, power = total * u + 1.0, power * r
+    return made
+
+
+def psi_gap_in_kernels(a, b, *, n=0):
+    """As the body does; n = -1 stands for log Gamma."""
+    near = np.logical_and(a > 0.0, abs(b) < 0.1 * a)
+    u, v, sign = np.where(near, a, 1.0), np.where(near, b, 0.0), (-1.0) ** (n + 1)
+    x, total = u + SHIFT_IN_KERNELS, 0.0
+    each = gaps_in_kernels(x, v, 16 + n)
+    if n < 0:
+        product = math.prod([1.0 + v / (u + float(j)) for j in range(SHIFT_IN_KERNELS)])
+        total = (x - 0.5) * np.log1p(v / x) + v * (np.log(x + v) - 1.0) - np.log(product)
+        f = sp.gammaln
+    else:
+        recurred = sum([gaps_in_kernels(u + float(j), v, n + 1)[n] for j in range(SHIFT_IN_KERNELS)])
+        first = np.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * each[n - 1]
+        total = first + sign * math.factorial(n) * (recurred + 0.5 * each[n])
+        f = sp.digamma if n == 0 else functools.partial(polygamma_in_kernels, n=n)
+    for k, c in enumerate(BERNOULLI[:8], 1):
+        total = total + sign * c * math.factorial(2 * k + n - 1) * each[2 * k + n - 1]
+    return np.where(near, total, f(a + b) - f(a))
+
+
+SHIFT_IN_KERNELS = 8
+
+
+def betaln_in_kernels(a, b):
+    a, b = np.maximum(a, b), np.minimum(a, b)
+    return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
+
+
+@primitive(sp.betaln, scalar=betaln_in_kernels)
 def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
@@ -116,7 +155,7 @@ def betaln(a, b):
 SHIFT = 20
 
 
-@primitive()
+@primitive(scalar=psi_gap_in_kernels)
 def psi_gap(a, b, *, n=0):
     """polygamma(n, a + b) - polygamma(n, a).  Where b is small beside a > 0 the two would cancel: there the differences are taken term
     by term, in the recurrence up to a + 20 and in the asymptotic series, by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""

@@ -28,6 +28,7 @@ TABLE = {
     np.arccosh: (mp.acosh, [(1.001, 1.1), (1.1, 1e5)]),
     np.arctanh: (mp.atanh, [(-0.99, 0.99), (-1e-3, 1e-3)]),
     np.sqrt: (mp.sqrt, [(1e-9, 1), (1, 1e9)]),
+    np.cbrt: (lambda x: mp.sign(x) * mp.cbrt(abs(x)), [(1e-9, 1), (1, 1e9), (-100, -1)]),
     np.sinc: (mp.sincpi, [(-1e-3, 1e-3), (-0.9, 0.9)]),
     sp.erf: (mp.erf, [(-1e-3, 1e-3), (-1, 1), (-5, 5)]),
     sp.erfc: (mp.erfc, [(-5, 1), (1, 8)]),
@@ -44,6 +45,26 @@ TABLE = {
     sp.wrightomega: (lambda x: mp.lambertw(mp.exp(x)).real, [(-20, -2), (-2, 2), (2, 50)]),
     sp.entr: (lambda x: -x * mp.log(x), [(1e-6, 1), (1, 10)]),
 }  # fmt: skip
+WIDE, NEAR = (5e-3, 1e5), (-4, 4)
+OF_TWO = {  # the function, its derivatives by both, and the ranges of both
+    sp.betaln: (
+        lambda a, b: mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b),
+        lambda a, b: mp.digamma(a) - mp.digamma(a + b),
+        lambda a, b: mp.digamma(b) - mp.digamma(a + b),
+        (WIDE, WIDE),
+    ),
+    np.hypot: (mp.hypot, lambda x, y: x / mp.hypot(x, y), lambda x, y: y / mp.hypot(x, y), (WIDE, WIDE)),
+    np.arctan2: (mp.atan2, lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y), (NEAR, NEAR)),
+    np.power: (mp.power, lambda x, n: n * x ** (n - 1), lambda x, n: x**n * mp.log(x), ((1e-2, 1e2), NEAR)),
+    np.logaddexp: (
+        lambda x, y: mp.log(mp.exp(x) + mp.exp(y)),
+        lambda x, y: 1 / (1 + mp.exp(y - x)),
+        lambda x, y: 1 / (1 + mp.exp(x - y)),
+        ((-30, 30), (-30, 30)),
+    ),
+    sp.xlogy: (lambda x, y: x * mp.log(y), lambda x, y: mp.log(y), lambda x, y: x / y, (NEAR, WIDE)),
+    sp.xlog1py: (lambda x, y: x * mp.log1p(y), lambda x, y: mp.log1p(y), lambda x, y: x / (1 + y), (NEAR, WIDE)),
+}
 SHORT = (np.sinh, np.cosh, sp.erfcx, sp.log_ndtr)  # those that once cancelled
 BOUND = 200  # units in the last place; beside 1e-2 of the largest in the range, near a function's zeros
 
@@ -74,3 +95,18 @@ def test_values_and_two_derivatives(f, dtype):
                     if small < abs(e) < float(np.finfo(dtype).max):
                         error = float(abs(mp.mpf(float(a)) - e)) / (np.finfo(dtype).eps * max(float(abs(e)), size))
                         assert error < BOUND, (order, v, a, float(e), error)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("f", [f if f is sp.betaln else pytest.param(f, marks=pytest.mark.long) for f in OF_TWO], ids=lambda f: f.__name__)
+def test_functions_of_two_numbers(f, dtype):
+    *exact, ranges = OF_TWO[f]
+    k, rng = tg.kernels.map(f), np.random.default_rng(2)
+    x, y = (sampled(*r, 20 if f is sp.betaln else 400, rng).astype(dtype) for r in ranges)
+    found = [k(x, y), *tg.grad(lambda x, y: k(x, y).sum(), (0, 1))(x, y)]
+    with mp.workdps(60):
+        for ours, theirs in zip(found, exact, strict=True):
+            for a, b, z in zip(x, y, ours, strict=True):
+                e = theirs(mp.mpf(float(a)), mp.mpf(float(b)))
+                error = float(abs(mp.mpf(float(z)) - e)) / (np.finfo(dtype).eps * max(float(abs(e)), 1e-2 if ranges[0][0] < 0 else 1e-30))
+                assert error < BOUND, (a, b, z, float(e), error)

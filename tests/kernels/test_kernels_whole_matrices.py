@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special
 
 import tapegrad as tg
+from tapegrad.kernels.graph.blocks import LIMITS
+from tapegrad.ops._define import PRIMITIVES
 
 N, T = 12, 7
 RNG = np.random.default_rng(0)
@@ -97,3 +100,53 @@ def test_special_functions(name):
     close(k(a), reference(a), 1e-12)
     close(tg.grad(lambda a: k(a).sum())(a), tg.grad(lambda a: reference(a).sum())(a))
     close(tg.hvp(lambda a: k(a).sum(), a, a), tg.hvp(lambda a: reference(a).sum(), a, a), 1e-8)
+
+
+W, I = RNG.normal(size=(N, N)), np.eye(N)
+OF_MATRICES = {
+    "matmul": lambda a: np.sum(W * (a @ W)),
+    "cholesky_lower": lambda a: np.sum(W * np.linalg.cholesky(a + a.T + 9.0 * I)),
+    "solve_triangular": lambda a: np.sum(W * scipy.linalg.solve_triangular(a + 4.0 * I, W, lower=True)),
+    "solve_matrix": lambda a: np.sum(W * np.linalg.solve(a + 9.0 * I, W)),
+    "det": lambda a: np.linalg.det(0.2 * a + I),
+    "sign_and_log": lambda a: np.linalg.slogdet(a + 9.0 * I)[1],
+}
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_derivatives_are_the_rules_of_the_operations(name, monkeypatch):
+    """They have no other: where a rule is twice what it was, so is what a kernel gives, forwards and in reverse."""
+    monkeypatch.setattr(LIMITS, "nodes", -1)  # short programs, too, keep matrices whole
+    f, prim, x = OF_MATRICES[name], PRIMITIVES[name].prim, np.random.default_rng(5).normal(size=(N, N))
+
+    def found():
+        k = tg.kernels.map(f)
+        return tg.grad(lambda x: k(x[..., None]).sum())(x), tg.jvp(lambda x: k(x[..., None]).sum(), (x,), (np.cos(x),))[1]
+
+    def doubled(rule):
+        def twice(*args, **settings):
+            found = rule(*args, **settings)
+            return tuple([None if x is None else 2.0 * x for x in found]) if isinstance(found, tuple) else 2.0 * found
+
+        return twice
+
+    gradient, slope = found()
+    close(gradient, tg.grad(f)(x))
+    close(slope, np.sum(gradient * np.cos(x)))
+    monkeypatch.setattr(prim, "vjp", tuple([doubled(rule) for rule in prim.vjp]))
+    monkeypatch.setattr(prim, "jvp", doubled(prim.jvp))
+    for mine, before in zip(found(), (gradient, slope), strict=True):
+        close(mine, 2.0 * before)
+
+
+def test_a_matrix_is_factored_once(monkeypatch):
+    """Its transpose, which the rules of solve and slogdet take, is solved with by its factors."""
+    monkeypatch.setattr(LIMITS, "nodes", -1)
+
+    def f(a, b):
+        return np.sum(W * np.linalg.solve(a, b)) + np.linalg.slogdet(a)[1] + np.sum(W * np.linalg.solve(a.T, b))
+
+    k = tg.kernels.map(f)
+    tg.grad(lambda a, b: k(a, b).sum())(9.0 * I[..., None], W[..., None])
+    ((family, _),) = k._families.values()
+    assert family.program((), 0).g.op.count("lu") == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapegrad.kernels.launch.host import host_kernel
+from tapegrad.kernels.launch.host import host_code
 
 
 class OnHost:
@@ -11,7 +11,7 @@ class OnHost:
 
     def __init__(self, view, launches, text, entry, options=(), name="kernel.cu"):
         head, _, source = text.partition("\n#line 1 ")
-        self.run = host_kernel(entry, source.partition("\n")[2], entry, head.split()[1], name)
+        self.run = host_code(entry, source.partition("\n")[2], entry, head.split()[1], name)
         self.view, self.launches, self.entry = view, launches, entry
 
     def __call__(self, grid, block, values, shared_mem=0):

@@ -1,4 +1,4 @@
-"""Where blocks live while a kernel runs.
+"""Where blocks live while a program runs.
 
 A view is read in place of its source; an elementwise result with a single elementwise user is computed there and never stored.
 All others have a place in an arena, which is the first part of the workspace of a block of lanes (of a thread): places are used

@@ -46,7 +46,7 @@ class Affine:
 @dataclass(frozen=True)
 class Buffer:
     """Where elements are: `base` in the language of the emitter; a constant buffer has one number for all lanes; those of a wide
-    one are float64 in a kernel of float32."""
+    one are float64 in a program of float32."""
 
     base: str
     offset: int = 0
@@ -247,7 +247,7 @@ def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None
 class BlockCode:
     """The part of an emitter's `Text` that writes code for blocks; `self` is a builder, too.
 
-    Inside of `self.typed(wide)` it is one of float64, or of the kernel's dtype.  Each node has one of these types, and loads and
+    Inside of `self.typed(wide)` it is one of float64, or of the program's dtype.  Each node has one of these types, and loads and
     stores go by that of the buffer."""
 
     part: int | None = None  # the number of the loop whose step is written
@@ -391,7 +391,7 @@ class BlockCode:
             visit(self.loops(stack, dims))
 
     def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
-        """Of a step, whose terms are of the kernel's dtype."""
+        """Of a step, whose terms are of the program's dtype."""
         flat = self.flat(list(term), shape, env)
 
         def reader(index: list, j: int) -> Any:

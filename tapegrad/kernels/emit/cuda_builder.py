@@ -26,7 +26,7 @@ FOUR = "struct alignas(16) Four { real v[4]; };\n"
 
 class Writer:
     """C statements, one temporary for each operation; the operations that elementary.py writes its functions in.  `wide`: of float64
-    in a kernel of float32."""
+    in a program of float32."""
 
     def __init__(self, bits: int, wide: bool = False):
         self.bits = bits

@@ -4,7 +4,7 @@
     gather(sums, totals, rows, chunks)                              added to the totals, one after the other
     finish(inputs..., outputs..., totals, batch, T)                 what follows the sum
 
-A chunk is the same as in the undivided kernel, and so is the order in which chunks are added: the results have the same bits,
+A chunk is the same as in the undivided one, and so is the order in which chunks are added: the results have the same bits,
 whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][sample]."""
 
 import numpy as np

@@ -70,7 +70,7 @@ class Text(Walk, Builder):
         return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
                 + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
 
-    # --- float64 in a kernel of float32 ---
+    # --- float64 in a program of float32 ---
 
     def builder(self, bits: int) -> Builder:
         return Builder(self.W, bits)

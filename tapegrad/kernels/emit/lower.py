@@ -1,7 +1,7 @@
 """The last form before text, the same for both emitters: lists of instructions, with multiply-add chosen here.
 
 CPU and CUDA compilers may each contract a * b + c as they like, which changes the last bit.  We choose ourselves, node by node
-and whatever the rest of the program, and forbid them to: so kernels agree bit for bit."""
+and whatever the rest of the program, and forbid them to: so CPU and GPU agree bit for bit."""
 
 import bisect
 import itertools
@@ -84,7 +84,7 @@ class Lowered:
     """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
     one step needs, for the choice of widths; `name`: what an error calls it; `placement`: where blocks live.
 
-    `precise`: where sums are float64 in a kernel of float32, which groups of outputs are float64, too; `wide`: its nodes of that
+    `precise`: where sums are float64 in a program of float32, which groups of outputs are float64, too; `wide`: its nodes of that
     type (graph/wide_sums.py)."""
 
     program: Program
@@ -99,11 +99,11 @@ class Lowered:
         self.placement = Placement(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
 
     def sums_wide(self, loop: Loop) -> bool:
-        """Are the sums of this loop float64 in a kernel of float32?"""
+        """Are the sums of this loop float64 in a program of float32?"""
         return any(s in self.wide for s in loop.sums)
 
     def types(self, dtype: np.dtype) -> list[np.dtype]:
-        """The dtype of each output of a kernel of this dtype."""
+        """The dtype of each output of a program of this dtype."""
         if self.precise is None:
             return [dtype] * len(self.program.groups)
         return [SUMS if keep else dtype for keep in self.precise]
@@ -187,7 +187,7 @@ class Lowered:
         return found
 
     def functions(self, wide: bool = False) -> list[str]:
-        """The operation of each instruction of the kernel's dtype, or of float64 beside it."""
+        """The operation of each instruction of the program's dtype, or of float64 beside it."""
         parts = [*self.sections, *[b.code for b in self.bodies]]
         found = [op for code in parts for i, op, _ in code if (i in self.wide) == wide]
         return [*found, "log"] if "logdet" in found else found
@@ -235,7 +235,7 @@ def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = Fa
 
 class _Lowering:
     """`form`: each node as an instruction; `bodies`: all bodies so far; `known`: nodes that a step has from memory; `wide`: nodes of
-    float64 in a kernel of float32; `narrowed`: nodes that are rounded from others."""
+    float64 in a program of float32; `narrowed`: nodes that are rounded from others."""
 
     def __init__(self, program: Program, precise: tuple[bool, ...] | None, keep: bool):
         self.program, self.g, self.precise, self.keep = program, program.g, precise, keep

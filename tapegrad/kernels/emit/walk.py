@@ -18,7 +18,7 @@ class Walk(BlockCode):
     typed_by: tuple  # the attributes of a builder that its type decides
 
     def typed(self, wide: bool) -> AbstractContextManager:
-        """Inside, this is a builder of float64, or of the kernel's dtype."""
+        """Inside, this is a builder of float64, or of the program's dtype."""
         bits = 64 if wide else self.own
         return SAME if bits == self.bits else self.of(self.builder(bits), self.typed_by)
 

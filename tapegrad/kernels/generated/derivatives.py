@@ -12,7 +12,7 @@ the shape of the data, and W a cotangent of f.  Three families hold all that any
 
 and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
 and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data.  Each program is derived, and
-each kernel compiled, when it is first needed."""
+each compiled, when it is first needed."""
 
 import threading
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class Family:
         self.launchers: dict = {}
         self.prims: dict = {}
 
-    # --- programs and kernels ---
+    # --- programs and their code ---
 
     def program(self, signature: tuple, n: Any) -> Program:
         """n times forward."""

@@ -440,10 +440,10 @@ class Graph(Blocks):
             return self.pushed_moves(i, t)
         if op in WHOLE:
             return OPERATIONS[op].pushed(self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x])
-        out, product = self.zero, self.times0 if len(x) > 1 and OPERATIONS[op].singular else self.mul
-        for k, j in enumerate(x):
-            if t[j] != self.zero:
-                out = self.add(out, product(t[j], OPERATIONS[op].partial(k)(self, i, *x)))
+        out, moving = self.zero, [k for k, j in enumerate(x) if t[j] != self.zero]
+        product = self.times0 if len(moving) > 1 and OPERATIONS[op].singular else self.mul
+        for k in moving:
+            out = self.add(out, product(t[x[k]], OPERATIONS[op].partial(k)(self, i, *x)))
         return out
 
 

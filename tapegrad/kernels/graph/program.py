@@ -1,4 +1,4 @@
-"""A kernel before it is text: a program is straight code with loops in between, all in one graph.
+"""What computes one result of a kernel, before it is text: a program is straight code with loops in between, all in one graph.
 
 The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
 (`stages`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:

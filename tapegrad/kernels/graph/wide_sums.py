@@ -1,12 +1,12 @@
-"""Sums of float64 in a kernel of float32.
+"""Sums of float64 in a program of float32.
 
-A step computes in the kernel's dtype, and what it adds to a sum is converted first (of a product, both factors), so that only the
+A step computes in the program's dtype, and what it adds to a sum is converted first (of a product, both factors), so that only the
 terms themselves are rounded.  Every node has one type.  Outside of loops a copy in float64 is made of each node that the outputs
 need and of each that depends on a sum; of the parameters, carries and numbers of steps that these read the copy is the converted
 number, of a constant the constant itself.  So coefficient * sum and N * log(sigma) lose nothing, while what a step reads of the
-same log(sigma) is computed in the kernel's dtype as before.  A step that reads what depends on a sum gets it rounded.
+same log(sigma) is computed in the program's dtype as before.  A step that reads what depends on a sum gets it rounded.
 
-A comparison or a floor that depends on no sum is decided once, in the kernel's dtype, for steps and sections have to agree."""
+A comparison or a floor that depends on no sum is decided once, in the program's dtype, for steps and sections have to agree."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from .program import Program
 
 
 def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Program, set[int], dict]:
-    """The program with sums of float64; all its nodes of float64; and those that are rounded to the kernel's dtype, each with the
+    """The program with sums of float64; all its nodes of float64; and those that are rounded to the program's dtype, each with the
     node of float64 that it is made from.
 
     `precise`: for each group of outputs, whether it is float64 (or rounded once); `read`: the nodes outside of loops that the loops
@@ -43,7 +43,7 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
 
 
 def decided(g: Graph, i: int, after_sums: set[int]) -> bool:
-    """Is node i computed in the kernel's dtype only?"""
+    """Is node i computed in the program's dtype only?"""
     return i not in after_sums and (g.boolean(i) or g.op[i] == "floor")
 
 
@@ -60,5 +60,5 @@ def copied(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
 
 
 def rounded(g: Graph, o: int, wide: dict) -> int:
-    """Output o in the kernel's dtype, computed in float64."""
+    """Output o in the program's dtype, computed in float64."""
     return o if g.op[o] in ("const", "array") else g.raw("narrow", wide[o])

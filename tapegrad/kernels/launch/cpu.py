@@ -20,7 +20,7 @@ SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
 WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
-SUM_REGISTERS = 24  # of 32, for sums of float64 in a kernel of float32
+SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
 
@@ -117,7 +117,7 @@ class Plan:
 
     `types`: the dtypes of the outputs; `summed`: is the step output summed over
     samples?  `width`: samples of a block; `taped`: (number, elements of a step, is it over the data?, most
-    steps or None) of the loops whose carries are stored; `bodies`: how many loops; `wide`: are its sums float64 in a kernel of
+    steps or None) of the loops whose carries are stored; `bodies`: how many loops; `wide`: are its sums float64 in a program of
     float32?"""
 
     inputs: list[int]

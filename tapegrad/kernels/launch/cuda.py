@@ -1,4 +1,4 @@
-"""CUDA C to a loaded kernel, and the launch on CuPy arrays.
+"""CUDA C to loaded code, and the launch on CuPy arrays.
 
 The source is compiled by NVRTC here and not by `cupy.RawModule`, which would add -ftz=true and -fmad=true.  The workspace for the
 stored carries is bounded by the threads that are resident, whatever the batch; all launches go to CuPy's current stream, in whose
@@ -64,7 +64,7 @@ def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[by
 
 
 class Loaded:
-    """A kernel on the current device; called with a grid, a block and the arguments."""
+    """Code on the current device; called with a grid, a block and the arguments."""
 
     def __init__(self, code: bytes, entry: str):
         self.module = Module()
@@ -84,7 +84,7 @@ def with_options(more: tuple) -> tuple:
 
 
 def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
-    """The kernel on the current device; compiled once for each architecture, and kept on disk."""
+    """The code on the current device; compiled once for each architecture, and kept on disk."""
     device = cupy.cuda.Device()
     options = with_options(options)
     key = cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)
@@ -170,7 +170,7 @@ class CudaLauncher:
                 needed = self.launch(arrays, stepped, steps, batch, room)
 
     def form(self, every: int) -> tuple:
-        """Source, entry and parameters of the kernel that stores one step in `every`."""
+        """Source, entry and parameters of the code that stores one step in `every`."""
         with LOCK:
             if every not in self.forms:
                 self.forms[every] = emit_cuda(self.low, self.dtype, self.per_sample, every=every)
@@ -193,8 +193,8 @@ class CudaLauncher:
             if -1 < size <= layout[1]:  # no gain with so few steps
                 break
             (starts, size), (source, entry, signature) = layout, self.form(every)
-            kernel = loaded(source, entry)
-            blocks, threads, tight = self.shape(batch, kernel.registers, size)
+            code = loaded(source, entry)
+            blocks, threads, tight = self.shape(batch, code.registers, size)
             if not tight:
                 break
         if not blocks:
@@ -212,7 +212,7 @@ class CudaLauncher:
             given["tape"] = cupy.empty(max(size, 1) * blocks * threads, self.dtype)
         if room:
             given["needed"] = cupy.zeros(len(room), np.int64)
-        start(kernel, self.name, blocks, threads, self.arguments(signature, arrays, given))
+        start(code, self.name, blocks, threads, self.arguments(signature, arrays, given))
         if self.summed:
             stepped["step output"][...] = given["step output"].sum(axis=-1)
         return given.get("needed")
@@ -245,15 +245,15 @@ class CudaLauncher:
         self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
 
     def arguments(self, signature: Signature, arrays: list, given: dict) -> tuple:
-        """The arguments of a kernel by the roles of its parameters; `arrays`: inputs, data, outputs."""
+        """The arguments of code by the roles of its parameters; `arrays`: inputs, data, outputs."""
         n = len(self.low.program.inputs)
         rest = {"input": iter(arrays[:n]), "data": iter(arrays[n : n + 1]), "output": iter(arrays[n + 1 :])}
         return tuple([next(rest[role]) if role in rest else given[role] for role in signature.roles()])
 
-    def start(self, kernel: Any, work: int, args: tuple) -> None:
-        """A launch of a kernel without a workspace, a thread for each unit of work."""
+    def start(self, code: Any, work: int, args: tuple) -> None:
+        """A launch of code without a workspace, a thread for each unit of work."""
         threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
-        start(kernel, self.name, blocks_for(work, threads), threads, args)
+        start(code, self.name, blocks_for(work, threads), threads, args)
 
     def shape(self, batch: int, registers: int, size: int) -> tuple[int, int, bool]:
         """Blocks and threads of a launch, `size` being the stored numbers of a sample: one thread for each sample; or as many as
@@ -274,10 +274,10 @@ class CudaLauncher:
         return min(blocks_for(batch, threads), resident(threads, registers, device), room // need), threads, True
 
 
-def start(kernel: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
+def start(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
     """A launch on the current stream."""
     try:
-        kernel((blocks,), (threads,), args)
+        code((blocks,), (threads,), args)
         if DEBUG:
             cupy.cuda.get_current_stream().synchronize()
     except (driver.CUDADriverError, runtime.CUDARuntimeError) as error:

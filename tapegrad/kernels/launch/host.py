@@ -1,7 +1,7 @@
 """CUDA C run on the CPU: the source behind a header that gives CUDA's words a meaning, compiled by g++.
 
 The library is kept on disk under a hash of source, header, compiler and processor; it is loaded from a file of its own, so that
-processes never see half of one.  Tests and checks run a kernel in several orders of its threads."""
+processes never see half of one.  Tests and checks run it in several orders of its threads."""
 
 import ctypes
 import functools
@@ -71,8 +71,8 @@ def compile_error(kernel: str, source: str, log: str, name: str) -> KernelError:
     return KernelError(f"{kernel}: the source does not compile\n" + ("\n".join(said[:5]) or log[:2000]))
 
 
-class HostKernel:
-    """One kernel compiled for the CPU."""
+class HostCode:
+    """The code of one kernel, compiled for the CPU."""
 
     def __init__(self, kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()):
         self.kernel, self.quick = kernel, 0.0  # `quick`: as many numbers were met in less than QUICK seconds
@@ -132,7 +132,7 @@ class HostKernel:
                 raise KernelError(f"{self.kernel}: {e.decode()}")
 
 
-def host_kernel(kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()) -> HostKernel:
+def host_code(kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()) -> HostCode:
     """Compiled once in a process."""
     key = source, entry, real, name, flags
     found = LIBRARIES.get(key)
@@ -140,7 +140,7 @@ def host_kernel(kernel: str, source: str, entry: str, real: str, name: str, flag
         with LOCK:
             found = LIBRARIES.get(key)
             if found is None:
-                found = LIBRARIES[key] = HostKernel(kernel, source, entry, real, name, flags)
+                found = LIBRARIES[key] = HostCode(kernel, source, entry, real, name, flags)
     return found
 
 

@@ -1,6 +1,6 @@
 """A launch on the CPU once more, on other arrays of the same shapes, for a few microseconds in all.
 
-Four tenths of a short call went into telling addresses to the kernel.  A few lines of machine code read the addresses of the data
+Four tenths of a short call went into telling addresses to the code.  A few lines of machine code read the addresses of the data
 from the headers of the array objects, and all that does not change from a table of the last launch."""
 
 import ctypes
@@ -29,8 +29,8 @@ class Launched(NamedTuple):
 
 @functools.cache
 def by_objects(outputs: int) -> Callable:
-    """repeat(id of theta, of data, of each output, address of the table): a kernel with one input and so many outputs; the table
-    holds the kernel and its last six arguments."""
+    """repeat(id of theta, of data, of each output, address of the table): code with one input and so many outputs; the table
+    holds the code and its last six arguments."""
     names = ["theta", "data", *[f"out{k}" for k in range(outputs)]]
     lines = []
     for n in names:

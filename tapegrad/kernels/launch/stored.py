@@ -23,7 +23,7 @@ from .cpu import Launcher, Plan
 
 @functools.cache
 def state_of_package() -> str:
-    """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
+    """Names, sizes and times of the files that decide what a program computes: other text, other programs."""
     found = []
     for folder in ("kernels", "ops", "statespace"):
         for where, _, names in os.walk(Path(__file__).parents[2] / folder):

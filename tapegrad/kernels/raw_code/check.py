@@ -83,21 +83,21 @@ class Check:
         k = self.k
         values = self.cast(real)
         known = bind_dimensions(k.__name__, k.args, values, self.given)
-        kernel = k.on_host(real)
+        code = k.on_host(real)
         self.device_compiles(real)
         block = k.threads.of(k.threads.block or (128 if uses_block(k.code.source) else 32))
         grid = k.threads.blocks(known, block, None)
         if self.settings["sanitize"]:  # first of all, and in a process of its own: what reaches far out would end this one
             self.sanitized(values, known, real, grid, block)
-        first = self.host_run(kernel, values, known, real, grid, block)
-        refilled = self.host_run(kernel, values, known, real, grid, block, fill=FILLS[1])
+        first = self.host_run(code, values, known, real, grid, block)
+        refilled = self.host_run(code, values, known, real, grid, block, fill=FILLS[1])
         self.same(first, refilled, "holds what was in memory before: it is not written in full, or is read before it is written")
         for order in (1, 2, 3):
-            other = self.host_run(kernel, values, known, real, grid, block, order=order)
+            other = self.host_run(code, values, known, real, grid, block, order=order)
             how = "backwards" if order == 1 else "in another order"
-            self.same(first, other, f"depends on the order of the threads (run {how}): a race", atomics=kernel.atomics)
+            self.same(first, other, f"depends on the order of the threads (run {how}): a race", atomics=code.atomics)
         if k.threads.samples is not None:
-            self.shapes(kernel, values, known, real, block, first)
+            self.shapes(code, values, known, real, block, first)
         if k.cpu is not None:
             self.by_function(values, known, real, first)
         self.say(f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads")
@@ -117,14 +117,14 @@ class Check:
             if cache.load(key) is None:
                 cache.save(key, cuda.cubin(text, arch, options, self.k.code.file)[0])
 
-    def host_run(self, kernel, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
+    def host_run(self, code, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
         """The outputs of a run between canaries."""
         slots = math.prod(grid) * math.prod(block)
         holds, parameters = self.guarded(values, known, real, slots, fill)
-        if kernel is None:
+        if code is None:
             self.k.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
         else:
-            kernel(grid, block, parameters, self.k.threads.shared_bytes(known, block, real), order)
+            code(grid, block, parameters, self.k.threads.shared_bytes(known, block, real), order)
         return self.checked(holds, values)
 
     def guarded(self, values: list, known: dict, real: np.dtype, slots: int, fill: int) -> tuple:
@@ -161,10 +161,10 @@ class Check:
                 at = tuple(map(int, np.argwhere(bad)[0]))
                 self.fail(f"the output {a.name} {what}; element {at} is {x[at]!r} and {y[at]!r}, {int(bad.sum())} of {bad.size} differ")
 
-    def shapes(self, kernel, values: list, known: dict, real: np.dtype, block: tuple, first: list) -> None:
+    def shapes(self, code, values: list, known: dict, real: np.dtype, block: tuple, first: list) -> None:
         pairs = [((1, 1, 1), block)] if uses_block(self.k.code.source) else [((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (3, 1, 1))]
         for grid, threads in pairs:
-            other = self.host_run(kernel, values, known, real, grid, threads)
+            other = self.host_run(code, values, known, real, grid, threads)
             self.same(
                 first,
                 other,

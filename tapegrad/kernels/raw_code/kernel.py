@@ -25,7 +25,7 @@ from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ..._tree import Const
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, NoRuleError, ShapeError
-from ..launch.host import HostKernel, host_kernel, uses_block
+from ..launch.host import HostCode, host_code, uses_block
 from ..launch.waiting import THREADS
 from .check import check
 from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, parse
@@ -180,7 +180,7 @@ class RawKernel(Remade):
                     raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
             self._refuse_unwritten(outs, plan)
             return outs
-        kernel, known = self.on_host(plan.real), plan.known
+        code, known = self.on_host(plan.real), plan.known
         alone = self.threads.block is None and self.threads.samples is not None and not self.cooperates
         block = self.threads.of(1 if alone else self.threads.block or BLOCK)  # neighbours in one thread: in order through the memory
         workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
@@ -188,7 +188,7 @@ class RawKernel(Remade):
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
             shared = self.threads.shared_bytes(known, block, plan.real)
-            kernel(grid, block, parameters, shared, workers=workers, met=self._met(values, known))
+            code(grid, block, parameters, shared, workers=workers, met=self._met(values, known))
         self._refuse_unwritten(outs, plan)
         return outs
 
@@ -203,14 +203,14 @@ class RawKernel(Remade):
                     f"at [{at}], or added to them without setting them first; an output is not zero at the start"
                 )
 
-    def on_host(self, real: np.dtype) -> HostKernel:
+    def on_host(self, real: np.dtype) -> HostCode:
         """Compiled for the CPU, its parameters compared with the declarations."""
-        kernel = self.hosts.get(real)
-        if kernel is None:
-            kernel = host_kernel(self.__name__, self.code.source, self.code.entry, REALS[real], self.code.file)
-            compare_compiled(self.__name__, self.args, kernel.signature, real)
-            self.hosts[real] = kernel
-        return kernel
+        code = self.hosts.get(real)
+        if code is None:
+            code = host_code(self.__name__, self.code.source, self.code.entry, REALS[real], self.code.file)
+            compare_compiled(self.__name__, self.args, code.signature, real)
+            self.hosts[real] = code
+        return code
 
     def _work(self, values: list, known: dict) -> int:
         """About how many numbers are met: by each sample its own and all shared ones."""
