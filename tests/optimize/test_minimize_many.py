@@ -295,3 +295,15 @@ def test_random_exponential_families(method):
         for b in range(20):
             found = tg.optimize.minimize(lambda x, c=c[:, b], f=f: f(x, c), np.zeros(p), tol=1e-11)
             assert np.allclose(r.x[:, b], found.x, atol=1e-7 if method == "newton" else 1e-5)
+
+
+def test_curved_valleys():
+    """Rosenbrock's, from afar and ten thousand times as steep: steps bent along the valley take half as many evaluations as straight
+    ones (66 and 379, medians)."""
+    X0 = np.random.default_rng(0).normal(size=(2, 100))
+    far = tg.optimize.minimize_many(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 20 * X0)
+    assert far.converged.all() and np.median(far.evaluations) < 55
+    np.testing.assert_allclose(far.x, 1.0, rtol=1e-6)
+    steep = tg.optimize.minimize_many(lambda x: 1e6 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 1.5 * X0)
+    assert steep.converged.all() and np.median(steep.evaluations) < 220
+    np.testing.assert_allclose(steep.x, 1.0, rtol=1e-6)
