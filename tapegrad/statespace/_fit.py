@@ -9,7 +9,7 @@ import numpy
 
 from ..errors import ArgumentError, ConvergenceError, DataError
 from ..optimize import to_host
-from ._filter import loglik
+from ._compiled import loglik
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop

@@ -17,9 +17,10 @@ from .._tree import Const
 from ..errors import KernelError
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective, to_host
-from ._filter import kalman_filter, loglik
+from ._compiled import kalman_filter, run
+from ._filter import loglik_on_arrays
 from ._kernel import compiled, definition, key_of
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
 from ._pattern import NotCompiled, Pattern, pattern
 
@@ -76,11 +77,12 @@ class ModelObjective(Objective):
         # The user's functions go through the transforms as arguments of ours, so that they are looked into.
         def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
             params = parameters.tree(u)
-            return self._less_prior(loglik(build(params), data, joseph), params, prior)
+            return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
         self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
         self._on_arrays, self.pattern = self._f, None
+        self.lowest = numpy.inf, self.start  # the lowest value so far, and where
         self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
         self._whole_of = lambda p: Whole(name if prior is None else None, p, build, data, offset)
         self._adopt(self.start)
@@ -93,8 +95,7 @@ class ModelObjective(Objective):
             q, n = p.constant.size, p.numbers.data.steps
             self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
-            self.pattern, self._f = None, self._on_arrays
-            self.way = f"filter on arrays: {error}"
+            self._without_pattern(u, error)
         self._differentiate()
 
     def _differentiate(self) -> None:
@@ -108,6 +109,24 @@ class ModelObjective(Objective):
         else:
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
             self.way += ", with the model function"
+
+    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+        """Let the kernel take the numbers of each model as they come; or filter on arrays."""
+        _, build, _, data = self.args
+        again = self.pattern is None and self._f != self._on_arrays
+        self.pattern, self._f = None, self._by_model
+        self.way = f"compiled filter, put together anew for each model: {reason}"
+        try:
+            if again:
+                raise reason
+            run(system(build(self._parameters.tree(u)), data.value), data.value, self._joseph, always=True)
+        except (NotCompiled, KernelError) as error:
+            self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
+
+    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
+        """Minus the log-likelihood."""
+        params = self._parameters.tree(u)
+        return self._less_prior(run(system(build(params), data), data, self._joseph, always=True).loglik(), params, prior)
 
     def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
         total = total + self.offset
@@ -153,7 +172,10 @@ class ModelObjective(Objective):
         return to_host(jacobian(terms, mode="forward")(self.place(u), build, data))
 
     def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
-        return self._settled(super().__call__, u)
+        value, gradient = self._settled(super().__call__, u)
+        if value < self.lowest[0]:
+            self.lowest = value, u.copy()
+        return value, gradient
 
     def value(self, u: numpy.ndarray) -> float:
         """For methods that take no gradient; Newton's steps behind them do."""
@@ -170,8 +192,10 @@ class ModelObjective(Objective):
                 return f(u)
             except _Moved as error:
                 self._adopt(u, self.pattern.free | error.args[0])
-            except NotCompiled as error:  # the start takes more steps here
-                self.way, self.pattern, self._f = f"filter on arrays: {error}", None, self._on_arrays
+            except (NotCompiled, KernelError) as error:  # the start takes more steps here
+                if self._f == self._on_arrays:
+                    raise
+                self._without_pattern(u, error)
                 self._differentiate()
 
     def hessian(self, u: numpy.ndarray) -> numpy.ndarray:

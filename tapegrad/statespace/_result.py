@@ -9,8 +9,9 @@ import numpy
 from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
 from ..optimize import to_host
+from ._compiled import kalman_filter
 from ._diagnostics import Diagnostics, diagnostics
-from ._filter import FilterResult, kalman_filter, observed
+from ._filter import FilterResult, observed
 from ._forecast import Forecast, forecast_of, normal_quantile
 from ._model import LinearGaussian, Observations, system
 from ._plots import plot, plot_components, plot_diagnostics

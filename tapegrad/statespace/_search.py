@@ -50,8 +50,9 @@ class _Search:
         self.hessian: numpy.ndarray | None = None
 
     def moved(self, u: numpy.ndarray) -> None:
-        self.u = u
-        self.value, self.gradient = self.objective(u)
+        """To u, or, where the function is not finite there, which has no gradient to go by, to the lowest point so far."""
+        self.u = u if numpy.isfinite(self.objective(u)[0]) else self.objective.lowest[1]
+        self.value, self.gradient = self.objective(self.u)
 
     @property
     def size(self) -> float:

@@ -33,6 +33,15 @@ def state_of_package() -> str:
     return hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()
 
 
+def note(name: str) -> None:
+    """Let later processes know that programs of this name have been compiled."""
+    cache.save(cache.key(state_of_package(), name), b"compiled")
+
+
+def noted(name: str) -> bool:
+    return cache.load(cache.key(state_of_package(), name)) is not None
+
+
 class StoredLauncher(Launcher):
     """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for."""
 
