@@ -21,6 +21,7 @@ TEXTS = {
 FINISHED = 0.2  # share of finished rows from which they are taken out
 SMALL = 1e-9  # of |f|: where less is to be gained, a step is judged by its gradient
 LEAST = 1e-12  # of |f|: where less is to be gained, and no step lowers the gradient, rounding is reached
+POOR, HOPE, BEND = 0.25, 0.25, 0.5  # gain by gain expected, and by length: when a step is bent, and how far at most
 CALM = 1e-5  # of |f| or 1: where no step helps, a gradient up to this is taken for one that rounding hides
 
 
@@ -103,7 +104,7 @@ class Newton(Problems):
     enough, else the one at which the step is as long as the radius (More and Sorensen).  All this for the parameters times D, the
     square roots of the diagonal of the first |H| over their geometric mean: so the units of the parameters do not matter."""
 
-    own = ("H", "w", "Q", "radius", "D")
+    own = ("H", "w", "Q", "radius", "D", "bent", "is_bent")
     matrix = "H"
 
     def __init__(self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
@@ -115,6 +116,7 @@ class Newton(Problems):
         with np.errstate(all="ignore"):
             self.end(~self.curved(self.x, self.running), CURVATURE)
             self.measure()
+            self.bent, self.is_bent = xp.zeros((n, p)), xp.zeros(n, bool)
             self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(dot(self.D * self.x, self.D * self.x)))
             self.look()
 
@@ -154,7 +156,7 @@ class Newton(Problems):
         self.end((largest(self.g) <= self.gtol) & (self.w[:, 0] >= -1e-8 * scale), GRADIENT)
 
     def step(self) -> tuple:
-        """The step, what it should gain, and whether the region does not shorten it."""
+        """The step, what it should gain, and the shift."""
         xp, w, radius = self.xp, self.w, self.radius
         a = times(self.Q.swapaxes(1, 2), self.g / self.D)
         scale = largest(w)
@@ -176,12 +178,25 @@ class Newton(Problems):
         along = (w[:, 0] < -least) & (missing > 0)  # the gradient has no share in the worst direction: to the edge of the region
         s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
         gain = -dot(s, a + 0.5 * w * s)
-        return times(self.Q, s) / self.D, gain, shift <= 1e-6 * scale
+        return times(self.Q, s) / self.D, gain, shift
+
+    def bend(self, s: Any, shift: Any, f: Any, g: Any) -> tuple:
+        """The step s (in units of D) bent to where the gradient met at its end leads, and the value expected there.
+
+        Along a curved valley a straight step ends on its wall.  The gradient there is g + H s + r, with r half the third derivative
+        along s twice, and s - (H + shift)^-1 r follows the valley to second order."""
+        h = g / self.D
+        r = times(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * times(self.Q.swapaxes(1, 2), s)
+        c = -r / (self.w + shift[:, None])
+        c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(dot(s, s))[:, None], c, 0.0)
+        expected = f + dot(times(self.Q.swapaxes(1, 2), h) + 0.5 * self.w * c, c)
+        return times(self.Q, c), expected
 
     def advance(self) -> None:
-        xp, running = self.xp, self.running
-        s, gain, free = self.step()
-        x = self.rounded(self.x + xp.where(running[:, None], s, 0.0))
+        xp, running, bent = self.xp, self.running, self.is_bent
+        s, gain, shift = self.step()
+        free = shift <= 1e-6 * largest(self.w)
+        x = self.rounded(self.x + xp.where(running[:, None], xp.where(bent[:, None], self.bent, s), 0.0))
         s = self.D * (x - self.x)
         length = xp.sqrt(dot(s, s))
         f, g = self.evaluated(x)
@@ -189,19 +204,24 @@ class Newton(Problems):
         size = abs(self.f)
         noise = 10 * self.eps * size
         ratio = xp.where(finite, (self.f - f + noise) / (gain + noise), -1.0)
+        c, expected = self.bend(s, shift, f, g)
+        again = running & finite & ~bent & (ratio < POOR) & (self.f - expected > HOPE * gain) & (gain > SMALL * size)
+        self.is_bent, self.bent = again, (s + c) / self.D
         calmer = (largest(g) < 0.5 * largest(self.g)) & (f <= self.f + SMALL * size)
-        taken = running & finite & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL * size) & calmer)
+        taken = running & finite & ~again & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL * size) & calmer)
         fine = self.curved(x, taken)
         taken &= fine
         ratio = xp.where(taken, ratio, -1.0)
         edge = length > 0.9 * self.radius
-        self.radius = xp.where(ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius))
+        radius = xp.where(ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius))
+        self.radius = xp.where(again, self.radius, radius)
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
         self.f = xp.where(taken, f, self.f)
         self.iterations += running
         self.look()
-        self.end(~taken & free & (gain <= LEAST * size), ROUNDING)
-        lost = ~taken & (self.radius <= self.eps * (largest(self.D * self.x) + 1e-300))
+        failed = ~taken & ~again
+        self.end(failed & free & (gain <= LEAST * size), ROUNDING)
+        lost = failed & (self.radius <= self.eps * (largest(self.D * self.x) + 1e-300))
         self.end(lost & (largest(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
         self.end(lost, STUCK)
         self.end(self.iterations >= self.maxiter, LIMIT)

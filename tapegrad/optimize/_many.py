@@ -68,7 +68,7 @@ def minimize_many(
     `method`: 'newton' (exact Hessians in trust regions; the default) or 'bfgs' (gradients, line searches).  A problem has
     converged where the largest entry of its gradient is at most `gtol`, by default 1.5e-8 for Newton and 5e-7 for BFGS (in
     float32 3e-4 and 2e-3), or where rounding allows no progress.  Points where f is not finite are taken back.  A problem
-    that fails, or has not converged after `maxiter` steps (200; BFGS 500), keeps its last point and says why.
+    that fails, or has not converged after `maxiter` steps (500), keeps its last point and says why.
 
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda x, a: (x[0] - a) ** 2 + np.exp(x[1]) - x[1]
@@ -101,7 +101,7 @@ def solve_many(
     """`minimize_many` of an objective given by its derivatives, by rows: `value_and_grad(X, which)` gives (b,) and (p, b),
     `hessian(X, which)` (b, p, p), at the points X (p, b) of the problems with the numbers `which` (b,)."""
     xp, eps = xp_of(X0), float(np.finfo(X0.dtype).eps)
-    limit = maxiter if maxiter is not None else 200 if method == "newton" else 500
+    limit = 500 if maxiter is None else maxiter
     if not limit > 0:
         raise ArgumentError(f"minimize_many: maxiter={maxiter!r}; it is a whole number above 0")
     if gtol is not None and not gtol >= 0:

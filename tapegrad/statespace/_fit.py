@@ -14,7 +14,7 @@ from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
 from ._result import FitResult, result
-from ._search import SINGULAR, Shape, maximised
+from ._search import SINGULAR, Shape, holding, maximised
 from ._structural import Structural
 
 try:
@@ -120,11 +120,14 @@ def _from_each_start(problem: Problem, *search: Any) -> Stop:
 
 def _require_determined(problem: Problem, stop: Stop) -> None:
     """Raise if the log-likelihood is flat along some direction, and name the parameters there."""
-    if not stop.hessian.any():
-        raise DataError(
-            f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"
-        )
-    Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, problem.data.count, SINGULAR)
+    count = problem.data.count
+    try:
+        if not stop.hessian.any():
+            raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
+        Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
+    except DataError as error:
+        holding(error, problem.parameters, stop.u, stop.value)
+        raise
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:

@@ -65,7 +65,7 @@ def sarimax(
     process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp)
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
-    process.start(data)  # raises where the data cannot be fitted
+    process.regressed(data)  # raises where the data cannot be fitted
     return Specified(process, data)
 
 
@@ -172,10 +172,9 @@ class Arima(OnLibrary):
 
     # --- parameters ---
 
-    def start(self, data: Observations) -> dict[str, Block]:
-        """Least squares for trend and regressors, then E. J. Hannan and J. Rissanen's regression on lagged values and the
-        residuals of a long autoregression (Biometrika 69 (1982) 81-94)."""
-        s, all_lags = self.seasonal[3], self.lags
+    def regressed(self, data: Observations) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """What least squares leave of the differenced series, and the coefficients of trend and regressors.  Raises where the data cannot
+        be fitted."""
         w = self.differenced(to_host(value(data.raw))[:, 0])
         t = numpy.arange(float(self.lost), data.steps)
         design = [t**k for k in self.powers]
@@ -188,6 +187,15 @@ class Arima(OnLibrary):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]
             w = w - matrix @ coefficients
+        if not numpy.nanvar(w) > 0:
+            raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
+        return w, coefficients
+
+    def start(self, data: Observations) -> dict[str, Block]:
+        """Least squares for trend and regressors, then E. J. Hannan and J. Rissanen's regression on lagged values and the
+        residuals of a long autoregression (Biometrika 69 (1982) 81-94)."""
+        s, all_lags = self.seasonal[3], self.lags
+        w, coefficients = self.regressed(data)
         steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
         found, var = _hannan_rissanen(w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()})
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
@@ -204,8 +212,8 @@ class Arima(OnLibrary):
         ):
             lags = all_lags[name]
             if lags:
-                whole = lags[-1] == len(lags)
-                blocks[name] = Block(found[name], rule if whole else unconstrained(), [f"{label}{steps[name] * lag}" for lag in lags])
+                rule = unconstrained() if self._has_gaps(name) else rule
+                blocks[name] = Block(found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags])
         blocks["sigma2"] = Block(var, positive())
         return blocks
 
@@ -341,8 +349,6 @@ def _product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
 def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict[str, numpy.ndarray], float]:
     """Starting values of the coefficients at the lags of the four polynomials, within the region of the constraints; and the variance."""
     variance = float(numpy.nanvar(w))
-    if not variance > 0:
-        raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
     parts = {name: numpy.zeros(len(x)) for name, x in lags.items()}
     every = sum(lags.values(), [])
     if every:

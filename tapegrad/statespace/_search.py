@@ -192,5 +192,10 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
         pass
     except DataError as known_together:
         error = known_together
-    error.params, error.unconstrained, error.loglik = parameters.tree(search.u), search.u, -search.value
+    return holding(error, parameters, search.u, search.value)
+
+
+def holding(error: Exception, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
+    """The error, with the last parameters."""
+    error.params, error.unconstrained, error.loglik = parameters.tree(u), u, -value
     return error

@@ -203,12 +203,12 @@ def test_from_a_saddle_and_through_indefinite_hessians():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rounding_is_recognised(method):
-    """A value of 1e9 beside what depends on x: gtol cannot be reached."""
-    f = lambda x, c: 1e9 + 1e5 * np.cosh(x[0] - c) + 1e5 * (x[1] - np.sin(x[0])) ** 2
-    c = np.linspace(-1, 1, 30) * np.pi
+    """A value of 1e9 beside what depends on x: gtol cannot be reached (but where a gradient happens to be zero to the last bit)."""
+    f = lambda x, c: 1e9 + 1e5 * (np.exp(x[0]) - c * x[0]) + 1e5 * (x[1] - np.sin(x[0])) ** 2
+    c = np.linspace(0.5, 3, 30)
     r = minimize_many(f, np.zeros((2, 30)), (c,), method, gtol=0.0)
     assert r.converged.all() and any("rounding" in text for text in r.message)
-    assert abs(r.x[0] - c).max() < (1e-9 if method == "newton" else 1e-4)
+    assert abs(r.x[0] - np.log(c)).max() < (1e-9 if method == "newton" else 1e-4)
     assert r.evaluations.max() < 100
 
 
@@ -295,3 +295,15 @@ def test_random_exponential_families(method):
         for b in range(20):
             found = tg.optimize.minimize(lambda x, c=c[:, b], f=f: f(x, c), np.zeros(p), tol=1e-11)
             assert np.allclose(r.x[:, b], found.x, atol=1e-7 if method == "newton" else 1e-5)
+
+
+def test_curved_valleys():
+    """Rosenbrock's, from afar and ten thousand times as steep: steps bent along the valley take half as many evaluations as straight
+    ones (66 and 379, medians)."""
+    X0 = np.random.default_rng(0).normal(size=(2, 100))
+    far = tg.optimize.minimize_many(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 20 * X0)
+    assert far.converged.all() and np.median(far.evaluations) < 55
+    np.testing.assert_allclose(far.x, 1.0, rtol=1e-6)
+    steep = tg.optimize.minimize_many(lambda x: 1e6 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 1.5 * X0)
+    assert steep.converged.all() and np.median(steep.evaluations) < 220
+    np.testing.assert_allclose(steep.x, 1.0, rtol=1e-6)

@@ -455,8 +455,9 @@ def test_a_failed_fit_keeps_its_last_parameters():
 def test_parameters_of_which_only_the_sum_is_known():
     g = np.random.default_rng(5)
     y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
-    with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one"):
+    with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one") as caught:
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
+    assert set(caught.value.params) == set("abc") and np.isfinite(caught.value.loglik)
 
 
 def test_parameters_on_a_ridge_are_named():
