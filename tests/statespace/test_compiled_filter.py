@@ -300,6 +300,36 @@ def test_random_models(seed):
     assert_same(*both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)), POINTS, way="")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(40))
+def test_all_that_is_said_of_random_models(seed, at_once):
+    g = np.random.default_rng(1000 + seed)
+    m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
+    settings = dict(
+        diffuse=tuple(np.flatnonzero(g.random(m) < 0.3)),
+        vary=tuple(name for name in "TZcd" if g.random() < 0.25),
+        correlated=bool(g.random() < 0.3),
+        predict_first=bool(g.random() < 0.3),
+        offsets=bool(g.random() < 0.6),
+    )
+    if settings["diffuse"]:
+        settings["vary"] = tuple(set(settings["vary"]) - {"T"})
+    y = with_gaps(g, 25, p, 0.25 * (g.random() < 0.5))
+    build, joseph = random_build(g, m, p, 25, **settings), bool(g.random() < 0.2)
+    assert_loglik(build, y, POINTS[1:], joseph)
+    assert_moments(build, y, POINTS[1], joseph)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("m", [8, 13, 20])
+def test_all_that_is_said_of_many_states(m, at_once):
+    g = np.random.default_rng(m)
+    for p, diffuse in ((1, ()), (2, (0, 1, 2))):
+        build, y = random_build(g, m, p, 30, diffuse=diffuse, correlated=p > 1), with_gaps(g, 30, p, 0.1)
+        assert_loglik(build, y, POINTS[:1])
+        assert_moments(build, y, POINTS[0])
+
+
 def structural(p):
     """Level, slope and eleven seasonal states."""
     T = np.zeros((13, 13))
