@@ -142,7 +142,8 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     form, x = _form(s, data, joseph)
     if not always and data.values.dtype != float:
         raise NotCompiled("the data are float32, and so may be the result")
-    if not (always or form.ready or _pays(form, data.steps)):
+    use = f"{'path' if path else 'loglik'}{' differentiated' if is_tracked(x) or is_tracked(data.values) else ''}"
+    if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
     begin = begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
     if begin is None:
@@ -211,15 +212,17 @@ def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
     return codes_of(x[0], is_tracked(getattr(s, name)) or (x != x[0]).any(axis=0))
 
 
-def _pays(form: Form, steps: int) -> bool:
-    """Is the kernel on disk, or have arrays filtered so much in this form that its compilation is due?"""
+def _pays(form: Form, use: str, steps: int) -> bool:
+    """Is the kernel on disk for this use, or have arrays filtered so much that its compilation is due?"""
     with LOCK:
-        form.ready = form.ready or (form.filtered == 0 and stored.noted(key_of(form.layout)))
-        form.filtered += steps
-        if not form.ready and form.filtered >= FILTERED:
-            form.ready = True
-            stored.note(key_of(form.layout))
-        return form.ready
+        name = f"{key_of(form.layout)} {use}"
+        if use not in form.filtered and stored.noted(name):
+            form.ready.add(use)
+        form.filtered[use] += steps
+        if use not in form.ready and form.filtered[use] >= FILTERED:
+            form.ready.add(use)
+            stored.note(name)
+        return use in form.ready
 
 
 def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
