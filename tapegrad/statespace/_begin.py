@@ -17,15 +17,17 @@ from ._model import Observations, System
 
 @dataclass(frozen=True)
 class Begin:
-    """`steps` of the data are filtered before the kernel begins; with `constants` where the gains are."""
+    """`steps` of the data are filtered before the kernel begins; with `constants` where the gains are.  `plan`: which elements meet an
+    infinite variance, where that was found for this very model."""
 
     steps: int
     constants: "Constants | None"
+    plan: list[list[bool]] | None = None
 
     def state(self, s: System, data: Observations, joseph: bool) -> tuple[Any, Any, Any]:
         """Mean and covariance of the state at the next step, and the log-likelihood of these steps."""
         if self.constants is None:
-            a, P, path = begun(s, data, self.steps, joseph)
+            a, P, path = begun(s, data, self.steps, joseph, self.plan)
             return a, P, loglik_of(path, data.first(self.steps)) if self.steps else 0.0
         return *self.constants.state(s, data), self.constants.loglik
 
@@ -41,7 +43,7 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
         if not settled or len(plan) == data.steps:
             raise NotCompiled("no step is left behind those that settle the diffuse start")
         alone = data.width == 1 and not moving and not s.predict_first and all(all(step) for step in plan)
-        found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None)
+        found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None, plan)
         if key is None:
             return found
         data.begin = key, found

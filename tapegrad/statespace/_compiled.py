@@ -149,7 +149,7 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     if begin is None:
         return Run(form.layout, x[form.begun], _rows(form, s, data, 0), 0.0, Path())
     if path:
-        (a, P, first), total = begun(s, data, begin.steps, joseph), 0.0
+        (a, P, first), total = begun(s, data, begin.steps, joseph, begin.plan), 0.0
     else:
         (a, P, total), first = begin.state(s, data, joseph), Path()
     theta = np.concatenate([upper(a, P), x[form.at]])

@@ -144,9 +144,9 @@ def filter_result(x: Moments, total: Any, s: System, data: Observations) -> Filt
     return FilterResult(x.mean, x.cov, x.filtered_mean, x.filtered_cov, innovations, spread, x.terms, total, len(x.infinite), B)
 
 
-def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
-    """Run the filter over the data.  Also tells whether the data settle every diffuse element."""
-    plan, settled = diffuse_plan(s, data)
+def recursion(s: System, data: Observations, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Path, bool]:
+    """Run the filter over the data.  Also tells whether the data settle every diffuse element; `plan`: how they do, if it is known."""
+    plan, settled = diffuse_plan(s, data) if plan is None else (plan, True)
     a, P, B = s.mean, s.cov, s.xp.asarray(numpy.diag(s.diffuse.astype(float))) if s.diffuse.any() else None
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
     predict, read = _predictor(s), _reader(s, data)
@@ -173,12 +173,12 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
     return path, settled
 
 
-def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Path]:
+def begun(s: System, data: Observations, steps: int, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Any, Any, Path]:
     """Mean and covariance of the state at step `steps` given what was seen before it, and the path there.  Raises `NotCompiled` if
     something is infinite still."""
     a, P, path = s.mean, s.cov, Path()
     if steps:
-        path, _ = recursion(s, data.first(steps), joseph)
+        path, _ = recursion(s, data.first(steps), joseph, plan)
         a, P, infinite = path.filtered[-1]
         if infinite is not None:
             raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
