@@ -463,6 +463,32 @@ def test_single_precision_data():
     assert ss.loglik(ss.local_level(np.float32(1.3), np.float32(0.4)), y).dtype == np.float32
 
 
+@pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("kind", ["a pattern", "varies", "with a prior", "of the library"])
+def test_fit_of_data_on_a_device(xp, kind):
+    """The model function works where the data are, the filter on the host; with the same result."""
+    g = np.random.default_rng(12)
+    y, x = g.normal(size=60).cumsum() + g.normal(size=60), np.cos(np.arange(60.0))
+    y[[3, 20, 21]] = np.nan
+    if kind == "of the library":
+        found, wanted = (ss.sarimax(lib.asarray(y), order=(1, 0, 1)).fit() for lib in (xp, np))
+    else:
+
+        def build(p, lib):
+            noise = p["noise"] * lib.exp(0.1 * p["level"] * lib.asarray(x))[:, None, None] if kind == "varies" else p["noise"]
+            T = lib.asarray(np.array([[1.0, 1.0], [0.0, 0.8]]))
+            return ss.LinearGaussian(T, np.array([1.0, 0.0]), lib.stack([p["level"], 0.1 * p["level"]]), noise)
+
+        start = {"noise": 1.0, "level": 0.5}
+        prior = {"level": tg.stats.norm(1.0, 0.5)} if kind == "with a prior" else None
+        found, wanted = (ss.fit(lambda p, lib=lib: build(p, lib), lib.asarray(y), start, ss.positive(), prior=prior) for lib in (xp, np))
+    assert found.report().startswith("compiled filter, put together anew" if kind == "varies" else "compiled filter:"), found.report()
+    np.testing.assert_allclose(found.estimates, wanted.estimates, rtol=1e-7)
+    np.testing.assert_allclose(found.loglik, wanted.loglik, rtol=1e-11)
+    for way in ("exact", "robust"):
+        np.testing.assert_allclose(found.cov(way), wanted.cov(way), rtol=1e-6, atol=1e-12)
+
+
 def test_one_state_and_two_noises():
     """The short way for one state and one observation reads one noise alone."""
     model = ss.LinearGaussian(0.5, 1.0, np.array([[1.0, 0.3], [0.3, 2.0]]), 1.0, selection=np.array([[1.0, 0.5]]), start=ss.Start(0.0, 1.0))
