@@ -85,7 +85,8 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
             total = run(s, data, joseph).loglik()
         except (NotCompiled, KernelError):
             return loglik_on_arrays(model, data, joseph, s)
-        if numpy.isfinite(seen(total)):
+        shown = seen(total)
+        if shown is None or numpy.isfinite(shown):
             return total
     return loglik_on_arrays(model, data, joseph)
 
@@ -166,7 +167,8 @@ def moments(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path]
         found = r.moments(len(s.diffuse))
     except (NotCompiled, KernelError):
         return None
-    if not numpy.isfinite(seen(found.terms)).all():
+    terms = seen(found.terms)
+    if terms is not None and not numpy.isfinite(terms).all():
         return None
     return (joined(moments_of(r.path, s.xp), found) if r.path.updates else found), r.path
 
@@ -183,15 +185,16 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
         raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
     size, at = sizes(m, p), starts(m, p, s.varying)
-    x = np.concatenate([flat(getattr(s, name), size[name]) for name in at])
-    host, y = seen(x), seen(data.values)
-    if host is None or y is None:
-        raise NotCompiled("its numbers are hidden")
+    values = {name: getattr(s, name) for name in at}
+    x = np.concatenate([flat(value, size[name]) for name, value in values.items()])
+    host = x  # what is tracked need not be looked at
+    if is_tracked(x):
+        host = numpy.concatenate([numpy.zeros(size[name]) if is_tracked(v) else flat(seen(v), size[name]) for name, v in values.items()])
     codes = codes_of(host)
     for name, place in at.items():
         if name in LETTERS:
             code = codes[place]
-            if is_tracked(getattr(s, name)):
+            if is_tracked(values[name]):
                 code[:] = OWN
                 if name in s.zeros:
                     code[s.zeros[name]] = 0
@@ -205,11 +208,11 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
 
 
 def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
-    x = seen(getattr(s, name))
-    if x is None:
-        raise NotCompiled("its numbers are hidden")
-    x = x[: data.steps].reshape(data.steps, -1)
-    return codes_of(x[0], is_tracked(getattr(s, name)) or (x != x[0]).any(axis=0))
+    x = getattr(s, name)
+    if is_tracked(x):
+        return numpy.full(x[0].size, OWN, numpy.int8)
+    x = seen(x)[: data.steps].reshape(data.steps, -1)
+    return codes_of(x[0], (x != x[0]).any(axis=0))
 
 
 def _pays(form: Form, use: str, steps: int) -> bool:

@@ -81,6 +81,7 @@ def with_gaps(g, n, p, share):
     return y
 
 
+LONG = pytest.mark.long
 POINTS = [np.array([0.3, -0.2, 0.1]), np.array([-0.5, 0.4, 0.6])]
 CASES = {
     "one state": dict(m=1, p=1),
@@ -144,7 +145,7 @@ def assert_loglik(build, y, points, joseph=False, rtol=1e-10):
 
 
 SOME = ["diffuse in part, gaps", "correlated errors, gaps", "varying, first step a transition"]
-FEW_OR_ALL = [case if case in SOME else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+FEW_OR_ALL = [case if case in SOME else pytest.param(case, marks=LONG) for case in CASES]
 
 
 @pytest.mark.parametrize("case", FEW_OR_ALL)
@@ -198,12 +199,32 @@ def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     assert len(at_once) == 7
 
 
-def test_loglik_under_vmap(at_once):
-    """Where values are hidden the filter runs on arrays."""
-    y, u = np.random.default_rng(3).normal(size=40), np.array([[0.3, 0.2], [1.0, -0.5], [0.1, 0.0]])
-    f = lambda u: ss.loglik(ss.local_level(np.exp(u[0]), np.exp(u[1])), y)
-    np.testing.assert_allclose(tg.vmap(f)(u), [f(v) for v in u], rtol=1e-12)
-    np.testing.assert_allclose(tg.vmap(tg.grad(f))(u), [tg.grad(f)(v) for v in u], rtol=1e-10)
+@pytest.mark.parametrize("case", [pytest.param("one state", marks=LONG), pytest.param("all varies", marks=LONG), "diffuse in part, gaps"])
+def test_under_vmap(case, at_once):
+    """Many models at once, by one launch; a sample that is no model is nan."""
+    settings = dict(CASES[case])
+    g, n = np.random.default_rng(len(case)), 12
+    p = settings["p"]
+    y = with_gaps(g, n, p, settings.pop("share", 0.0))
+    build, U = random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), np.stack(POINTS)
+    data = Observations(y)
+    f = lambda u: ss.loglik(build(u), data)
+    for of in (f, tg.grad(f), tg.hessian(f)):
+        before = len(at_once)
+        found = tg.vmap(of)(U)
+        assert len(at_once) == before + 1
+        for x, u in zip(found, U, strict=True):
+            np.testing.assert_allclose(x, of(u), rtol=0, atol=1e-10 * max(1.0, abs(x).max()))
+    said = lambda u: everything(build, u, y, False)
+    for x, u in zip(tg.vmap(said)(U), U, strict=True):
+        np.testing.assert_allclose(x, said(u), rtol=0, atol=1e-10 * max(1.0, abs(x).max()))
+
+
+def test_no_model_among_many(at_once):
+    y = np.random.default_rng(3).normal(size=40)
+    found = tg.vmap(lambda v: ss.loglik(ss.local_level(v, 1.0), y))(np.array([1.0, -0.55, 2.0]))
+    assert np.isnan(found[1]) and len(at_once) == 1
+    np.testing.assert_allclose(found[[0, 2]], [ss.loglik(ss.local_level(v, 1.0), y) for v in (1.0, 2.0)], rtol=1e-12)
 
 
 def test_a_variance_that_is_not_positive_is_named(at_once):
@@ -423,7 +444,7 @@ def test_matrices_that_vary_by_parameters():
 
     ours, arrays, scores = both(build, y, POINTS[0])
     assert "observation_cov varies over time and depends on the parameters" in ours.way
-    assert_same(ours, arrays, scores, POINTS, way="compiled filter, put together anew for each model")
+    assert_same(ours, arrays, scores, POINTS[:1], way="compiled filter, put together anew for each model")
 
 
 def test_no_step_is_left_for_a_kernel():
@@ -464,7 +485,9 @@ def test_single_precision_data():
 
 
 @pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
-@pytest.mark.parametrize("kind", ["a pattern", "varies", "with a prior", "of the library"])
+@pytest.mark.parametrize(
+    "kind", ["varies", "with a prior", pytest.param("a pattern", marks=LONG), pytest.param("of the library", marks=LONG)]
+)
 def test_fit_of_data_on_a_device(xp, kind):
     """The model function works where the data are, the filter on the host; with the same result."""
     g = np.random.default_rng(12)
