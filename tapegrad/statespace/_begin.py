@@ -38,7 +38,8 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
         return Begin(0, None) if s.predict_first else None
     fixed = not moving and not s.varying & {"T", "Z"}
     key = (value(s.T).tobytes(), value(s.Z).tobytes(), s.diffuse.tobytes(), s.predict_first) if fixed else None
-    if key is None or data.begin is None or data.begin[0] != key:
+    known = data.begin
+    if key is None or known is None or known[0] != key:
         plan, settled = diffuse_plan(s, data)
         if not settled or len(plan) == data.steps:
             raise NotCompiled("no step is left behind those that settle the diffuse start")
@@ -46,8 +47,8 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
         found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None, plan)
         if key is None:
             return found
-        data.begin = key, found
-    return data.begin[1]
+        known = data.begin = key, found
+    return known[1]
 
 
 class Constants:

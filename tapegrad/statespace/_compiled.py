@@ -234,6 +234,7 @@ def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
         rows, _ = data_rows(data, steps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
-    if data.lines is None or data.lines[0] != steps:
-        data.lines = steps, numpy.stack(data_rows(data, steps)[0])
-    return data.lines[1]
+    known = data.lines
+    if known is None or known[0] != steps:
+        known = data.lines = steps, numpy.stack(data_rows(data, steps)[0])
+    return known[1]

@@ -178,6 +178,16 @@ def test_loglik_of_a_model_written_into_a_buffer(at_once):
     assert T[0, 0] == 0.4 and len(at_once) == 3
 
 
+def test_observations_are_a_copy(at_once):
+    y = np.random.default_rng(9).normal(size=40)
+    data, model = Observations(y), ss.local_level(1.3, 0.4)
+    value = ss.loglik(model, data)
+    y[5] = 100.0
+    assert ss.loglik(model, data) == value
+    np.testing.assert_allclose([loglik_on_arrays(model, data), ss.filter(model, data).loglik_terms.sum()], value, rtol=1e-12)
+    assert ss.loglik(model, y) < value - 100
+
+
 @pytest.mark.parametrize("diffuse", [False, (True, False)])
 def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     """Of covariances the symmetric part counts, in both filters: compared with differences in each entry."""
