@@ -10,7 +10,7 @@ import numpy
 from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
-from ._filter import NotCompiled, begun, diffuse_plan, loglik_of
+from ._filter import NotCompiled, begun, diffuse_plan, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
 
@@ -128,24 +128,12 @@ def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_firs
     def predicted(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
         return T @ a + c, T @ P @ T.T + Q, T @ B @ T.T
 
-    for t, step in enumerate(plan):
+    for t, infinite in enumerate(plan):
         if predict_first:
             a, P, B = predicted(a, P, B)
-        for infinite in step:
-            v, M = y[t] - d - z @ a, P @ z
-            F = z @ M + h
-            if infinite:
-                W = B @ z
-                size = z @ W
-                K = W / size
-                P = P + numpy.outer(K, K) * F - numpy.outer(K, M) - numpy.outer(M, K)
-                B = B - numpy.outer(K, W)
-                total = total - 0.5 * numpy.log(2 * math.pi * size)
-            else:
-                K = M / F
-                P = P - numpy.outer(K, M)
-                total = total - 0.5 * (numpy.log(2 * math.pi * F) + v * v / F)
-            a = a + K * v
+        if infinite:
+            a, P, B, updates = update_diffuse(a, P, B, (z, h, y[t] - d), infinite, numpy)
+            total = total + terms_of(updates, numpy)
         if not predict_first:
             a, P, B = predicted(a, P, B)
     if predict_first:

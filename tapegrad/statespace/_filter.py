@@ -134,7 +134,7 @@ def moments_on_arrays(s: System, data: Observations, joseph: bool) -> tuple[Mome
 def moments_of(path: Path, xp: Any) -> Moments:
     mean, cov, infinite = stacked(path.predicted)
     filtered_mean, filtered_cov, _ = stacked(path.filtered)
-    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([_terms(updates, xp) for updates in path.updates]), infinite)
+    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([terms_of(updates, xp) for updates in path.updates]), infinite)
 
 
 def filter_result(x: Moments, total: Any, s: System, data: Observations) -> FilterResult:
@@ -159,7 +159,7 @@ def recursion(s: System, data: Observations, joseph: bool, plan: list[list[bool]
         if count == 0:
             updates = []
         elif B is not None:
-            a, P, B, updates = _update_diffuse(a, P, B, read(t), plan[t], s.xp)
+            a, P, B, updates = update_diffuse(a, P, B, read(t), plan[t], s.xp)
         elif count == 1:
             a, P, updates = _update_scalar(a, P, read(t), eye)
         else:
@@ -325,9 +325,7 @@ def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) 
     return a + v @ G, P, [Block(Z, v, S, G)]
 
 
-def _update_diffuse(
-    a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any
-) -> tuple[Any, Any, Any, list[Any]]:
+def update_diffuse(a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any) -> tuple[Any, Any, Any, list[Any]]:
     """The elements of one observation, one after the other (DK 5.2.2 and 6.4.5), while the covariance is P +
     kappa B with kappa to infinity.  Several elements have correlated noise: it joins the state for this step,
     z = (Z[i], e_i), h = 0."""
@@ -410,7 +408,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 
-def _terms(updates: list[Any], xp: Any) -> Any:
+def terms_of(updates: list[Any], xp: Any) -> Any:
     """The log-likelihood term of one step."""
     total = xp.zeros(())
     for x in updates:

@@ -230,6 +230,16 @@ def test_under_vmap(case, at_once):
         np.testing.assert_allclose(x, said(u), rtol=0, atol=1e-10 * max(1.0, abs(x).max()))
 
 
+def test_a_prepared_likelihood(at_once):
+    """Recorded once with its kernel, and right at other points."""
+    data = Observations(np.random.default_rng(3).normal(size=40).cumsum())
+    f = lambda u: ss.loglik(ss.arma(np.tanh(u[:1]), u[1:2], np.exp(u[2])), data)
+    prepared = tg.prepare(f, np.array([0.3, 0.2, 0.1]))
+    for u in (np.array([-0.4, 0.0, 1.0]), np.array([1.0, -0.6, -0.3])):
+        np.testing.assert_allclose(prepared.value(u), f(u), rtol=1e-12)
+        np.testing.assert_allclose(prepared.grad(u), tg.grad(f)(u), rtol=1e-10)
+
+
 def test_no_model_among_many(at_once):
     y = np.random.default_rng(3).normal(size=40)
     found = tg.vmap(lambda v: ss.loglik(ss.local_level(v, 1.0), y))(np.array([1.0, -0.55, 2.0]))
