@@ -1,4 +1,4 @@
-"""The Kalman filter: filtered states, log-likelihood, forecasts.
+"""The Kalman filter on arrays: states and log-likelihood of what has no compiled filter, and the reference of that.
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
 element divides by its variance, one with several solves with their covariance, and the first steps after a
