@@ -33,7 +33,7 @@ from ._model import LinearGaussian, Observations, System, system
 from ._pattern import at_steps, data_rows, flat
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
-FILTERED = 5_000  # steps that arrays filter in the time that a kernel takes to be compiled
+FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
 LOCK = threading.Lock()
 
 
