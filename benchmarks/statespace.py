@@ -34,15 +34,21 @@ def walks(k):
 # --- tapegrad ---
 
 
-def structural(ss, np):
-    """Level, slope and eleven seasonal states; four variances."""
-    y = np.log(column("airline"))
+def seasonal_matrices():
+    """Level, slope and eleven seasonal states: transition, observation, selection."""
     T = np.zeros((13, 13))
     T[0, 0] = T[0, 1] = T[1, 1] = 1.0
     T[2, 2:] = -1.0
     T[np.arange(3, 13), np.arange(2, 12)] = 1.0
     z, R = np.zeros(13), np.zeros((13, 3))
     z[0] = z[2] = R[0, 0] = R[1, 1] = R[2, 2] = 1.0
+    return T, z, R
+
+
+def structural(ss, np):
+    """Four variances."""
+    y = np.log(column("airline"))
+    T, z, R = seasonal_matrices()
 
     def build(p):
         return ss.LinearGaussian(T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R)
@@ -182,9 +188,80 @@ def many_series(report):
     report.say(f"- the same in the first process: {bench.cell(bench.ratio(first['seconds'], other))} (no goal set)")
 
 
+def one_call(report):
+    """A call of `ss.loglik`, `filter`, `smooth`, as a compiled filter and on arrays."""
+    import tapegrad as tg
+    from tapegrad import statespace as ss
+    from tapegrad.statespace import _compiled
+
+    report.table(
+        "one call, kernel on disk: milliseconds of processor time",
+        ["model", "call", "tapegrad", "the same on arrays", "statsmodels"],
+    )
+    T, z, R = seasonal_matrices()
+    months, years = np.log(column("airline")), column("sunspots")
+    first = lambda v: ss.LinearGaussian(T, z, v[:3], v[3], selection=R)
+    second = lambda v: ss.arma(v[:2], v[2:3], v[3], v[4])
+    cases = [
+        ("structural, 144 months", first, months, np.array([1e-3, 1e-5, 1e-5, 1e-3])),
+        ("ARMA(2,1), 300 years", second, years, np.array([1.4, -0.7, -0.15, 270.0, 49.0])),
+    ]
+    for title, build, y, v in cases:
+        data = ss.Observations(y)
+        calls = {
+            "value": lambda: ss.loglik(build(v), data),
+            "value and gradient": lambda: tg.value_and_grad(lambda v: ss.loglik(build(v), data))(v),
+            "filter": lambda: ss.filter(build(v), data).filtered_mean,
+            "smooth": lambda: ss.smooth(build(v), data).mean,
+        }
+        peers = models_of_statsmodels(y, v)
+        for name, call in calls.items():
+            jobs = {"tapegrad": at(call, _compiled, 0), "arrays": at(call, _compiled, 10**9)}
+            jobs["statsmodels"] = peers.get(name, bench.NOT_INSTALLED)
+            # statsmodels' filtered states have the finite part alone while something is infinite
+            found = bench.measure(jobs, 0.5, rtol=1e-8, compare=name != "filter")
+            report.row(title, name, *[bench.times(x, 1e3) for x in found.values()])
+    report.say()
+
+
+def at(call, module, steps):
+    """The call with the compiled filter from the first step on, or never."""
+
+    def job():
+        before = module.FEW, module.SHORT, module.FILTERED
+        module.FEW = module.SHORT = steps
+        module.FILTERED = 0
+        try:
+            return call()
+        finally:
+            module.FEW, module.SHORT, module.FILTERED = before
+
+    return job
+
+
+def models_of_statsmodels(y, v):
+    """Calls of the same names; statsmodels has its score by complex steps."""
+    try:
+        import statsmodels.api as sm
+        from statsmodels.tsa.arima.model import ARIMA
+    except ImportError:
+        return {}
+    if len(v) == 4:
+        model, order = sm.tsa.UnobservedComponents(y, "lltrend", seasonal=12, use_exact_diffuse=True), [3, 0, 1, 2]
+    else:
+        model, order = ARIMA(y, order=(2, 0, 1)), [4, 0, 1, 2, 3]
+    params, back = v[order], np.argsort(order)
+    return {
+        "value": lambda: model.loglike(params),
+        "value and gradient": lambda: (model.loglike(params), model.score(params)[back]),
+        "filter": lambda: model.filter(params).filtered_state.T,
+        "smooth": lambda: model.smooth(params).smoothed_state.T,
+    }
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--alone"]:
         print(json.dumps({"ours": ours, "theirs": theirs}[sys.argv[2]](sys.argv[3])))
     else:
         method = "one pinned core, one thread, float64; processor time of a fresh process for each fit, medians of interleaved rounds"
-        bench.start(__doc__, method).run(one_model, many_series)
+        bench.start(__doc__, method).run(one_model, many_series, one_call)

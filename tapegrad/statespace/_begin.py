@@ -10,22 +10,24 @@ import numpy
 from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
-from ._filter import NotCompiled, begun, diffuse_plan, loglik_of
+from ._filter import NotCompiled, begun, diffuse_plan, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
 
 
 @dataclass(frozen=True)
 class Begin:
-    """`steps` of the data are filtered before the kernel begins; with `constants` where the gains are."""
+    """`steps` of the data are filtered before the kernel begins; with `constants` where the gains are.  `plan`: which elements meet an
+    infinite variance, where that was found for this very model."""
 
     steps: int
     constants: "Constants | None"
+    plan: list[list[bool]] | None = None
 
     def state(self, s: System, data: Observations, joseph: bool) -> tuple[Any, Any, Any]:
         """Mean and covariance of the state at the next step, and the log-likelihood of these steps."""
         if self.constants is None:
-            a, P, path = begun(s, data, self.steps, joseph)
+            a, P, path = begun(s, data, self.steps, joseph, self.plan)
             return a, P, loglik_of(path, data.first(self.steps)) if self.steps else 0.0
         return *self.constants.state(s, data), self.constants.loglik
 
@@ -36,16 +38,17 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
         return Begin(0, None) if s.predict_first else None
     fixed = not moving and not s.varying & {"T", "Z"}
     key = (value(s.T).tobytes(), value(s.Z).tobytes(), s.diffuse.tobytes(), s.predict_first) if fixed else None
-    if key is None or data.begin is None or data.begin[0] != key:
+    known = data.begin
+    if key is None or known is None or known[0] != key:
         plan, settled = diffuse_plan(s, data)
         if not settled or len(plan) == data.steps:
             raise NotCompiled("no step is left behind those that settle the diffuse start")
         alone = data.width == 1 and not moving and not s.predict_first and all(all(step) for step in plan)
-        found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None)
+        found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None, plan)
         if key is None:
             return found
-        data.begin = key, found
-    return data.begin[1]
+        known = data.begin = key, found
+    return known[1]
 
 
 class Constants:
@@ -125,24 +128,12 @@ def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_firs
     def predicted(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
         return T @ a + c, T @ P @ T.T + Q, T @ B @ T.T
 
-    for t, step in enumerate(plan):
+    for t, infinite in enumerate(plan):
         if predict_first:
             a, P, B = predicted(a, P, B)
-        for infinite in step:
-            v, M = y[t] - d - z @ a, P @ z
-            F = z @ M + h
-            if infinite:
-                W = B @ z
-                size = z @ W
-                K = W / size
-                P = P + numpy.outer(K, K) * F - numpy.outer(K, M) - numpy.outer(M, K)
-                B = B - numpy.outer(K, W)
-                total = total - 0.5 * numpy.log(2 * math.pi * size)
-            else:
-                K = M / F
-                P = P - numpy.outer(K, M)
-                total = total - 0.5 * (numpy.log(2 * math.pi * F) + v * v / F)
-            a = a + K * v
+        if infinite:
+            a, P, B, updates = update_diffuse(a, P, B, (z, h, y[t] - d), infinite, numpy)
+            total = total + terms_of(updates, numpy)
         if not predict_first:
             a, P, B = predicted(a, P, B)
     if predict_first:

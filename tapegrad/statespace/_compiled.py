@@ -33,7 +33,7 @@ from ._model import LinearGaussian, Observations, System, system
 from ._pattern import at_steps, data_rows, flat
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
-FILTERED = 5_000  # steps that arrays filter in the time that a kernel takes to be compiled
+FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
 LOCK = threading.Lock()
 
 
@@ -85,7 +85,8 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
             total = run(s, data, joseph).loglik()
         except (NotCompiled, KernelError):
             return loglik_on_arrays(model, data, joseph, s)
-        if numpy.isfinite(seen(total)):
+        shown = seen(total)
+        if shown is None or numpy.isfinite(shown):
             return total
     return loglik_on_arrays(model, data, joseph)
 
@@ -142,13 +143,14 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     form, x = _form(s, data, joseph)
     if not always and data.values.dtype != float:
         raise NotCompiled("the data are float32, and so may be the result")
-    if not (always or form.ready or _pays(form, data.steps)):
+    use = f"{'path' if path else 'loglik'}{' differentiated' if is_tracked(x) or is_tracked(data.values) else ''}"
+    if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
     begin = begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
     if begin is None:
         return Run(form.layout, x[form.begun], _rows(form, s, data, 0), 0.0, Path())
     if path:
-        (a, P, first), total = begun(s, data, begin.steps, joseph), 0.0
+        (a, P, first), total = begun(s, data, begin.steps, joseph, begin.plan), 0.0
     else:
         (a, P, total), first = begin.state(s, data, joseph), Path()
     theta = np.concatenate([upper(a, P), x[form.at]])
@@ -165,7 +167,8 @@ def moments(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path]
         found = r.moments(len(s.diffuse))
     except (NotCompiled, KernelError):
         return None
-    if not numpy.isfinite(seen(found.terms)).all():
+    terms = seen(found.terms)
+    if terms is not None and not numpy.isfinite(terms).all():
         return None
     return (joined(moments_of(r.path, s.xp), found) if r.path.updates else found), r.path
 
@@ -182,15 +185,16 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
         raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
     size, at = sizes(m, p), starts(m, p, s.varying)
-    x = np.concatenate([flat(getattr(s, name), size[name]) for name in at])
-    host, y = seen(x), seen(data.values)
-    if host is None or y is None:
-        raise NotCompiled("its numbers are hidden")
+    values = {name: getattr(s, name) for name in at}
+    x = np.concatenate([flat(value, size[name]) for name, value in values.items()])
+    host = x  # what is tracked need not be looked at
+    if is_tracked(x):
+        host = numpy.concatenate([numpy.zeros(size[name]) if is_tracked(v) else flat(seen(v), size[name]) for name, v in values.items()])
     codes = codes_of(host)
     for name, place in at.items():
         if name in LETTERS:
             code = codes[place]
-            if is_tracked(getattr(s, name)):
+            if is_tracked(values[name]):
                 code[:] = OWN
                 if name in s.zeros:
                     code[s.zeros[name]] = 0
@@ -204,22 +208,24 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
 
 
 def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
-    x = seen(getattr(s, name))
-    if x is None:
-        raise NotCompiled("its numbers are hidden")
-    x = x[: data.steps].reshape(data.steps, -1)
-    return codes_of(x[0], is_tracked(getattr(s, name)) or (x != x[0]).any(axis=0))
+    x = getattr(s, name)
+    if is_tracked(x):
+        return numpy.full(x[0].size, OWN, numpy.int8)
+    x = seen(x)[: data.steps].reshape(data.steps, -1)
+    return codes_of(x[0], (x != x[0]).any(axis=0))
 
 
-def _pays(form: Form, steps: int) -> bool:
-    """Is the kernel on disk, or have arrays filtered so much in this form that its compilation is due?"""
+def _pays(form: Form, use: str, steps: int) -> bool:
+    """Is the kernel on disk for this use, or have arrays filtered so much that its compilation is due?"""
     with LOCK:
-        form.ready = form.ready or (form.filtered == 0 and stored.noted(key_of(form.layout)))
-        form.filtered += steps
-        if not form.ready and form.filtered >= FILTERED:
-            form.ready = True
-            stored.note(key_of(form.layout))
-        return form.ready
+        name = f"{key_of(form.layout)} {use}"
+        if use not in form.filtered and stored.noted(name):
+            form.ready.add(use)
+        form.filtered[use] += steps
+        if use not in form.ready and form.filtered[use] >= FILTERED:
+            form.ready.add(use)
+            stored.note(name)
+        return use in form.ready
 
 
 def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
@@ -228,6 +234,7 @@ def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
         rows, _ = data_rows(data, steps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
-    if data.lines is None or data.lines[0] != steps:
-        data.lines = steps, numpy.stack(data_rows(data, steps)[0])
-    return data.lines[1]
+    known = data.lines
+    if known is None or known[0] != steps:
+        known = data.lines = steps, numpy.stack(data_rows(data, steps)[0])
+    return known[1]

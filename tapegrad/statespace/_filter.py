@@ -1,4 +1,4 @@
-"""The Kalman filter: filtered states, log-likelihood, forecasts.
+"""The Kalman filter on arrays: states and log-likelihood of what has no compiled filter, and the reference of that.
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
 element divides by its variance, one with several solves with their covariance, and the first steps after a
@@ -134,7 +134,7 @@ def moments_on_arrays(s: System, data: Observations, joseph: bool) -> tuple[Mome
 def moments_of(path: Path, xp: Any) -> Moments:
     mean, cov, infinite = stacked(path.predicted)
     filtered_mean, filtered_cov, _ = stacked(path.filtered)
-    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([_terms(updates, xp) for updates in path.updates]), infinite)
+    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([terms_of(updates, xp) for updates in path.updates]), infinite)
 
 
 def filter_result(x: Moments, total: Any, s: System, data: Observations) -> FilterResult:
@@ -144,9 +144,9 @@ def filter_result(x: Moments, total: Any, s: System, data: Observations) -> Filt
     return FilterResult(x.mean, x.cov, x.filtered_mean, x.filtered_cov, innovations, spread, x.terms, total, len(x.infinite), B)
 
 
-def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
-    """Run the filter over the data.  Also tells whether the data settle every diffuse element."""
-    plan, settled = diffuse_plan(s, data)
+def recursion(s: System, data: Observations, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Path, bool]:
+    """Run the filter over the data.  Also tells whether the data settle every diffuse element; `plan`: how they do, if it is known."""
+    plan, settled = diffuse_plan(s, data) if plan is None else (plan, True)
     a, P, B = s.mean, s.cov, s.xp.asarray(numpy.diag(s.diffuse.astype(float))) if s.diffuse.any() else None
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
     predict, read = _predictor(s), _reader(s, data)
@@ -159,7 +159,7 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
         if count == 0:
             updates = []
         elif B is not None:
-            a, P, B, updates = _update_diffuse(a, P, B, read(t), plan[t], s.xp)
+            a, P, B, updates = update_diffuse(a, P, B, read(t), plan[t], s.xp)
         elif count == 1:
             a, P, updates = _update_scalar(a, P, read(t), eye)
         else:
@@ -173,12 +173,12 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
     return path, settled
 
 
-def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Path]:
+def begun(s: System, data: Observations, steps: int, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Any, Any, Path]:
     """Mean and covariance of the state at step `steps` given what was seen before it, and the path there.  Raises `NotCompiled` if
     something is infinite still."""
     a, P, path = s.mean, s.cov, Path()
     if steps:
-        path, _ = recursion(s, data.first(steps), joseph)
+        path, _ = recursion(s, data.first(steps), joseph, plan)
         a, P, infinite = path.filtered[-1]
         if infinite is not None:
             raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
@@ -325,9 +325,7 @@ def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) 
     return a + v @ G, P, [Block(Z, v, S, G)]
 
 
-def _update_diffuse(
-    a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any
-) -> tuple[Any, Any, Any, list[Any]]:
+def update_diffuse(a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any) -> tuple[Any, Any, Any, list[Any]]:
     """The elements of one observation, one after the other (DK 5.2.2 and 6.4.5), while the covariance is P +
     kappa B with kappa to infinity.  Several elements have correlated noise: it joins the state for this step,
     z = (Z[i], e_i), h = 0."""
@@ -410,7 +408,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 
-def _terms(updates: list[Any], xp: Any) -> Any:
+def terms_of(updates: list[Any], xp: Any) -> Any:
     """The log-likelihood term of one step."""
     total = xp.zeros(())
     for x in updates:

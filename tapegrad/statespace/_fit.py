@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -67,7 +68,7 @@ def fit(
         raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
     else:
         problem = Problem(build, data, Parameters(start, constraints), joseph, prior)
-        require_model("fit", build, problem.parameters)
+        require_model("fit", build, problem.parameters, data.xp)
     return found(problem, method, hess, options, progress)
 
 
@@ -80,9 +81,9 @@ def require_function(call: str, build: Any, y: Any) -> None:
         )
 
 
-def require_model(call: str, build: Callable, parameters: Parameters) -> None:
+def require_model(call: str, build: Callable, parameters: Parameters, xp: ModuleType = numpy) -> None:
     """Raise if the function does not give a model, or asks for a parameter that there is not."""
-    given = parameters.tree(parameters.start)
+    given = parameters.tree(xp.asarray(parameters.start))
     try:
         model = build(given)
     except KeyError as error:

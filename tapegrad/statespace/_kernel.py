@@ -10,8 +10,9 @@ earlier process.  Zeros and ones cost nothing: what they multiply is never compu
 
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,15 +59,15 @@ OWN = len(CONSTANTS)
 @dataclass
 class Form:
     """A layout, and where the numbers of the kernel come from: `sources`, entries of constant fields, stand in theta behind the first
-    state; `lines`, entries of fields that vary over time, in the rows behind the data.  `filtered`: how many steps have been filtered on
-    arrays that this kernel could have run; `ready`: it is compiled, or is to be."""
+    state; `lines`, entries of fields that vary over time, in the rows behind the data.  `filtered`: how many steps arrays have filtered,
+    for each use of the kernel; `ready`: the uses for which it is compiled, or is to be."""
 
     layout: Layout
     sources: tuple[tuple[str, int], ...]
     lines: tuple[tuple[str, int], ...]
     varying: frozenset[str]
-    filtered: int = 0
-    ready: bool = False
+    filtered: Counter[str] = field(default_factory=Counter)
+    ready: set[str] = field(default_factory=set)
 
     @functools.cached_property
     def at(self) -> np.ndarray:

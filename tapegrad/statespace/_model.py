@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import xp_of
+from .._array import is_array, xp_of
 from .._primitive import is_tracked, values_of
 from .._recording import value
 from .._tree import Const
@@ -131,7 +131,7 @@ def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var
 
 
 class Observations(OnLibrary):
-    """Data after the checks: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
+    """Data after the checks, a copy: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
 
     `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
     `labels` keeps the dates and names of a Series or DataFrame.
@@ -145,6 +145,7 @@ class Observations(OnLibrary):
     def __init__(self, y: Any):
         given = y.value if isinstance(y, Const) else y
         y = _given(_with_gaps(given))
+        y = y.copy() if is_array(y) else y
         shape = tuple(y.shape)
         if y.ndim == 1:
             y = y[:, None]

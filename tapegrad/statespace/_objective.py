@@ -17,8 +17,9 @@ from .._tree import Const
 from ..errors import KernelError
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective, to_host
-from ._compiled import kalman_filter, run
+from ._compiled import Run, kalman_filter, run
 from ._filter import loglik_on_arrays
+from ._host import brought, model_of, on_host
 from ._kernel import compiled, definition, key_of
 from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
@@ -83,8 +84,10 @@ class ModelObjective(Objective):
         self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
         self._on_arrays, self.pattern = self._f, None
         self.lowest = numpy.inf, self.start  # the lowest value so far, and where
-        self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
-        self._whole_of = lambda p: Whole(name if prior is None else None, p, build, data, offset)
+        self._xp, self._data = data.xp, on_host(data)
+        built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)
+        self._pattern_at = lambda u, depends=None: pattern(built, parameters, self._data, joseph, u, depends)
+        self._whole_of = lambda p: Whole(name if prior is None and data.xp is numpy else None, p, build, data, offset)
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
@@ -112,37 +115,40 @@ class ModelObjective(Objective):
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
         """Let the kernel take the numbers of each model as they come; or filter on arrays."""
-        _, build, _, data = self.args
+        build = self.args[1]
         again = self.pattern is None and self._f != self._on_arrays
         self.pattern, self._f = None, self._by_model
         self.way = f"compiled filter, put together anew for each model: {reason}"
         try:
             if again:
                 raise reason
-            run(system(build(self._parameters.tree(u)), data.value), data.value, self._joseph, always=True)
+            self._run(build, self._parameters.tree(u))
         except (NotCompiled, KernelError) as error:
             self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
 
-    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
+    def _run(self, build: Callable, params: Any) -> Run:
+        return run(system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True)
+
+    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
         """Minus the log-likelihood."""
         params = self._parameters.tree(u)
-        return self._less_prior(run(system(build(params), data), data, self._joseph, always=True).loglik(), params, prior)
+        return self._less_prior(self._run(build, params).loglik(), params, prior)
 
     def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
         total = total + self.offset
-        return -total if prior is None else -(total + prior(params))
+        return -total if prior is None else -(brought(total, self._xp) + prior(params))
 
-    def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
+    def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
         """Minus the log-likelihood."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
-        x = self._numbers(build(params), data)
+        x = self._numbers(model_of(build, params, self._xp))
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
 
-    def _numbers(self, model: LinearGaussian, data: Observations) -> Any:
+    def _numbers(self, model: LinearGaussian) -> Any:
         p = self.pattern
-        x = p.numbers.of(model, data)
+        x = p.numbers.of(model, self._data)
         moved = ~p.free & (value(x) != p.known)
         if moved.any():
             raise _Moved(moved)
@@ -153,14 +159,13 @@ class ModelObjective(Objective):
         return self._settled(self._scores, u)
 
     def _scores(self, u: numpy.ndarray) -> numpy.ndarray:
-        _, build, _, data = self.args
-        p = self.pattern
+        build, p, data = self.args[1], self.pattern, self._data
 
-        def terms(u: Any, build: Callable, data: Observations) -> Any:
-            model = build(self._parameters.tree(u))
+        def terms(u: Any, build: Callable) -> Any:
+            model = model_of(build, self._parameters.tree(u), self._xp)
             if p is None:
                 return kalman_filter(model, data, self._joseph).loglik_terms
-            x = self._numbers(model, data)
+            x = self._numbers(model)
             later = self.kernel.contributions(p.constant + p.slope @ x[p.used], p.rows)
             steps = data.steps - later.shape[0]
             if p.numbers.head is None:  # where each gain is constant, so is the term
@@ -169,7 +174,7 @@ class ModelObjective(Objective):
                 first = kalman_filter(model, data.first(steps), p.numbers.joseph).loglik_terms if steps else numpy.zeros(0)
             return np.concatenate([first, later])
 
-        return to_host(jacobian(terms, mode="forward")(self.place(u), build, data))
+        return to_host(jacobian(terms, mode="forward")(self.place(u), build))
 
     def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
         value, gradient = self._settled(super().__call__, u)

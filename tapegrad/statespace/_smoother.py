@@ -139,7 +139,7 @@ def _cov(P: Any, B: Any, N: list[Any]) -> Any:
 
 def _back(r: list[Any], N: list[Any], updates: list[Any], m: int, xp: Any) -> tuple[list[Any], list[Any]]:
     """The weights before the updates of one step from those after.  Where the noise has joined the state
-    (`_update_diffuse`) its own weights are zero: no later step depends on it."""
+    (`update_diffuse`) its own weights are zero: no later step depends on it."""
     if not updates:
         return r, N
     if type(updates[0]) is Block:

@@ -140,3 +140,46 @@ def test_empty_and_single_data():
     expected, slope = formula(POINTS, NILE[:1], "known")
     close(value, expected)
     close(gradient, slope)
+
+
+def a_rotation(carry, theta, y):
+    """A step that hands out an array."""
+    x, P = carry
+    T = np.array([[theta[0], -theta[1]], [theta[1], theta[0]]])
+    x = T @ x + np.array([y[0], np.sin(y[1])])
+    P = T @ P @ T.T + np.outer(x, x)
+    return (x, P), np.concatenate([x, P[np.triu_indices(2)]])
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_steps_that_hand_out_arrays(batch):
+    """Values and derivatives to second order against the loop over the steps."""
+    g = np.random.default_rng(4)
+    k = tg.kernels.recursion(lambda theta: (np.zeros(2), np.eye(2)), a_rotation)
+    theta, y, w = 0.5 * g.normal(size=(2, *batch)), g.normal(size=(2, 6)), g.normal(size=(5, 6, *batch))
+
+    def loop(theta, y):
+        carry, out = (np.zeros(2), np.eye(2)), []
+        for t in range(y.shape[1]):
+            carry, handed = a_rotation(carry, theta, y[:, t])
+            out.append(handed)
+        return np.stack(out, axis=1)
+
+    def all_of(theta, y):
+        return np.stack([loop(theta[:, b], y) for b in range(3)], axis=2) if batch else loop(theta, y)
+
+    np.testing.assert_allclose(k.path(theta, y), all_of(theta, y), rtol=1e-13)
+    ours, plain = (lambda theta, y, f=f: (f(theta, y) * w).sum() for f in (k.path, all_of))
+    for found, wanted in zip(tg.grad(ours, (0, 1))(theta, y), tg.grad(plain, (0, 1))(theta, y), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12)
+    v = (np.cos(theta), np.sin(y))
+    np.testing.assert_allclose(tg.jvp(k.path, (theta, y), v)[1], tg.jvp(all_of, (theta, y), v)[1], rtol=1e-11, atol=1e-12)
+    second = (tg.hvp(lambda theta, f=f: f(theta, y), theta, v[0]) for f in (ours, plain))
+    np.testing.assert_allclose(*second, rtol=1e-11)
+
+
+def test_steps_that_hand_out_arrays_without_a_datum():
+    k = tg.kernels.recursion(lambda theta: 1.0, lambda m, theta, y: (m * theta[0] + y, np.stack([m, y])), missing=lambda m, theta: 2.0 * m)
+    np.testing.assert_allclose(k.path(np.array([0.5]), np.array([3.0, np.nan, 1.0])), [[1.0, 0.0, 7.0], [3.0, 0.0, 1.0]])
+    with pytest.raises(tg.errors.KernelError, match="one number for each datum"):
+        k(np.array([0.5]), np.array([3.0]))

@@ -81,6 +81,7 @@ def with_gaps(g, n, p, share):
     return y
 
 
+LONG = pytest.mark.long
 POINTS = [np.array([0.3, -0.2, 0.1]), np.array([-0.5, 0.4, 0.6])]
 CASES = {
     "one state": dict(m=1, p=1),
@@ -144,7 +145,7 @@ def assert_loglik(build, y, points, joseph=False, rtol=1e-10):
 
 
 SOME = ["diffuse in part, gaps", "correlated errors, gaps", "varying, first step a transition"]
-FEW_OR_ALL = [case if case in SOME else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+FEW_OR_ALL = [case if case in SOME else pytest.param(case, marks=LONG) for case in CASES]
 
 
 @pytest.mark.parametrize("case", FEW_OR_ALL)
@@ -177,6 +178,16 @@ def test_loglik_of_a_model_written_into_a_buffer(at_once):
     assert T[0, 0] == 0.4 and len(at_once) == 3
 
 
+def test_observations_are_a_copy(at_once):
+    y = np.random.default_rng(9).normal(size=40)
+    data, model = Observations(y), ss.local_level(1.3, 0.4)
+    value = ss.loglik(model, data)
+    y[5] = 100.0
+    assert ss.loglik(model, data) == value
+    np.testing.assert_allclose([loglik_on_arrays(model, data), ss.filter(model, data).loglik_terms.sum()], value, rtol=1e-12)
+    assert ss.loglik(model, y) < value - 100
+
+
 @pytest.mark.parametrize("diffuse", [False, (True, False)])
 def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     """Of covariances the symmetric part counts, in both filters: compared with differences in each entry."""
@@ -198,12 +209,42 @@ def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     assert len(at_once) == 7
 
 
-def test_loglik_under_vmap(at_once):
-    """Where values are hidden the filter runs on arrays."""
-    y, u = np.random.default_rng(3).normal(size=40), np.array([[0.3, 0.2], [1.0, -0.5], [0.1, 0.0]])
-    f = lambda u: ss.loglik(ss.local_level(np.exp(u[0]), np.exp(u[1])), y)
-    np.testing.assert_allclose(tg.vmap(f)(u), [f(v) for v in u], rtol=1e-12)
-    np.testing.assert_allclose(tg.vmap(tg.grad(f))(u), [tg.grad(f)(v) for v in u], rtol=1e-10)
+@pytest.mark.parametrize("case", [pytest.param("one state", marks=LONG), pytest.param("all varies", marks=LONG), "diffuse in part, gaps"])
+def test_under_vmap(case, at_once):
+    """Many models at once, by one launch; a sample that is no model is nan."""
+    settings = dict(CASES[case])
+    g, n = np.random.default_rng(len(case)), 12
+    p = settings["p"]
+    y = with_gaps(g, n, p, settings.pop("share", 0.0))
+    build, U = random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), np.stack(POINTS)
+    data = Observations(y)
+    f = lambda u: ss.loglik(build(u), data)
+    for of in (f, tg.grad(f), tg.hessian(f)):
+        before = len(at_once)
+        found = tg.vmap(of)(U)
+        assert len(at_once) == before + 1
+        for x, u in zip(found, U, strict=True):
+            np.testing.assert_allclose(x, of(u), rtol=0, atol=1e-10 * max(1.0, abs(x).max()))
+    said = lambda u: everything(build, u, y, False)
+    for x, u in zip(tg.vmap(said)(U), U, strict=True):
+        np.testing.assert_allclose(x, said(u), rtol=0, atol=1e-10 * max(1.0, abs(x).max()))
+
+
+def test_a_prepared_likelihood(at_once):
+    """Recorded once with its kernel, and right at other points."""
+    data = Observations(np.random.default_rng(3).normal(size=40).cumsum())
+    f = lambda u: ss.loglik(ss.arma(np.tanh(u[:1]), u[1:2], np.exp(u[2])), data)
+    prepared = tg.prepare(f, np.array([0.3, 0.2, 0.1]))
+    for u in (np.array([-0.4, 0.0, 1.0]), np.array([1.0, -0.6, -0.3])):
+        np.testing.assert_allclose(prepared.value(u), f(u), rtol=1e-12)
+        np.testing.assert_allclose(prepared.grad(u), tg.grad(f)(u), rtol=1e-10)
+
+
+def test_no_model_among_many(at_once):
+    y = np.random.default_rng(3).normal(size=40)
+    found = tg.vmap(lambda v: ss.loglik(ss.local_level(v, 1.0), y))(np.array([1.0, -0.55, 2.0]))
+    assert np.isnan(found[1]) and len(at_once) == 1
+    np.testing.assert_allclose(found[[0, 2]], [ss.loglik(ss.local_level(v, 1.0), y) for v in (1.0, 2.0)], rtol=1e-12)
 
 
 def test_a_variance_that_is_not_positive_is_named(at_once):
@@ -300,6 +341,36 @@ def test_random_models(seed):
     assert_same(*both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)), POINTS, way="")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(40))
+def test_all_that_is_said_of_random_models(seed, at_once):
+    g = np.random.default_rng(1000 + seed)
+    m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
+    settings = dict(
+        diffuse=tuple(np.flatnonzero(g.random(m) < 0.3)),
+        vary=tuple(name for name in "TZcd" if g.random() < 0.25),
+        correlated=bool(g.random() < 0.3),
+        predict_first=bool(g.random() < 0.3),
+        offsets=bool(g.random() < 0.6),
+    )
+    if settings["diffuse"]:
+        settings["vary"] = tuple(set(settings["vary"]) - {"T"})
+    y = with_gaps(g, 25, p, 0.25 * (g.random() < 0.5))
+    build, joseph = random_build(g, m, p, 25, **settings), bool(g.random() < 0.2)
+    assert_loglik(build, y, POINTS[1:], joseph)
+    assert_moments(build, y, POINTS[1], joseph)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("m", [8, 13, 20])
+def test_all_that_is_said_of_many_states(m, at_once):
+    g = np.random.default_rng(m)
+    for p, diffuse in ((1, ()), (2, (0, 1, 2))):
+        build, y = random_build(g, m, p, 30, diffuse=diffuse, correlated=p > 1), with_gaps(g, 30, p, 0.1)
+        assert_loglik(build, y, POINTS[:1])
+        assert_moments(build, y, POINTS[0])
+
+
 def structural(p):
     """Level, slope and eleven seasonal states."""
     T = np.zeros((13, 13))
@@ -393,7 +464,7 @@ def test_matrices_that_vary_by_parameters():
 
     ours, arrays, scores = both(build, y, POINTS[0])
     assert "observation_cov varies over time and depends on the parameters" in ours.way
-    assert_same(ours, arrays, scores, POINTS, way="compiled filter, put together anew for each model")
+    assert_same(ours, arrays, scores, POINTS[:1], way="compiled filter, put together anew for each model")
 
 
 def test_no_step_is_left_for_a_kernel():
@@ -431,6 +502,34 @@ def test_single_precision_data():
     ours = both(build, y, np.array([0.1, 0.2]))[0]
     assert_same(ours, *both(build, y.astype(float), np.array([0.1, 0.2]))[1:], [ours.start])
     assert ss.loglik(ss.local_level(np.float32(1.3), np.float32(0.4)), y).dtype == np.float32
+
+
+@pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize(
+    "kind", ["varies", "with a prior", pytest.param("a pattern", marks=LONG), pytest.param("of the library", marks=LONG)]
+)
+def test_fit_of_data_on_a_device(xp, kind):
+    """The model function works where the data are, the filter on the host; with the same result."""
+    g = np.random.default_rng(12)
+    y, x = g.normal(size=60).cumsum() + g.normal(size=60), np.cos(np.arange(60.0))
+    y[[3, 20, 21]] = np.nan
+    if kind == "of the library":
+        found, wanted = (ss.sarimax(lib.asarray(y), order=(1, 0, 1)).fit() for lib in (xp, np))
+    else:
+
+        def build(p, lib):
+            noise = p["noise"] * lib.exp(0.1 * p["level"] * lib.asarray(x))[:, None, None] if kind == "varies" else p["noise"]
+            T = lib.asarray(np.array([[1.0, 1.0], [0.0, 0.8]]))
+            return ss.LinearGaussian(T, np.array([1.0, 0.0]), lib.stack([p["level"], 0.1 * p["level"]]), noise)
+
+        start = {"noise": 1.0, "level": 0.5}
+        prior = {"level": tg.stats.norm(1.0, 0.5)} if kind == "with a prior" else None
+        found, wanted = (ss.fit(lambda p, lib=lib: build(p, lib), lib.asarray(y), start, ss.positive(), prior=prior) for lib in (xp, np))
+    assert found.report().startswith("compiled filter, put together anew" if kind == "varies" else "compiled filter:"), found.report()
+    np.testing.assert_allclose(found.estimates, wanted.estimates, rtol=1e-7)
+    np.testing.assert_allclose(found.loglik, wanted.loglik, rtol=1e-11)
+    for way in ("exact", "robust"):
+        np.testing.assert_allclose(found.cov(way), wanted.cov(way), rtol=1e-6, atol=1e-12)
 
 
 def test_one_state_and_two_noises():

@@ -419,7 +419,14 @@ class Recursion(Generated):
         return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
 
     def path(self, theta: Any, data: Any) -> Any:
-        """What the steps give in the place of a contribution, which may be an array: (numbers, N, B); (numbers, N) for theta (p,)."""
+        """What the steps give in the place of a contribution, which may be an array: (numbers, N, B); (numbers, N) for theta (p,).
+
+        >>> import numpy as np, tapegrad as tg
+        >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, np.stack([m, m * m])))
+        >>> k.path(np.array([0.5]), np.array([2.0, 4.0, 0.0]))
+        array([[ 0.,  2.,  5.],
+               [ 0.,  4., 25.]])
+        """
         theta, data, single = self._arguments(theta, data)
         rows = self._families["path"].F(self._runs["path"], theta, data)
         return rows[:, :, 0] if single else rows

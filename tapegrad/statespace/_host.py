@@ -1,0 +1,52 @@
+"""Models and data of a device, on the host: one series is filtered step by step, for which a processor is faster than a device, whose
+array operations would be a launch each.  The move is an operation of the tape, so the model function and its derivatives stay where its
+arrays are."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from .._array import is_array, xp_of
+from .._primitive import Primitive, bind, is_tracked, layout_of
+from .._recording import value
+from .._tree import tree_map
+from ..optimize import to_host
+from ._model import LinearGaussian, Observations
+
+MOVED = Primitive("moved", lambda x, to, back: to_host(x) if to is numpy else to.asarray(x))
+MOVED.vjp, MOVED.joint = (lambda g, out, need, x, to, back: (moved(g, back, to),),), True
+MOVED.jvp = lambda t, out, x, to, back: moved(t[0], to, back)
+MOVED.keep_spec = lambda active: ((), False)
+
+
+def moved(x: Any, to: ModuleType, back: ModuleType) -> Any:
+    """x of the library `back` as an array of `to`."""
+    return bind(MOVED, (x,), {"to": to, "back": back})
+
+
+def brought(x: Any, to: ModuleType) -> Any:
+    """An array in this library; numbers and other objects as they are."""
+    like = layout_of(x)
+    return moved(x, to, xp_of(like)) if is_array(like) and xp_of(like) is not to else x
+
+
+def on_host(data: Observations) -> Observations:
+    """The same data in NumPy arrays; data under differentiation as they are."""
+    if data.xp is numpy or is_tracked(data.values):
+        return data
+    return Observations(to_host(value(data.raw)))
+
+
+def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
+    """build(params), where build works in the library xp; on the host."""
+    if xp is numpy:
+        return build(params)
+    model = build(tree_map(lambda x: xp.asarray(x) if isinstance(x, (numpy.generic, numpy.ndarray)) else x, params))
+    if not isinstance(model, LinearGaussian):
+        return model
+    start = replace(model.start, mean=brought(model.start.mean, numpy), cov=brought(model.start.cov, numpy))
+    parts = {f.name: brought(getattr(model, f.name), numpy) for f in fields(LinearGaussian) if f.name != "start"}
+    return LinearGaussian(**parts, start=start)
