@@ -27,6 +27,7 @@ from ._tree import Const as Const
 from ._variable import Variable as Variable
 from ._vmap import vmap as vmap
 from .ops import _attach as _attach
+from .replay import prepare as prepare
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
     from . import _fast as _fast

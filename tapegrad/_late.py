@@ -43,6 +43,8 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators",),
     # slow to import
+    "llvmlite.binding": ("replay._interpreter",),
+    "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
@@ -60,7 +62,7 @@ FILLED = {
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),

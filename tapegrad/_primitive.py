@@ -110,6 +110,7 @@ class Trace:
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batch.py)?
+    adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
@@ -144,6 +145,9 @@ class Trace:
     def truth(self, x: Variable) -> bool:
         """The truth of x, one element of a trace that hides its values; likewise."""
         return bool(values_of(x))
+
+    def draws(self, name: str) -> None:
+        """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse."""
 
     def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""

@@ -55,9 +55,9 @@ class Arrays:
         return x
 
     def adopted(self, x: Variable) -> None:
-        """What comes from outside of a vmap gets marks there (_carried.py)."""
+        """What comes from outside of a vmap gets marks there (_carried.py), and is an input of what is recorded."""
         for trace in OPEN.hiding[self.within_hiding :]:
-            if trace.samples:
+            if trace.adopts:
                 trace.adopt(x)
 
     def array(self, x: Any) -> Any:

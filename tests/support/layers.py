@@ -51,7 +51,7 @@ FLOORS = [
     ],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_calls", "_transforms", "_transposed", "_rule", "_recording", "_linearize", "_memory", "_vmap"],
+    ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
     [
         "kernels.graph.",
         "kernels.trace.",
@@ -62,7 +62,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["prepare", "sparse", "operators", "implicit", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse", "operators", "implicit", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 
