@@ -5,6 +5,7 @@ the operators."""
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from ._transforms import for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, NotScalarError, ShapeError
 from .ops._define import dtype, shape
+from .replay import prepare
 
 # --- is what the function read as it was? ---
 
@@ -153,6 +155,15 @@ def own(a: Any) -> Any:
     return a.copy() if is_array(a) and not settled(a) else a
 
 
+OFTEN = 40  # products at one point, which together cost about as much as a recording
+SMALL = 1 << 15  # bytes; of larger arrays a sweep costs what its operations do
+PLAIN = frozenset((np.ndarray, np.float64, np.float32))
+
+
+def largest_kept(r: Recorded) -> int:
+    return max([v.nbytes for record in r.tape.records for v in record[4:] if is_array(v)], default=0)
+
+
 class Point:
     """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
 
@@ -167,6 +178,24 @@ class Point:
         if not outputs:
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, no float array")
         self.domain, self.codomain = Layout(list(r.inputs.watched.items())), Layout(outputs)
+        self.plain = not OPEN.depth
+        self.asked: dict = {}  # name of a sweep -> how often it was asked for
+        self.replays: dict = {}  # name of a sweep -> its program
+
+    def often(self, name: str, parts: list) -> dict:
+        """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of its own and replayed: what
+        that costs comes back where the arrays are small."""
+        sweep = getattr(self, name)
+        program = self.replays.get(name)
+        if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
+            return sweep(parts)
+        if program is None:
+            self.asked[name] = asked = self.asked.get(name, 0) + 1
+            if asked <= OFTEN or not self.plain or largest_kept(self.recorded) > SMALL:
+                return sweep(parts)
+            of = weakref.ref(self)
+            program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
+        return program.value(*parts)
 
     def forward(self, parts: list) -> dict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
@@ -207,6 +236,7 @@ class Derivative:
     """What the operators have in common: a point, which `update` moves."""
 
     name = ""
+    sweep = ""  # that of a point which is the product
     followed = "tg.linearize"  # what takes and gives tracked values
 
     def __init__(self, f: Callable, x: Any, *args: Any):
@@ -245,18 +275,14 @@ class Derivative:
     def ends(self, p: Point) -> tuple:
         return p.domain, p.domain
 
-    def sweep(self, p: Point, parts: list) -> dict:
-        raise NotImplementedError
-
     def product(self, v: Any) -> Any:
         """With a vector, or with each of the rows of v."""
         p = self.point
         p.around.check()
         start, end = self.ends(p)
-        sweep = functools.partial(self.sweep, p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
-            return self.plain(applied(p, sweep, v.real, start, end) + 1j * applied(p, sweep, v.imag, start, end))
-        return self.plain(applied(p, sweep, v, start, end))
+            return self.plain(applied(p, self.sweep, v.real, start, end) + 1j * applied(p, self.sweep, v.imag, start, end))
+        return self.plain(applied(p, self.sweep, v, start, end))
 
     def plain(self, v: Any) -> Any:
         if is_tracked(v):
@@ -297,16 +323,17 @@ class Derivative:
         return made, (self.name, self.f, self.point.x, self.point.args)
 
 
-def applied(p: Point, sweep: Callable, v: Any, start: Layout, end: Layout) -> Any:
+def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
     with Outside():
         if v.ndim == 1:
-            return end.joined(sweep(start.cut(v)))
+            return end.joined(p.often(sweep, start.cut(v)))
         if not len(v):
             return xp_of(v).zeros((0, end.size), end.dtype)
         lead = v.shape[:1]
         rows, at_once = start.cut(v, lead), together(p.recorded)
-        found = swept_at_once(p.call, sweep, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
-        return end.joined(for_each(p.call, p.recorded, sweep, rows) if found is None else found, lead)
+        each = getattr(p, sweep)
+        found = swept_at_once(p.call, each, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
+        return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
 
 
 def rows_of(V: Any) -> Any:
@@ -329,6 +356,7 @@ def together(r: Recorded) -> int:
 
 class Jacobian(Derivative):
     name = "jacobian"
+    sweep = "forward"
     followed = ".jvp(v) or .vjp(w)"
 
     def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
@@ -346,28 +374,25 @@ class Jacobian(Derivative):
     def ends(self, p: Point) -> tuple:
         return p.domain, p.codomain
 
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.forward(parts)
-
     def adjoint(self, w: Any) -> Any:
         """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
         p = self.point
         p.around.check()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
-            return self.plain(applied(p, p.backward, w, p.codomain, p.domain) + 1j * applied(p, p.backward, -1j * w, p.codomain, p.domain))
-        return self.plain(applied(p, p.backward, w, p.codomain, p.domain))
+            return self.plain(applied(p, "backward", w, p.codomain, p.domain) + 1j * applied(p, "backward", -1j * w, p.codomain, p.domain))
+        return self.plain(applied(p, "backward", w, p.codomain, p.domain))
 
     def jvp(self, v: Any, out: Any = None) -> Any:
         """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_value(p.forward(p.tangents(v))))
+        return put(self.call, out, p.like_value(p.often("forward", p.tangents(v))))
 
     def vjp(self, w: Any, out: Any = None) -> Any:
         """J^H w, w like f(x) and the result like x; or in the arrays of `out`, which may be those of w."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_x(p.backward(p.cotangents(w))))
+        return put(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
 
     def __reduce__(self) -> Any:
         return made, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
@@ -383,6 +408,7 @@ class Symmetric(Derivative):
 
 class Hessian(Symmetric):
     name = "hessian"
+    sweep = "backward"  # the Jacobian of the gradient is symmetric
     followed = ".hvp(v)"
 
     def at(self, x: Any, args: tuple) -> Point:
@@ -399,9 +425,6 @@ class Hessian(Symmetric):
         self.refuse(p)
         return p
 
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.backward(parts)  # the Jacobian of the gradient is symmetric
-
     @property
     def value(self) -> Any:
         """f(x)."""
@@ -416,14 +439,12 @@ class Hessian(Symmetric):
         """H v, v and the result like x; or in the arrays of `out`, which may be those of v."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_x(self.sweep(p, p.tangents(v))))
+        return put(self.call, out, p.like_x(p.often("backward", p.tangents(v))))
 
 
 class GaussNewton(Symmetric):
     name = "gauss_newton"
-
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.gauss_newton(parts)
+    sweep = "gauss_newton"
 
     @property
     def gradient(self) -> Any:
@@ -434,6 +455,7 @@ class GaussNewton(Symmetric):
 
 class Fisher(Symmetric):
     name = "fisher"
+    sweep = "gauss_newton"
 
     def at(self, x: Any, args: tuple) -> Point:
         p = super().at(x, args)
@@ -445,9 +467,6 @@ class Fisher(Symmetric):
                 "shape (n,): do not sum them"
             )
         return p
-
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.gauss_newton(parts)
 
 
 KINDS = {c.name: c for c in (Jacobian, Hessian, GaussNewton, Fisher)}

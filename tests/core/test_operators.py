@@ -283,6 +283,27 @@ def test_within_a_transform():
             tg.grad(lambda v: (v * product(v)).sum())(np.ones(2))
 
 
+@pytest.mark.parametrize("make", [lambda f: tg.operators.hessian(f, X), lambda f: tg.operators.gauss_newton(lambda x: x[:2] * f(x), X)])
+def test_many_in_sequence_at_one_point(make):
+    """From the forty-first on they are replayed."""
+    operator = make(cubed_norm)
+    dense = operator @ np.eye(5)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        v = rng.standard_normal(5)
+        np.testing.assert_allclose(operator @ v, dense @ v, rtol=1e-12, atol=1e-9)
+    (program,) = operator.point.replays.values()
+    assert "run as one text" in program.report()
+    first = operator @ V
+    assert all([np.array_equal(operator @ V, first) for _ in range(5)])
+    kept = [operator @ V for _ in range(2)]
+    assert not np.shares_memory(*kept)
+    assert np.isnan(operator @ (V * np.nan)).all()
+    np.testing.assert_allclose(operator @ (1j * V), 1j * first)
+    assert not operator.update(X + 1).point.replays
+    np.testing.assert_allclose(operator @ V, make(cubed_norm).update(X + 1) @ V)
+
+
 def test_pickled_and_collected():
     H = pickle.loads(pickle.dumps(tg.operators.hessian(cubed_norm, X)))
     np.testing.assert_allclose(H @ V, HV, rtol=1e-14)
