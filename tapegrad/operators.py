@@ -4,7 +4,6 @@ Reading order: `Surroundings` (is what the function read still as it was?); `Lay
 the operators."""
 
 import functools
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
+from ._reads import walked
 from ._rule import captured_by
 from ._transforms import for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
@@ -33,59 +33,38 @@ def same(a: Any, b: Any) -> bool:
     return same_bits(a, b) if xp_of(a) is np else bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-NUMBERS = (bool, int, float, complex, str, np.generic)
-FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
-
-
-def read_by(f: Any, known: list) -> list:
-    """(how, array or number) of what f and the functions that it captured name, members of lists, tuples and dicts included."""
-    found = []
-    for how, v in captured_by(f):
-        if is_array(v) or isinstance(v, NUMBERS):
-            found.append((how, v))
-        elif type(v) in FUNCTIONS and not any([v is g for g in known]):
-            known.append(v)
-            found += read_by(v, known)
-    return found
-
-
-def still(v: Any, now: Any) -> bool:
-    return v is now or (not is_array(v) and type(v) is type(now) and (v == now or v != v))
-
-
 class Surroundings:
-    """What f read outside of its arguments, but for what it has changed itself: arrays by their content, and the names in its code."""
+    """What f read outside of its arguments, but for what it has changed itself: float arrays by their content, all else by what its
+    code can read (_reads.py)."""
 
-    def __init__(self, call: str, f: Any):
+    def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
+        """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
         self.arrays: list = []  # (array, its content)
-        # (how, array or number) as `read_by` gives them, None for what f itself changes
-        self.names: list = [] if isinstance(f, Const) else read_by(f, [f])
+        self.unchanged: Any = None  # a function that says so, or None where it cannot be told
+        if before is not None and (before.unchanged is None or before.unchanged()):
+            self.unchanged = before.unchanged
+        elif not isinstance(f, Const):
+            walk = walked([f], read_anew)
+            self.unchanged = None if walk.volatile else walk.check()
 
     def met(self, r: Recorded) -> None:
-        """f has run.  (Float arrays are known by what was captured, however f reached them; the others by their names.)"""
+        """f has run."""
         if r.shadow.on:
             self.arrays = [(a, a.copy()) for a, v in r.shadow.arrays if not v._version and not settled(a)]
-            self.arrays += [(a, a.copy()) for _, a in self.names if is_array(a) and a.dtype.kind in "biu" and not settled(a)]
 
     def left(self) -> None:
-        """f has ended, and what it has changed is as it leaves it."""
-        now = read_by(self.f, [self.f]) if self.names else []
-        self.names = [k if alike(k, n) else None for k, n in zip(self.names, now, strict=True)] if len(now) == len(self.names) else []
-        self.arrays = [(a, before) for a, before in self.arrays if same(a, before)]
+        """f has ended.  What it changes itself is as it leaves it, and may be changed again."""
+        if self.unchanged is not None and not self.unchanged():
+            self.unchanged = None
 
     def check(self) -> None:
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((known[0] for known in self.names if known is not None and known[1] is a), "an array")
+                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
-        if self.names:
-            now = read_by(self.f, [self.f])
-            for known, other in zip(self.names, now, strict=False):
-                if known is not None and not alike(known, other):
-                    self.changed(f"what {name_of(self.f)} names {known[0]}")
-            if len(now) != len(self.names):
-                self.changed(f"what {name_of(self.f)} captured")
+        if self.unchanged is not None and not self.unchanged():
+            self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
 
     def changed(self, what: str) -> None:
         raise GuardError(
@@ -94,8 +73,9 @@ class Surroundings:
         )
 
 
-def alike(known: tuple, now: tuple) -> bool:
-    return known[0] == now[0] and still(known[1], now[1])
+def read_anew(a: Any) -> bool:
+    """(Of these arrays a walk compares the layout only.)"""
+    return a.dtype.kind in "fc" or settled(a)
 
 
 # --- vectors and trees ---
@@ -167,10 +147,10 @@ def largest_kept(r: Recorded) -> int:
 class Point:
     """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
 
-    def __init__(self, call: str, f: Callable, x: Any, args: tuple, lift: Callable | None = None, first: int = 0):
-        """`first`: the number of the first leaf of the output that counts."""
+    def __init__(self, call: str, f: Callable, x: Any, args: tuple, before: "Point | None", lift: Callable | None = None, first: int = 0):
+        """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
         self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
-        self.around = Surroundings(call, f)
+        self.around = Surroundings(call, f, None if before is None else before.around)
         self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
         self.around.left()
         self.products = Products(r)
@@ -241,12 +221,13 @@ class Derivative:
 
     def __init__(self, f: Callable, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
+        self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
         super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))
 
     def at(self, x: Any, args: tuple) -> Point:
-        p = Point(self.call, self.f, x, args)
+        p = Point(self.call, self.f, x, args, self.point)
         self.refuse(p)
         return p
 
@@ -419,7 +400,7 @@ class Hessian(Symmetric):
             return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
         try:
-            p = Point(self.call, f, x, args, lift, first=1)
+            p = Point(self.call, f, x, args, self.point, lift, first=1)
         except NotScalarError as error:
             raise NotScalarError(str(error).replace(f"grad({name_of(f)})", self.call, 1)) from None
         self.refuse(p)

@@ -81,7 +81,7 @@ def replayed(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 def test_programs():
-    run(range(20))
+    run(range(12))
 
 
 @pytest.mark.long
