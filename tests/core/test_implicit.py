@@ -386,6 +386,21 @@ def test_a_solver_that_writes_its_arguments():
     assert x0.tolist() == [1, 1] and a.tolist() == [4, 9]
 
 
+def test_in_a_prepared_function():
+    scale = 2.0
+    g = tg.implicit.root(lambda x, a: scale * x**3 - a, lambda F, x0, a: np.cbrt(a / scale))
+
+    def f(a):
+        return (g(np.ones(2), a) ** 2).sum()
+
+    p = tg.prepare(f, A)
+    for now in (2.0, 3.0):
+        scale = now
+        for a in (A, 2 * A, 0.3 * A):
+            for ours, theirs in ((p.value(a), f(a)), (p.grad(a), tg.grad(f)(a)), (p.hvp(a, A), tg.hvp(f, a, A))):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
 def test_nothing_is_left_for_the_collector_and_calls_are_counted():
     calls = 0
 

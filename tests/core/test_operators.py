@@ -326,6 +326,20 @@ def test_many_in_sequence_at_one_point(make):
     np.testing.assert_allclose(operator @ V, make(cubed_norm).update(X + 1) @ V)
 
 
+def test_in_a_prepared_function():
+    H = tg.operators.hessian(lambda x: (x**3).sum(), np.ones(2))
+
+    def f(a):
+        return (a * H.hvp(a)).sum()
+
+    p = tg.prepare(f, V[:2])
+    for a in (V[:2], V[1:3], V[2:4]):
+        for _ in range(2):
+            np.testing.assert_allclose(p.grad(a), tg.grad(f)(a))
+        H.update(a)
+    assert p.report().count("run as") == 3  # a program for each point
+
+
 def test_pickled_and_collected():
     H = pickle.loads(pickle.dumps(tg.operators.hessian(cubed_norm, X)))
     np.testing.assert_allclose(H @ V, HV, rtol=1e-14)
