@@ -260,8 +260,9 @@ def test_read_only_and_const_are_not_compared():
     big = np.ones((300, 300))
     big.flags.writeable = False
     C = tg.operators.hessian(lambda x: ((big @ x) ** 4).sum(), np.ones(300))
-    kept = [v for r in C.point.recorded.tape.records for v in r[4:] if isinstance(v, np.ndarray) and v.shape == big.shape]
-    assert len(kept) == 2 and all([np.shares_memory(v, big) for v in kept])  # two products read it, and no copy was made
+    members = [v for r in C.point.recorded.tape.records for m in r[4:] for v in (m if type(m) is list else [m])]
+    kept = [v for v in members if isinstance(v, np.ndarray) and v.shape == big.shape]
+    assert len(kept) >= 2 and all([np.shares_memory(v, big) for v in kept])  # two products read it, and no copy was made
     B = np.ones((3, 3))
     C = tg.operators.hessian(tg.Const(lambda x: ((B @ x) ** 3).sum()), np.ones(3))
     before = C @ np.ones(3)
