@@ -310,9 +310,14 @@ def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
             return end.joined(p.often(sweep, start.cut(v)))
         if not len(v):
             return xp_of(v).zeros((0, end.size), end.dtype)
-        lead = v.shape[:1]
-        rows, at_once = start.cut(v, lead), together(p.recorded)
-        each = getattr(p, sweep)
+        lead, at_once = v.shape[:1], together(p.recorded)
+        if p.plain and at_once == 1 and (sweep in p.replays or largest(p.recorded) > ALONE):
+            out = xp_of(v).empty((len(v), end.size), end.dtype)
+            for k in range(len(v)):
+                out[k] = end.joined(p.often(sweep, start.cut(v[k])))
+            return out
+        p.asked[sweep] = p.asked.get(sweep, 0) + len(v)
+        rows, each = start.cut(v, lead), getattr(p, sweep)
         found = swept_at_once(p.call, each, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
         return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
 
@@ -323,6 +328,7 @@ def rows_of(V: Any) -> Any:
 
 
 ROOM = 1 << 26  # bytes of an array for many vectors at once
+ALONE = 1 << 20  # bytes of an array with which vectors are taken one after another, so that memory is used again
 
 
 def together(r: Recorded) -> int:

@@ -98,6 +98,15 @@ def test_many_vectors_at_once():
         np.testing.assert_allclose(J.H @ C, K.T @ C, atol=1e-12)
 
 
+def test_many_large_vectors():
+    x = np.linspace(0.1, 1, 200_000)
+    H = tg.operators.hessian(lambda x: (x**4).sum(), x)
+    V = np.random.default_rng(0).standard_normal((200_000, 3))
+    np.testing.assert_allclose(H @ V, 12 * (x * x)[:, None] * V, rtol=1e-13)
+    J = tg.operators.jacobian(lambda x: np.exp(1j * x), x)
+    np.testing.assert_allclose(J @ V, (1j * np.exp(1j * x))[:, None] * V, rtol=1e-13)
+
+
 def test_trees():
     x = {"a": np.array([[1.0, 2.0], [3.0, 0.5]]), "k": None, "b": 2.0}
 
@@ -317,6 +326,7 @@ def test_many_in_sequence_at_one_point(make):
         np.testing.assert_allclose(operator @ v, dense @ v, rtol=1e-12, atol=1e-9)
     (program,) = operator.point.replays.values()
     assert "run as one text" in program.report()
+    np.testing.assert_allclose(operator @ np.eye(5), dense, rtol=1e-12, atol=1e-9)
     first = operator @ V
     assert all([np.array_equal(operator @ V, first) for _ in range(5)])
     kept = [operator @ V for _ in range(2)]
