@@ -41,7 +41,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators",),
+    "cupyx.scipy.sparse.linalg": ("operators", "implicit"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),

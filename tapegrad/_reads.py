@@ -46,6 +46,7 @@ TRUSTED = frozenset((
     "numpy", "scipy", "cupy", "cupyx", "numba", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
     "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "time", "logging", "_operator", "_functools",
 ))  # fmt: skip  # modules whose functions read no attribute of ours but by names that our code tells
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where our objects keep the user's functions
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
     "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__firstlineno__", "__del__",
@@ -359,7 +360,10 @@ class Walk:
         elif root == "tapegrad":
             self.form.append(Same(x))
             inner = getattr(x, "__dict__", {})
-            self.follow([inner[n] for n in ("f", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu") if n in inner])
+            self.follow([inner[n] for n in OURS if n in inner])
+            if "point" in inner:  # of an operator, which `update` moves
+                self.form.append(Same(inner["point"]))
+                self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
         elif root in VALUES:

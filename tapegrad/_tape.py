@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, xp_of, zeros_laid_out
+from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, settled, xp_of, zeros_laid_out
 from ._flags import Setting, leave
 from ._late import late
 from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
@@ -103,17 +103,15 @@ def keep(trace: "Tape", a: Any) -> Any:
     """A plain operand as a record may hold it: the user may change its memory before the backward sweep.
 
     Small arrays are copied.  A large one is compared with its last copy (a read of both, which an operation on it costs
-    anyway) and copied anew only if it has changed.  On CuPy it is copied, for a comparison would synchronise."""
+    anyway) and copied anew only if it has changed; not if its owner is read-only.  On CuPy it is copied, for a comparison would
+    synchronise."""
     if not is_array(a) or id(a) in trace.trusted:
         return a
     if xp_of(a) is not np:
         return a.copy()
     if a.nbytes <= SMALL:
         return a.copy()
-    owner = a
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    if type(owner.base) is bytes:
+    if settled(a):
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)

@@ -15,6 +15,7 @@ import scipy.sparse.linalg
 
 from ._array import is_array, is_differentiable, same_bits, xp_of
 from ._calls import Recorded, full_like, name_of, value_out, where_of
+from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._memory import Rebind, out_of
 from ._pickling import Remade
@@ -510,9 +511,9 @@ class System:
     def free(self, adjoint: bool) -> Callable:
         """The user's solver, or a default, on a LinearOperator."""
         pair = (self.backward, self.forward) if adjoint else (self.forward, self.backward)
-        A = scipy.sparse.linalg.LinearOperator((self.size, self.size), matvec=pair[0], rmatvec=pair[1], dtype=self.vector(self.x).dtype)
-        default = scipy.sparse.linalg.cg if self.of.kind == "minimum" else scipy.sparse.linalg.gmres
-        solve = self.of.solve or default
+        library = scipy.sparse.linalg if self.xp is np else load("cupyx.scipy.sparse.linalg")
+        A = library.LinearOperator((self.size, self.size), matvec=pair[0], rmatvec=pair[1], dtype=self.vector(self.x).dtype)
+        solve = self.of.solve or (library.cg if self.of.kind == "minimum" else library.gmres)
 
         def solved(b):
             y = solve(A, b)

@@ -4,7 +4,7 @@ Reading order: `Surroundings` (is what the function read still as it was?); `Lay
 the operators."""
 
 import functools
-import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +16,13 @@ from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
+from ._reads import walked
 from ._rule import captured_by
 from ._transforms import for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, NotScalarError, ShapeError
 from .ops._define import dtype, shape
+from .replay import prepare
 
 # --- is what the function read as it was? ---
 
@@ -31,59 +33,38 @@ def same(a: Any, b: Any) -> bool:
     return same_bits(a, b) if xp_of(a) is np else bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-NUMBERS = (bool, int, float, complex, str, np.generic)
-FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
-
-
-def read_by(f: Any, known: list) -> list:
-    """(how, array or number) of what f and the functions that it captured name, members of lists, tuples and dicts included."""
-    found = []
-    for how, v in captured_by(f):
-        if is_array(v) or isinstance(v, NUMBERS):
-            found.append((how, v))
-        elif type(v) in FUNCTIONS and not any([v is g for g in known]):
-            known.append(v)
-            found += read_by(v, known)
-    return found
-
-
-def still(v: Any, now: Any) -> bool:
-    return v is now or (not is_array(v) and type(v) is type(now) and (v == now or v != v))
-
-
 class Surroundings:
-    """What f read outside of its arguments, but for what it has changed itself: arrays by their content, and the names in its code."""
+    """What f read outside of its arguments, but for what it has changed itself: float arrays by their content, all else by what its
+    code can read (_reads.py)."""
 
-    def __init__(self, call: str, f: Any):
+    def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
+        """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
         self.arrays: list = []  # (array, its content)
-        # (how, array or number) as `read_by` gives them, None for what f itself changes
-        self.names: list = [] if isinstance(f, Const) else read_by(f, [f])
+        self.unchanged: Any = None  # a function that says so, or None where it cannot be told
+        if before is not None and (before.unchanged is None or before.unchanged()):
+            self.unchanged = before.unchanged
+        elif not isinstance(f, Const):
+            walk = walked([f], read_anew)
+            self.unchanged = None if walk.volatile else walk.check()
 
     def met(self, r: Recorded) -> None:
-        """f has run.  (Float arrays are known by what was captured, however f reached them; the others by their names.)"""
+        """f has run."""
         if r.shadow.on:
             self.arrays = [(a, a.copy()) for a, v in r.shadow.arrays if not v._version and not settled(a)]
-            self.arrays += [(a, a.copy()) for _, a in self.names if is_array(a) and a.dtype.kind in "biu" and not settled(a)]
 
     def left(self) -> None:
-        """f has ended, and what it has changed is as it leaves it."""
-        now = read_by(self.f, [self.f]) if self.names else []
-        self.names = [k if alike(k, n) else None for k, n in zip(self.names, now, strict=True)] if len(now) == len(self.names) else []
-        self.arrays = [(a, before) for a, before in self.arrays if same(a, before)]
+        """f has ended.  What it changes itself is as it leaves it, and may be changed again."""
+        if self.unchanged is not None and not self.unchanged():
+            self.unchanged = None
 
     def check(self) -> None:
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((known[0] for known in self.names if known is not None and known[1] is a), "an array")
+                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
-        if self.names:
-            now = read_by(self.f, [self.f])
-            for known, other in zip(self.names, now, strict=False):
-                if known is not None and not alike(known, other):
-                    self.changed(f"what {name_of(self.f)} names {known[0]}")
-            if len(now) != len(self.names):
-                self.changed(f"what {name_of(self.f)} captured")
+        if self.unchanged is not None and not self.unchanged():
+            self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
 
     def changed(self, what: str) -> None:
         raise GuardError(
@@ -92,8 +73,9 @@ class Surroundings:
         )
 
 
-def alike(known: tuple, now: tuple) -> bool:
-    return known[0] == now[0] and still(known[1], now[1])
+def read_anew(a: Any) -> bool:
+    """(Of these arrays a walk compares the layout only.)"""
+    return a.dtype.kind in "fc" or settled(a)
 
 
 # --- vectors and trees ---
@@ -153,13 +135,22 @@ def own(a: Any) -> Any:
     return a.copy() if is_array(a) and not settled(a) else a
 
 
+OFTEN = 40  # products at one point, which together cost about as much as a recording
+SMALL = 1 << 15  # bytes; of larger arrays a sweep costs what its operations do
+PLAIN = frozenset((np.ndarray, np.float64, np.float32))
+
+
+def largest_kept(r: Recorded) -> int:
+    return max([v.nbytes for record in r.tape.records for v in record[4:] if is_array(v)], default=0)
+
+
 class Point:
     """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
 
-    def __init__(self, call: str, f: Callable, x: Any, args: tuple, lift: Callable | None = None, first: int = 0):
-        """`first`: the number of the first leaf of the output that counts."""
+    def __init__(self, call: str, f: Callable, x: Any, args: tuple, before: "Point | None", lift: Callable | None = None, first: int = 0):
+        """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
         self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
-        self.around = Surroundings(call, f)
+        self.around = Surroundings(call, f, None if before is None else before.around)
         self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
         self.around.left()
         self.products = Products(r)
@@ -167,6 +158,24 @@ class Point:
         if not outputs:
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, no float array")
         self.domain, self.codomain = Layout(list(r.inputs.watched.items())), Layout(outputs)
+        self.plain = not OPEN.depth
+        self.asked: dict = {}  # name of a sweep -> how often it was asked for
+        self.replays: dict = {}  # name of a sweep -> its program
+
+    def often(self, name: str, parts: list) -> dict:
+        """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of its own and replayed: what
+        that costs comes back where the arrays are small."""
+        sweep = getattr(self, name)
+        program = self.replays.get(name)
+        if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
+            return sweep(parts)
+        if program is None:
+            self.asked[name] = asked = self.asked.get(name, 0) + 1
+            if asked <= OFTEN or not self.plain or largest_kept(self.recorded) > SMALL:
+                return sweep(parts)
+            of = weakref.ref(self)
+            program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
+        return program.value(*parts)
 
     def forward(self, parts: list) -> dict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
@@ -207,16 +216,18 @@ class Derivative:
     """What the operators have in common: a point, which `update` moves."""
 
     name = ""
+    sweep = ""  # that of a point which is the product
     followed = "tg.linearize"  # what takes and gives tracked values
 
     def __init__(self, f: Callable, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
+        self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
         super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))
 
     def at(self, x: Any, args: tuple) -> Point:
-        p = Point(self.call, self.f, x, args)
+        p = Point(self.call, self.f, x, args, self.point)
         self.refuse(p)
         return p
 
@@ -245,18 +256,14 @@ class Derivative:
     def ends(self, p: Point) -> tuple:
         return p.domain, p.domain
 
-    def sweep(self, p: Point, parts: list) -> dict:
-        raise NotImplementedError
-
     def product(self, v: Any) -> Any:
         """With a vector, or with each of the rows of v."""
         p = self.point
         p.around.check()
         start, end = self.ends(p)
-        sweep = functools.partial(self.sweep, p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
-            return self.plain(applied(p, sweep, v.real, start, end) + 1j * applied(p, sweep, v.imag, start, end))
-        return self.plain(applied(p, sweep, v, start, end))
+            return self.plain(applied(p, self.sweep, v.real, start, end) + 1j * applied(p, self.sweep, v.imag, start, end))
+        return self.plain(applied(p, self.sweep, v, start, end))
 
     def plain(self, v: Any) -> Any:
         if is_tracked(v):
@@ -297,16 +304,22 @@ class Derivative:
         return made, (self.name, self.f, self.point.x, self.point.args)
 
 
-def applied(p: Point, sweep: Callable, v: Any, start: Layout, end: Layout) -> Any:
+def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
     with Outside():
         if v.ndim == 1:
-            return end.joined(sweep(start.cut(v)))
+            return end.joined(p.often(sweep, start.cut(v)))
         if not len(v):
             return xp_of(v).zeros((0, end.size), end.dtype)
-        lead = v.shape[:1]
-        rows, at_once = start.cut(v, lead), together(p.recorded)
-        found = swept_at_once(p.call, sweep, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
-        return end.joined(for_each(p.call, p.recorded, sweep, rows) if found is None else found, lead)
+        lead, at_once = v.shape[:1], together(p.recorded)
+        if p.plain and at_once == 1 and (sweep in p.replays or largest(p.recorded) > ALONE):
+            out = xp_of(v).empty((len(v), end.size), end.dtype)
+            for k in range(len(v)):
+                out[k] = end.joined(p.often(sweep, start.cut(v[k])))
+            return out
+        p.asked[sweep] = p.asked.get(sweep, 0) + len(v)
+        rows, each = start.cut(v, lead), getattr(p, sweep)
+        found = swept_at_once(p.call, each, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
+        return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
 
 
 def rows_of(V: Any) -> Any:
@@ -315,6 +328,7 @@ def rows_of(V: Any) -> Any:
 
 
 ROOM = 1 << 26  # bytes of an array for many vectors at once
+ALONE = 1 << 20  # bytes of an array with which vectors are taken one after another, so that memory is used again
 
 
 def together(r: Recorded) -> int:
@@ -329,6 +343,7 @@ def together(r: Recorded) -> int:
 
 class Jacobian(Derivative):
     name = "jacobian"
+    sweep = "forward"
     followed = ".jvp(v) or .vjp(w)"
 
     def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
@@ -346,28 +361,25 @@ class Jacobian(Derivative):
     def ends(self, p: Point) -> tuple:
         return p.domain, p.codomain
 
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.forward(parts)
-
     def adjoint(self, w: Any) -> Any:
         """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
         p = self.point
         p.around.check()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
-            return self.plain(applied(p, p.backward, w, p.codomain, p.domain) + 1j * applied(p, p.backward, -1j * w, p.codomain, p.domain))
-        return self.plain(applied(p, p.backward, w, p.codomain, p.domain))
+            return self.plain(applied(p, "backward", w, p.codomain, p.domain) + 1j * applied(p, "backward", -1j * w, p.codomain, p.domain))
+        return self.plain(applied(p, "backward", w, p.codomain, p.domain))
 
     def jvp(self, v: Any, out: Any = None) -> Any:
         """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_value(p.forward(p.tangents(v))))
+        return put(self.call, out, p.like_value(p.often("forward", p.tangents(v))))
 
     def vjp(self, w: Any, out: Any = None) -> Any:
         """J^H w, w like f(x) and the result like x; or in the arrays of `out`, which may be those of w."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_x(p.backward(p.cotangents(w))))
+        return put(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
 
     def __reduce__(self) -> Any:
         return made, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
@@ -383,6 +395,7 @@ class Symmetric(Derivative):
 
 class Hessian(Symmetric):
     name = "hessian"
+    sweep = "backward"  # the Jacobian of the gradient is symmetric
     followed = ".hvp(v)"
 
     def at(self, x: Any, args: tuple) -> Point:
@@ -393,14 +406,11 @@ class Hessian(Symmetric):
             return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
         try:
-            p = Point(self.call, f, x, args, lift, first=1)
+            p = Point(self.call, f, x, args, self.point, lift, first=1)
         except NotScalarError as error:
             raise NotScalarError(str(error).replace(f"grad({name_of(f)})", self.call, 1)) from None
         self.refuse(p)
         return p
-
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.backward(parts)  # the Jacobian of the gradient is symmetric
 
     @property
     def value(self) -> Any:
@@ -416,14 +426,12 @@ class Hessian(Symmetric):
         """H v, v and the result like x; or in the arrays of `out`, which may be those of v."""
         p = self.point
         p.around.check()
-        return put(self.call, out, p.like_x(self.sweep(p, p.tangents(v))))
+        return put(self.call, out, p.like_x(p.often("backward", p.tangents(v))))
 
 
 class GaussNewton(Symmetric):
     name = "gauss_newton"
-
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.gauss_newton(parts)
+    sweep = "gauss_newton"
 
     @property
     def gradient(self) -> Any:
@@ -434,6 +442,7 @@ class GaussNewton(Symmetric):
 
 class Fisher(Symmetric):
     name = "fisher"
+    sweep = "gauss_newton"
 
     def at(self, x: Any, args: tuple) -> Point:
         p = super().at(x, args)
@@ -445,9 +454,6 @@ class Fisher(Symmetric):
                 "shape (n,): do not sum them"
             )
         return p
-
-    def sweep(self, p: Point, parts: list) -> dict:
-        return p.gauss_newton(parts)
 
 
 KINDS = {c.name: c for c in (Jacobian, Hessian, GaussNewton, Fisher)}

@@ -234,6 +234,32 @@ def test_on_cupy_too(xp):
     assert tg.jvp(lambda a: g(xp.ones(2), a), (a,), (a,))[1].tolist() == pytest.approx([1 / 3, 2 / 3])
 
 
+def test_a_linear_solver_of_the_users_on_cupy_too(xp):
+    """By conjugate gradients on the normal equations: A and its adjoint."""
+
+    def solve(A, b):
+        y, r = 0 * b, b
+        p = s = A.rmatvec(r)
+        for _ in range(10):
+            q = A.matvec(p)
+            if float(q @ q) == 0:
+                break
+            step = (s @ s) / (q @ q)
+            y, r, before = y + step * p, r - step * q, s
+            s = A.rmatvec(r)
+            p = s + (s @ s) / (before @ before) * p
+            if float(abs(s).max()) < 1e-14:
+                break
+        return y
+
+    M = xp.asarray([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [0.5, 0.0, 4.0]])
+    g = tg.implicit.root(lambda x, a: M @ x - a * a, lambda F, x0, a: xp.linalg.inv(M) @ (a * a), solve=solve)
+    a = xp.asarray([1.0, 2.0, 3.0])
+    J = 2 * xp.linalg.inv(M) * a
+    for mode in ("forward", "reverse"):
+        assert bool(abs(tg.jacobian(lambda a: g(xp.zeros(3), a), mode=mode)(a) - J).max() < 1e-10)
+
+
 def test_matrix_free():
     n, q = 3000, np.linspace(0, 1, 3000)
 
@@ -358,6 +384,21 @@ def test_a_solver_that_writes_its_arguments():
     g = tg.implicit.root(lambda x, a: x * x - a, solver)
     assert g(x0, a).tolist() == [2, 3] and tg.grad(lambda a: g(x0, a).sum())(a).tolist() == pytest.approx([1 / 4, 1 / 6])
     assert x0.tolist() == [1, 1] and a.tolist() == [4, 9]
+
+
+def test_in_a_prepared_function():
+    scale = 2.0
+    g = tg.implicit.root(lambda x, a: scale * x**3 - a, lambda F, x0, a: np.cbrt(a / scale))
+
+    def f(a):
+        return (g(np.ones(2), a) ** 2).sum()
+
+    p = tg.prepare(f, A)
+    for now in (2.0, 3.0):
+        scale = now
+        for a in (A, 2 * A, 0.3 * A):
+            for ours, theirs in ((p.value(a), f(a)), (p.grad(a), tg.grad(f)(a)), (p.hvp(a, A), tg.hvp(f, a, A))):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_nothing_is_left_for_the_collector_and_calls_are_counted():

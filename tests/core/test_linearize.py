@@ -61,6 +61,11 @@ def test_runs_once_and_keeps_the_point():
     assert J(np.ones(2)).tolist() == [2, 3] and J.T(np.ones(2)).tolist() == [2, 3] and len(runs) == 1
 
 
+def held_by(records, shape):
+    members = [v for r in records for m in r[4:] for v in (m if type(m) is list else [m])]
+    return [v for v in members if isinstance(v, np.ndarray) and v.shape == shape]
+
+
 def test_read_only_memory_is_not_copied():
     big = np.ones((300, 300))
     view = big[:2]
@@ -68,7 +73,7 @@ def test_read_only_memory_is_not_copied():
     for a, shared in ((np.ones((300, 300)), True), (view, False)):
         a.flags.writeable = False
         J = tg.linearize(lambda x: a @ x, np.ones(300))[1]
-        kept = [v for r in J.products.recorded.tape.records for v in r[4:] if isinstance(v, np.ndarray) and v.shape == a.shape]
+        kept = held_by(J.products.recorded.tape.records, a.shape)
         assert len(kept) == 1 and np.shares_memory(kept[0], a) is shared
     big *= 2
     assert J(np.ones(300)).tolist() == [300, 300]

@@ -44,7 +44,15 @@ def judged(seed):
         return f
 
     def hessian(product):
-        return lambda: product(tg.operators.hessian(make()[0], x))
+        """The third time recorded, then replayed."""
+
+        def f():
+            H = tg.operators.hessian(make()[0], x)
+            found = [np.asarray(product(H)) for _ in range(5)]
+            assert all([same(y, found[0]) for y in found]), f"seed {seed}, replayed: {found}\n{source(program).text}"
+            return found[0]
+
+        return f
 
     forms = {
         "value": (lambda: tg.linearize(make()[0], x)[0], lambda: tg.jvp(make()[0], (x,), (v,))[0]),
@@ -66,9 +74,14 @@ def run(seeds):
     assert right > 0.95 * len(seeds), right
 
 
+@pytest.fixture(autouse=True)
+def replayed(monkeypatch):
+    monkeypatch.setattr("tapegrad.operators.OFTEN", 2)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_programs():
-    run(range(20))
+    run(range(12))
 
 
 @pytest.mark.long
