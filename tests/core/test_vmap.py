@@ -267,6 +267,9 @@ def test_rules_run_once_where_they_can():
         stacks = (X, X[::-1] * 0.5)[:arity]
         for form, batched, loop in forms(lambda r=r: r, arity, [np.cos(x) for x in stacks]):
             assert same(batched(*stacks), loop(*stacks)), form
+    wary = tg.rule(plainly, vjp=lambda g, out, x: 2 * np.asarray(g) * plainly(x) / x)
+    agree(tg.grad(lambda x: wary(x).sum()), X)
+    agree(lambda x: tg.vmap(lambda c: tg.grad(lambda y: (wary(y) * c).sum())(x))(X), X)
     del calls[:]
     tg.grad(lambda X: tg.vmap(cases[0][0])(X).sum())(X)
     assert len(calls) == 2  # for the first sample, and for all
