@@ -27,6 +27,7 @@ class Batch(Trace):
     hides = True
     holds = True
     samples = True
+    adopts = True
 
     def __init__(self, call: str, count: int):
         super().__init__()
@@ -194,6 +195,14 @@ class Batch(Trace):
                 x._value = self.beneath(x)
         super().close()
         self.__class__ = Closed
+
+    def draws(self, name):
+        """In a loop over samples each draws other numbers."""
+        raise BatchError(
+            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the function "
+            "once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of the function "
+            "with a seed"
+        )
 
     # --- what an operation is ---
 

@@ -291,7 +291,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
     `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
-    if trace.samples:
+    if trace.adopts:
         shadow.within_hiding -= 1  # it is that of this trace
     with shadow as (g, args):
         try:

@@ -110,6 +110,7 @@ class Trace:
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batch.py)?
+    adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
     def __init__(self):
@@ -144,6 +145,9 @@ class Trace:
     def truth(self, x: Variable) -> bool:
         """The truth of x, one element of a trace that hides its values; likewise."""
         return bool(values_of(x))
+
+    def draws(self, name: str) -> None:
+        """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse."""
 
     def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""
@@ -339,16 +343,17 @@ PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only 
 
 
 def shortened(base: Variable, path: tuple) -> tuple:
-    """A long path as one step, where it leads to part of the memory of a contiguous array: so a view of a view of a view costs as
-    much as a view."""
+    """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a view of a view costs
+    as much as a view."""
     b = bottom(base)
     if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
         return path
     r = READ.run(b, path=path, at=None, copy=False)
-    offset = address(r) - address(b)
-    if not r.size or r.dtype != b.dtype or not 0 <= offset < b.nbytes:  # nothing, or a reshaped copy
+    first, size = address(r) - address(b), b.itemsize
+    if not r.size or r.dtype != b.dtype or not 0 <= first < b.nbytes:  # nothing, or a reshaped copy
         return path
-    return (("window", (r.shape, offset, r.strides)),)
+    turned = () if b.flags.c_contiguous else (("transpose", tuple(range(b.ndim))[::-1]),)
+    return (*turned, ("window", (r.shape, first // size, tuple([s // size for s in r.strides]))))
 
 
 @hook

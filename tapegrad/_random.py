@@ -12,7 +12,7 @@ from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
 from ._primitive import OPEN, Trace, values_of
 from ._variable import Variable
-from .errors import BatchError, NoRuleError, callers_line
+from .errors import NoRuleError
 from .ops._define import NUMPY, ndim, shape
 from .ops._protocols import any_tracked
 from .ops.views import shown
@@ -72,8 +72,9 @@ class Kind(type):
 def method(name: str) -> Any:
     def call(self, *args, **kwargs):
         f = getattr(self.real, name)
-        if OPEN.hiding:
-            for_one_sample(self, name)
+        for trace in OPEN.hiding:
+            if trace.level > self.born:
+                trace.draws(name)
         if not has_variable(args) and not has_variable(kwargs.values()):
             return f(*args, **kwargs)
         if not any_tracked(args) and not any_tracked(kwargs.values()):
@@ -84,17 +85,6 @@ def method(name: str) -> Any:
 
     call.__name__ = name
     return call
-
-
-def for_one_sample(generator: Any, name: str) -> None:
-    """In a loop over samples each draws other numbers."""
-    for trace in OPEN.hiding:
-        if trace.samples and trace.level > generator.born:
-            raise BatchError(
-                f"{trace.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the "
-                "function once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of "
-                "the function with a seed"
-            )
 
 
 def given_back(y: Any, args: tuple, kwargs: dict) -> Any:

@@ -33,7 +33,8 @@ ASKING = {
     "kernels.raw_code.check": "checks compare values",
     "kernels.raw_code.kernel": "what a launch is given",
     "kernels.raw_code.transpose": "checks compare values",
-    "kernels.trace.reads": "fingerprints of constants",
+    "_reads": "fingerprints of constants",
+    "replay._recorder": "constants of a recording",
     "ops._attach": "int(x), operator.index(x), memory and numbers of untracked arrays",
     "ops._protocols": "functions on untracked arrays",
     "ops.creation": "lengths of ranges, plain results of untracked numbers",
@@ -55,6 +56,7 @@ ASKING = {
 PASSING = {
     "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
     "_variable": "where they stand",
+    "replay._recorder": "captured arrays become its own; results",
     "_primitive": "levels, views and writes",
     "_tape": "layout of what is kept and summed",
     "_fast.entries": "generated texts",

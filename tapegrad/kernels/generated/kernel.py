@@ -45,7 +45,7 @@ from .arguments import (
 )
 from .derivatives import Family
 
-BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
+BLOCKS = ("value", "each", "path")  # what is traced with large matrices as blocks, where that is shorter
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Generated(Remade):
                 what == "value" and self._rejects,
                 sums=what == "value" and sums_of(parts.sums),
             )
-            for what in ("value", "each", "final", "scores")
+            for what in ("value", "each", "path", "final", "scores")
         }
         for what, family in self._families.items():
             family.captured = self._captured
@@ -417,6 +417,12 @@ class Recursion(Generated):
         samples = () if single else (theta.shape[1],)
         rows = rows[:, 0] if single else rows
         return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
+
+    def path(self, theta: Any, data: Any) -> Any:
+        """What the steps give in the place of a contribution, which may be an array: (numbers, N, B); (numbers, N) for theta (p,)."""
+        theta, data, single = self._arguments(theta, data)
+        rows = self._families["path"].F(self._runs["path"], theta, data)
+        return rows[:, :, 0] if single else rows
 
     def scores(self, theta: Any, data: Any) -> Any:
         """The gradient of each datum's term, (T, p, B), by forward mode in p directions; (T, p) for theta (p,).

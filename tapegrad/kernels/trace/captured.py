@@ -1,24 +1,14 @@
 """What a kernel function can read from its surroundings, as it was when it was traced.
 
-It is constant in the compiled code.  So before each launch it is compared with what it is now (reads.py): a kernel whose surroundings
+It is constant in the compiled code.  So before each launch it is compared with what it is now (_reads.py): a kernel whose surroundings
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
-import pickle
 from collections.abc import Callable
-from typing import Any
 
 from ..._primitive import OPEN
+from ..._reads import state, walked
 from ...errors import DroppedDerivativeError, KernelError
-from .reads import walked
-
-
-def state(x: Any) -> bytes:
-    """Of a source of random numbers; empty for one that has none."""
-    try:
-        return pickle.dumps(x)
-    except NotImplementedError:
-        return b""
 
 
 class Captured:

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from ..._array import is_array
-from ..._primitive import values_of
-from ..._shadow import is_foreign
-from ..._tree import Const
-from ..._variable import Variable
+from ._array import is_array
+from ._primitive import values_of
+from ._shadow import is_foreign
+from ._tree import Const
+from ._variable import Variable
 
 ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice))
 FIXED = (
@@ -118,10 +118,13 @@ def space_of(f: types.FunctionType) -> dict:
 
 
 class Walk:
-    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before."""
+    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
-    def __init__(self, roots: list, names: frozenset):
-        self.names, self.found = names, set()
+    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
+    into."""
+
+    def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
+        self.names, self.found, self.read_anew = names, set(), read_anew
         self.all = not ANYTHING.isdisjoint(names)
         self.volatile = not UNSEEN.isdisjoint(names)
         self.form: list = []
@@ -177,6 +180,9 @@ class Walk:
         self.place[id(x)] = len(self.place)
         self.hold.append(x)  # its id is not given to another object
         self.form.append(kind)
+        if self.read_anew is not None and is_array(x) and self.read_anew(x):
+            self.layout(x)
+            return
         for kinds, handle in HANDLERS:
             if isinstance(x, kinds):
                 handle(self, x)
@@ -284,6 +290,10 @@ class Walk:
             self.class_of(value, False)
         else:
             self.follow([value])
+
+    def layout(self, x: Any) -> None:
+        self.form.append(Same(x))
+        self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
 
     def array(self, x: np.ndarray) -> None:
         if x.dtype == object:
@@ -465,7 +475,10 @@ class Walk:
 
     def constant(self, x: Const) -> None:
         self.expect("{0}.value is {1}", x, x.value)
-        self.follow([x.value])
+        if self.read_anew is None:
+            self.follow([x.value])
+        else:
+            self.form.append(Same(x.value))
 
     def variable(self, x: Variable) -> None:
         self.probe(lambda: np.asarray(values_of(x)).tobytes())
@@ -508,11 +521,19 @@ HANDLERS = (
 )  # fmt: skip
 
 
-def walked(roots: list) -> Walk:
+def walked(roots: list, read_anew: Callable | None = None) -> Walk:
     """The walk with the names of all code that it meets."""
     names: frozenset = frozenset()
     while True:
-        walk = Walk(roots, names)
+        walk = Walk(roots, names, read_anew)
         if walk.found <= names:
             return walk
         names = names.union(walk.found)
+
+
+def state(x: Any) -> bytes:
+    """Of a source of random numbers; empty for one that has none."""
+    try:
+        return pickle.dumps(x)
+    except NotImplementedError:
+        return b""

@@ -1,0 +1,361 @@
+"""Runs of small operations of a program as one call of the interpreter.
+
+Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
+operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._array import F8
+from .._primitive import ADD_AT, ASSIGN, READ
+from ..ops import elementwise as e
+from ..ops import shaping
+from ..ops.indexing import region
+from ..ops.products import matmul
+from ..ops.zero_derivative import Place
+from ._interpreter import NUMBER, interpreter
+from ._program import LAID, PART, Instruction, Program, laid
+
+SMALL = 64  # elements of a result
+ROOM = 512  # elements of an operand, products of a matrix product
+FEWEST = 5  # rows for which a call pays
+BINARY = {
+    e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
+    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div",
+}  # fmt: skip
+UNARY = {
+    e.negative.prim: "neg", e.sqrt.prim: "sqrt", e.absolute.prim: "abs", e.exp.prim: "exp", e.expm1.prim: "expm1", e.log.prim: "log",
+    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh",
+}  # fmt: skip
+COMPARED = {
+    "less": ("lt", 0),
+    "less_equal": ("le", 0),
+    "equal": ("eq", 0),
+    "not_equal": ("ne", 0),
+    "greater": ("lt", 1),
+    "greater_equal": ("le", 1),
+}
+MOVES = frozenset((shaping.transpose.prim, shaping.reshape.prim, shaping.broadcast_to.prim, shaping.copy.prim))
+UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
+NUMBERS = frozenset((float, int))
+
+
+class Kinds:
+    """Which instructions of a program the interpreter can do."""
+
+    def __init__(self, program: Program):
+        self.program, self.shown = program, program.shown
+
+    def is_float(self, k: int, most: int = ROOM) -> bool:
+        numpys, shape, _, dtype, _ = self.shown[k]
+        if dtype is None:
+            return type(self.program.constants.get(k)) in NUMBERS
+        return numpys is not False and dtype == F8 and math.prod(shape) <= most
+
+    def is_truth(self, k: int) -> bool:
+        numpys, shape, _, dtype, _ = self.shown[k]
+        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= ROOM
+
+    def can(self, k: int, i: Instruction) -> bool:
+        prim, args = i.prim, i.args
+        if prim is PART or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+            return False
+        floats = all([self.is_float(a) for a in args])
+        if prim is LAID or prim in MOVES:
+            return floats and self.is_float(k)
+        if prim is READ:
+            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if prim is ASSIGN or prim is ADD_AT:
+            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if prim is matmul.prim:
+            return floats and self.is_float(k, SMALL) and self.products(args) <= ROOM
+        if prim is shaping.sum.prim:
+            return floats and self.is_float(k)
+        if prim is e.select.prim:
+            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
+        if prim.vjp is None:
+            compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
+            given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
+            return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
+        if prim is e.power_n.prim:
+            return floats and i.params["n"] == 2 and self.is_float(k, SMALL)
+        known = prim in BINARY or prim in UNARY or prim is e.square.prim or prim is e.reciprocal.prim
+        return known and floats and self.is_float(k, SMALL)
+
+    def products(self, args: tuple) -> int:
+        x, y = [self.shown[a][1] for a in args]
+        return math.prod(x) * (y[1] if len(y) == 2 else 1) if x and y and len(x) < 3 and len(y) < 3 else ROOM + 1
+
+
+class Held:
+    """Places of the arena, and the values that lie there.  `own`: they may be written, and used again."""
+
+    __slots__ = ("places", "members", "own")
+
+    def __init__(self, places: Any, own: bool):
+        self.places, self.members, self.own = places, [], own
+
+
+class Block:
+    """The instructions from `start` to `stop` of a program.  `last`: number of a value -> the last instruction that reads it.
+
+    `given` and `left`: the values that it takes and gives."""
+
+    def __init__(self, program: Program, start: int, stop: int, last: dict):
+        self.program, self.last, self.shown = program, last, program.shown
+        self.size, self.rows, self.table, self.known, self.free = 1, [], [], {}, {}
+        self.length = 0
+        self.constants: list = [(np.zeros((), np.int64), 0.0)]
+        self.numbers: dict = {}
+        self.at: dict = {}  # value -> its places
+        self.held: dict = {}  # value -> the `Held`s where it may lie
+        self.guards: dict = {}
+        code = program.code[start:stop]
+        made = {k for k, _ in code}
+        self.given = []
+        for _, i in code:
+            for a in i.args:
+                if a in made or a in self.at:
+                    continue
+                if a in program.constants:
+                    self.constant(a)
+                else:
+                    self.given.append(a)
+                    self.place(a)
+        self.dying: dict = {}
+        for k in (*self.given, *made):
+            n = last.get(k, -1)
+            if n < stop:
+                self.dying.setdefault(n, []).append(k)
+        for n, (k, i) in enumerate(code, start):
+            self.instruction(n, k, i)
+            for g in program.guards.get(k, ()):
+                self.guards[len(self.rows)] = g
+                self.rows.append((NUMBER["guard"], int(g.value), 0, self.indices(self.at[k], ()), 0, 0))
+            self.release(n)
+        self.left = [k for k in made if last.get(k, -1) >= stop]
+        self.pool: list = []
+
+    # --- places ---
+
+    def taken(self, k: int) -> Any:
+        """New places for a value, in its memory order."""
+        _, shape, strides, _, _ = self.shown[k]
+        count = math.prod(shape)
+        idle = self.free.get(count)
+        if idle:
+            first = idle.pop()
+        else:
+            first, self.size = self.size, self.size + count
+        return laid(np.arange(first, first + count).reshape(shape), shape, strides) if not shape else ordered(first, shape, strides)
+
+    def place(self, k: int) -> None:
+        self.at[k] = self.taken(k)
+        self.hold(k, [Held(self.at[k], True)])
+
+    def hold(self, k: int, helds: list) -> None:
+        self.held[k] = helds
+        for h in helds:
+            h.members.append(k)
+
+    def constant(self, k: int) -> None:
+        v = self.program.constants[k]
+        if self.shown[k][0] is None:
+            self.at[k] = self.number(float(v))
+        else:
+            self.at[k] = self.taken_for_ever(v)
+        self.hold(k, [Held(self.at[k], False)])
+
+    def taken_for_ever(self, v: Any) -> Any:
+        at = ordered(self.size, v.shape, v.strides)
+        self.size += v.size
+        self.constants.append((at, v))
+        return at
+
+    def number(self, v: float) -> Any:
+        key = v.hex()
+        if key not in self.numbers:
+            self.numbers[key] = at = np.array(self.size)
+            self.size += 1
+            self.constants.append((at, v))
+        return self.numbers[key]
+
+    def is_dead(self, k: int, n: int) -> bool:
+        """May its places be written by instruction n?"""
+        return all([h.own and all([self.last.get(m, -1) <= n for m in h.members]) for h in self.held[k]])
+
+    def release(self, n: int) -> None:
+        for k in self.dying.pop(n, ()):
+            for h in self.held[k]:
+                if h.own and all([self.last.get(m, -1) <= n for m in h.members]):
+                    h.own = False
+                    self.free.setdefault(h.places.size, []).append(int(h.places.min()) if h.places.size else 0)
+
+    # --- rows ---
+
+    def indices(self, at: Any, shape: tuple) -> int:
+        """Where the places of an operand, broadcast to this shape, begin in the table."""
+        flat = np.broadcast_to(at, shape).ravel().astype(np.int32)
+        key = flat.tobytes()
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self.length
+            self.table.append(flat)
+            self.length += flat.size
+        return found
+
+    def row(self, name: str, to: Any, *operands: Any) -> None:
+        if not to.size:
+            return
+        places = [self.indices(at, to.shape) for at in operands]
+        self.rows.append((NUMBER[name], to.size, self.indices(to, to.shape), *places, *[0] * (3 - len(places))))
+
+    def instruction(self, n: int, k: int, i: Instruction) -> None:
+        prim = i.prim
+        at = [self.at[a] for a in i.args]
+        if prim is LAID or prim in MOVES or prim is READ:
+            params = {**i.params, "copy": False} if prim is READ else i.params
+            view = laid(at[0], *params) if prim is LAID else prim.run(at[0], **params)
+            self.at[k] = np.asarray(view)
+            self.hold(k, [h for a in i.args for h in self.held[a]])
+            return
+        if prim is ASSIGN or prim is ADD_AT:
+            base = i.args[0]
+            if self.is_dead(base, n) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
+                self.at[k] = at[0]
+                self.hold(k, self.held[base])
+            else:
+                self.place(k)
+                self.row("copy", self.at[k], at[0])
+            to = np.asarray(region(self.at[k], i.params["path"])[i.params["at"]])
+            if prim is ASSIGN:
+                self.row("copy", to, at[1])
+            else:
+                self.row("addto", to, at[1])
+            return
+        self.place(k)
+        to = self.at[k]
+        if prim is matmul.prim:
+            self.matmul(to, *at)
+        elif prim is shaping.sum.prim:
+            self.row("copy", to, np.zeros((), np.int64))
+            kept = np.sum(np.zeros_like(at[0]), axis=i.params["axis"], keepdims=True).shape
+            self.row("addto", np.broadcast_to(to.reshape(kept), at[0].shape), at[0])
+        elif prim is e.select.prim:
+            self.row("select", to, *at)
+        elif prim.vjp is None:
+            name, turned = COMPARED[prim.name]
+            given = [at[a.k] if type(a) is Place else self.number(float(a)) for a in i.params["args"]]
+            self.row(name, to, *(given[::-1] if turned else given))
+        elif prim is e.power_n.prim or prim is e.square.prim:
+            self.row("mul", to, at[0], at[0])
+        elif prim is e.reciprocal.prim:
+            self.row("div", to, self.number(1.0), at[0])
+        else:
+            self.row(BINARY.get(prim) or UNARY[prim], to, *at)
+
+    def matmul(self, to: Any, x: Any, y: Any) -> None:
+        rows = x if x.ndim == 2 else x[None]
+        columns = y if y.ndim == 2 else y[:, None]
+        m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
+        out = to.reshape(m, p)
+        self.row("copy", to, np.zeros((), np.int64))
+        shape = (m, p, inner)
+        self.row("muladd", np.broadcast_to(out[:, :, None], shape), np.broadcast_to(rows[:, None, :], shape), columns.T[None])
+
+    # --- the run ---
+
+    def settle(self) -> None:
+        self.code = np.array(self.rows, np.int64).reshape(-1, 6)
+        self.indexed = np.concatenate(self.table) if self.table else np.zeros(1, np.int32)
+        self.run = interpreter()
+        self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
+        self.ways = [self.way(k) for k in self.left]
+
+    def way(self, k: int) -> tuple:
+        """How a value leaves: (is it a number?, is it a truth?, its places)."""
+        numpys, _, strides, dtype, _ = self.shown[k]
+        return numpys is None, dtype == np.bool_, self.at[k] if numpys else int(self.at[k])
+
+    def __call__(self, *given: Any) -> Any:
+        """The values left, or the guard that failed; None where a result was not finite."""
+        try:
+            state = self.pool.pop()
+        except IndexError:
+            state = State(self)
+        for place, v in zip(state.places, given, strict=True):
+            place[...] = v
+        answer = self.run(*self.before, state.address)
+        if answer:
+            self.pool.append(state)
+            return None if answer == 1 else self.guards[answer - 2]
+        out = tuple([left(state, *way) for way in zip(self.ways, state.left, strict=True)])
+        self.pool.append(state)
+        return out
+
+
+def left(state: "State", way: tuple, view: Any) -> Any:
+    number, truth, at = way
+    if number:
+        v = state.arena[at]
+        return np.bool_(v) if truth else v
+    v = view.copy(order="K") if view is not None else state.arena[at]
+    return v.astype(bool) if truth else v
+
+
+class State:
+    """An arena for one run at a time, and views of it."""
+
+    __slots__ = ("arena", "address", "places", "left")
+
+    def __init__(self, block: Block):
+        self.arena = np.zeros(block.size)
+        for at, v in block.constants:
+            self.arena[at] = v
+        self.address = self.arena.ctypes.data
+        self.places = [viewed(self.arena, block.at[k]) for k in block.given]
+        self.left = [None if number else viewed(self.arena, at) for number, _, at in block.ways]
+
+
+def viewed(arena: np.ndarray, at: np.ndarray) -> Any:
+    """The part of the arena at these places as a view; None if it is none."""
+    strides = (
+        tuple([8 * int(at[(0,) * n + (1,) + (0,) * (at.ndim - n - 1)] - at.flat[0]) if at.shape[n] > 1 else 8 for n in range(at.ndim)])
+        if at.size
+        else ()
+    )
+    if not at.size:
+        return np.zeros(at.shape)
+    view = np.ndarray(at.shape, F8, arena, 8 * int(at.flat[0]), strides) if min(strides, default=0) >= 0 else None
+    if view is None:
+        return None
+    steps = np.indices(at.shape, sparse=True)
+    told = at.flat[0] + sum([s * st // 8 for s, st in zip(steps, strides, strict=True)])
+    return view if np.array_equal(np.broadcast_to(told, at.shape), at) else None
+
+
+def ordered(first: int, shape: tuple, strides: tuple) -> np.ndarray:
+    """Consecutive integers in the memory order that the strides tell."""
+    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
+    flat = np.arange(first, first + math.prod(shape)).reshape([shape[n] for n in order])
+    return flat.transpose([order.index(n) for n in range(len(shape))])
+
+
+def runs(program: Program) -> list:
+    """(start, stop) of the instructions that are worth a block, in order."""
+    if interpreter() is None:
+        return []
+    kinds = Kinds(program)
+    can = [kinds.can(k, i) for k, i in program.code]
+    found, start = [], None
+    for n, ok in enumerate([*can, False]):
+        if ok and start is None:
+            start = n
+        elif not ok and start is not None:
+            views = sum([i.prim is READ or i.prim in MOVES for _, i in program.code[start:n]])
+            if n - start - views >= FEWEST:
+                found.append((start, n))
+            start = None
+    return found

@@ -1,0 +1,372 @@
+"""A program as a text of Python, one line for each instruction: what `Program.run` does, without its loop, and with less memory.
+
+A write is done where the buffer lies if nobody reads that memory afterwards.  Results of elementwise operations on large arrays go to
+memory of values that are dead.  A product whose body guards it against 0 times inf is written as a plain one: NumPy notes the invalid
+operation, and then `Program.run` is asked.
+
+Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
+
+import collections
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._array import NUMBERS, is_array
+from .._flags import leave
+from .._primitive import ADD_AT, ASSIGN, READ, Primitive
+from ..ops import elementwise as e
+from ..ops import shaping
+from ..ops._define import NUMPY
+from ..ops.indexing import basic
+from ..ops.products import matmul
+from ..ops.zero_derivative import Place
+from ._blocks import Block, runs
+from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+
+INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
+UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
+UFUNCS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide}
+# Operations of one array whose body is this ufunc.
+UNARY = {
+    NUMPY[f].prim: f
+    for f in (
+        np.negative, np.square, np.reciprocal, np.absolute, np.sign, np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2,
+        np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh,
+    )
+}  # fmt: skip
+LARGE = 1 << 15  # bytes of an array whose memory is used again
+END = math.inf
+
+
+class Storage:
+    """Memory, and the values that may lie in it.  `outside`: it is an argument, a captured array or a constant."""
+
+    __slots__ = ("members", "outside")
+
+    def __init__(self, k: int, outside: bool = False):
+        self.members, self.outside = [k], outside
+
+
+class Emitted:
+    """The text of a program, and the function that it makes."""
+
+    def __init__(self, program: Program):
+        self.program, self.shown = program, program.shown
+        self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
+        self.name: dict = {}
+        self.storage: dict = {}
+        self.lines: list = []
+        for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
+            self.storage[k] = Storage(k, True)
+            self.name[k] = f"v{k}"
+        self.space.update({f"v{k}": v for k, v in program.constants.items()})
+        self.space.update({f"v{k}": v for k, v in program.captured})
+        self.last: dict = {}
+        for n, (_, i) in enumerate(program.code):
+            self.last.update(dict.fromkeys(i.args, n))
+        ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
+        self.last.update(dict.fromkeys(ends, END))
+        self.free: dict = {}  # layout -> names of dead memory
+        self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
+        self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.used = self.blocks = 0
+        self.moved: set = set()  # values whose name another one has now
+        self.dying: dict = {}
+        self.emit()
+
+    # --- memory ---
+
+    def is_dead(self, storage: Storage, n: int) -> bool:
+        return not storage.outside and all([self.last.get(m, -1) <= n for m in storage.members])
+
+    def join(self, k: int, other: int) -> None:
+        self.storage[k] = storage = self.storage[other]
+        storage.members.append(k)
+
+    def large(self, k: int) -> Any:
+        """The layout of a large array of NumPy that is all of its memory; else None."""
+        numpys, shape, strides, dtype, owns = self.shown[k]
+        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= LARGE else None
+
+    def release(self, n: int) -> None:
+        """The memory and the names of what is read by instruction n for the last time."""
+        for k in self.dying.pop(n, ()):
+            if k not in self.storage:
+                continue  # within a block
+            storage, name = self.storage[k], self.name[k]
+            root = storage.members[0]
+            layout = self.large(root)
+            if layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n):
+                storage.outside = True  # it is given away once
+                self.moved.add(root)
+                self.free.setdefault(layout, []).append(self.name[root])
+            if name[0] == "r" and k not in self.moved:
+                self.idle.append(name)
+
+    def target(self, k: int) -> str:
+        """A name for the value."""
+        if self.idle:
+            name = self.idle.pop()
+        else:
+            name, self.used = f"r{self.used}", self.used + 1
+        self.name[k] = name
+        return name
+
+    def place(self, k: int) -> str | None:
+        """Dead memory for an elementwise result."""
+        layout = self.large(k)
+        names = self.free.get(layout) if layout is not None else None
+        return names.pop() if names else None
+
+    # --- lines ---
+
+    def given(self, what: Any, kind: str) -> str:
+        name = f"{kind}{len(self.space)}"
+        self.space[name] = what
+        return name
+
+    def emit(self) -> None:
+        program = self.program
+        for k, n in self.last.items():
+            if n is not END:
+                self.dying.setdefault(n, []).append(k)
+        watched: Any = None
+        for k in (*program.arguments, *[k for k, _ in program.captured]):
+            self.guard(k)
+        blocks = dict(runs(program))
+        stopped = 0
+        for n, (k, i) in enumerate(program.code):
+            if n < stopped:
+                continue
+            if n in blocks:
+                stopped = blocks[n]
+                self.block(n, stopped)
+                continue
+            if i.watched != watched:
+                setting = self.given(setting_of(i.watched), "S")
+                self.lines += ([] if watched is None else ["leave(t)"]) + [f"t = {setting}.enter()"]
+                watched = i.watched
+            self.instruction(n, k, i)
+            self.guard(k)
+        names = [f"v{k}" for k in program.arguments]
+        results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
+        written = ", ".join([f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written])
+        body = [*self.lines, f"return [{results}], [{written}]"]
+        head = ["H.shown = H.unsafe = None"]
+        if watched is not None:
+            first = next(n for n, line in enumerate(body) if line.startswith("t = "))
+            body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
+        else:
+            body = head + body
+        self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
+        exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
+        self.run: Callable = self.space.pop("replay")
+
+    def result(self, k: int | None, leaf: Any) -> str:
+        if k is None:
+            name = self.given(leaf, "c")
+            return f"{name}.copy()" if is_array(leaf) else name
+        name = self.name[k]
+        if self.shown[k][0] is None:
+            return name
+        ends = [m for m in self.storage[k].members if self.last.get(m) is END]
+        often = [j for j, _ in self.program.outputs].count(k) > 1
+        alone = not self.storage[k].outside and ends == [k] and self.shown[k][4] and not often
+        return name if alone and k not in [j for _, j in self.program.written] else f"{name}.copy()"
+
+    def block(self, start: int, stop: int) -> None:
+        block = Block(self.program, start, stop, self.last)
+        block.settle()
+        self.blocks += 1
+        call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
+        self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
+        for n in range(start, stop):
+            self.release(n)
+        for k in block.left:
+            self.storage[k] = Storage(k)
+        if block.left:
+            self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+
+    def guard(self, k: int) -> None:
+        for g in self.program.guards.get(k, ()):
+            failed = self.given(g, "g")
+            if g.truth:
+                self.lines.append(f"if {'not ' if g.value else ''}{self.name[k]}: return {failed}")
+            else:
+                self.lines.append(f"if not same({self.name[k]}, {self.given(g.value, 'c')}): return {failed}")
+
+    def instruction(self, n: int, k: int, i: Instruction) -> None:
+        prim, args = i.prim, [self.name[a] for a in i.args]
+        if is_elementwise(prim):
+            self.wanted[self.large(k)] -= 1
+            if all([self.shown[a][0] is not False for a in i.args]):
+                self.elementwise(n, k, i, args)
+                return
+        flat = of_primals(prim, i.params)
+        if flat is not None:
+            names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
+            self.storage[k] = Storage(k)
+            self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
+        elif prim is PART:
+            self.join(k, i.args[0])
+            self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
+        elif prim is LAID:
+            self.storage[k] = Storage(k)
+            f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
+            self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
+        elif prim is READ:
+            self.read(k, i, args[0])
+        elif prim.writes:
+            self.write(n, k, i, args)
+        else:
+            self.storage[k] = Storage(k)
+            if prim.aliases or not is_pure(prim):
+                for a in i.args:
+                    self.shared(k, a)
+            text = self.directly(k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
+            self.lines.append(f"{self.target(k)} = {text}")
+        self.release(n)
+
+    def directly(self, k: int, i: Instruction, args: list) -> str | None:
+        """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
+        prim, shown = i.prim, [self.shown[a] for a in i.args]
+        if not all([numpys for numpys, *_ in shown]):
+            return None
+        if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+            return f"{args[0]}.dot({args[1]})"
+        if prim is shaping.transpose.prim:
+            return f"{args[0]}{self.transposed(i.params['axes'])}"
+        if prim is shaping.reshape.prim:
+            return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
+        if prim is e.select.prim and self.shown[k][0]:
+            return f"{self.given(np.where, 'u')}({', '.join(args)})"
+        if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
+            axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
+            return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
+        return None
+
+    def transposed(self, axes: tuple) -> str:
+        return ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
+
+    def steps(self, path: tuple, kinds: tuple) -> str | None:
+        """The view by these steps, if they are of these kinds."""
+        text = ""
+        for kind, what in path:
+            if kind not in kinds:
+                return None
+            if kind == "at":
+                text += f"[{self.index(what)}]"
+            else:
+                text += self.transposed(what) if kind == "transpose" else f".reshape({self.given(what, 'c')})"
+        return text
+
+    def shared(self, k: int, a: int) -> None:
+        """k may lie in the memory of a."""
+        mine, theirs = self.storage[k], self.storage[a]
+        if mine is theirs or self.shown[a][0] is None:
+            return
+        theirs.members += mine.members
+        theirs.outside |= mine.outside
+        for m in mine.members:
+            self.storage[m] = theirs
+
+    def body(self, prim: Primitive, params: dict) -> str:
+        return self.given(functools.partial(prim.run, **params) if params else prim.run, "f")
+
+    def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
+        prim = i.prim
+        self.release(n)
+        sign = INFIX.get(prim) or UNSAFE.get(prim)
+        place = self.place(k) if prim is not e.power_n.prim else None
+        self.storage[k] = Storage(k)
+        if place is not None:
+            f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
+            self.lines.append(f"{f}({', '.join(args)}, {place})")
+            self.name[k] = place
+            return
+        name = self.target(k)
+        if sign:
+            self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
+        elif prim is e.power_n.prim:
+            self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
+        elif prim is e.negative.prim:
+            self.lines.append(f"{name} = -{args[0]}")
+        else:
+            self.lines.append(f"{name} = {self.given(UNARY[prim], 'u')}({args[0]})")
+
+    def read(self, k: int, i: Instruction, x: str) -> None:
+        path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
+        is_number = self.shown[k][0] is None
+        if is_number or copy or (at is not None and not basic(at)):
+            self.storage[k] = Storage(k)
+        else:
+            self.join(k, i.args[0])
+        step = self.steps(path, ("at", "transpose", "reshape"))
+        if step is not None and at is not None:
+            step = f"{step}[{self.index(at)}]" if basic(at) else None
+        if not step or (copy and not is_number and 0 in self.shown[k][2]):
+            self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
+        else:
+            self.lines.append(f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
+
+    def write(self, n: int, k: int, i: Instruction, args: list) -> None:
+        path, at = i.params["path"], i.params["at"]
+        base = i.args[0]
+        storage = self.storage[base]
+        if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
+            self.storage[k] = Storage(k)  # to all of it, in one step
+            self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
+        elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
+            self.join(k, base)
+            self.name[k] = args[0]
+            self.moved.add(base)
+            self.put(i, args[0], args, path, at)
+        else:
+            self.storage[k] = Storage(k)
+            x = self.target(k)
+            self.lines.append(f"{x} = {args[0]}.copy('K')")
+            self.put(i, x, args, path, at)
+
+    def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
+        """The write itself, where x may be altered."""
+        if path and path[-1][0] == "at" and at is Ellipsis:
+            path, at = path[:-1], path[-1][1]
+        step = self.steps(path, ("at", "transpose"))
+        if step is not None and (i.prim is ASSIGN or basic(at)):
+            self.lines.append(f"{x}{step}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
+        else:
+            self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
+
+    def index(self, at: Any) -> str:
+        if type(at) is tuple and at and all([type(a) in PLAIN and is_literal(a) for a in at]):
+            return ", ".join([plain_index(a) for a in at]) + ","
+        return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
+
+
+PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def is_elementwise(prim: Any) -> bool:
+    return prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim
+
+
+def of_primals(prim: Any, params: Any) -> Any:
+    """The ufunc of an operation without a derivative, where its operands are arrays and numbers and nothing is set."""
+    if prim is PART or prim is LAID or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
+        return None
+    f = getattr(np, prim.name, None)
+    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
+    return f if plain and isinstance(f, np.ufunc) else None
+
+
+def is_literal(at: Any) -> bool:
+    return type(at) is not slice or all([type(a) in (int, type(None)) for a in (at.start, at.stop, at.step)])
+
+
+def plain_index(at: Any) -> str:
+    if type(at) is slice:
+        return ":".join(["" if a is None else str(int(a)) for a in (at.start, at.stop, at.step)])
+    return "..." if at is Ellipsis else str(at)

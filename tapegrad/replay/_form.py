@@ -1,0 +1,223 @@
+"""One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._array import shares_memory
+from .._calls import Recorded as Swept
+from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
+from .._flags import now
+from .._primitive import OPEN
+from .._shadow import THREADS
+from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
+from .._tree import Const, leaves, tree_map
+from .._variable import Variable
+from ..errors import GuardError
+from ._emitted import Emitted
+from ._program import HEARD, Program
+from ._recorder import Guard, Recorded
+from ._signature import READ, Signature, Surroundings
+
+MOST = 8  # programs that are kept of one function
+TRIES = 2  # recordings that changed what f reads, before it is run as it is
+PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
+
+
+# --- what there is of a function: each is a function of it, and of `argnums` ---
+
+
+def _value(f: Callable, argnums: Any) -> Callable:
+    return f
+
+
+def _jvp(f: Callable, argnums: Any) -> Callable:
+    return lambda x, v, *args: value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, (x,), (v,), None, args))
+
+
+def _vjp(f: Callable, argnums: Any) -> Callable:
+    def pulled(x, w, *args):
+        with Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {}) as r:
+            ws = leaves_like("vjp", "cotangent", w, r.tree)
+            gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+            return r.value(), r.inputs.results(r.gradient(gs, last=True))
+
+    return pulled
+
+
+METHODS = {
+    "value": _value,
+    "grad": grad,
+    "value_and_grad": value_and_grad,
+    "jacobian": jacobian,
+    "hessian": hessian,
+    "jvp": _jvp,
+    "vjp": _vjp,
+    "hvp": lambda f, argnums: lambda x, v, *args: hvp(f, x, v, args),
+    "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
+    "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
+}
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "value_grad_hvp"))  # their second argument is a direction
+
+
+def given(args: tuple) -> list:
+    """As f gets them."""
+    return [a.value if isinstance(a, Const) else a for a in args]
+
+
+def has_variable(args: tuple) -> bool:
+    return any([isinstance(x, Variable) for a in args if type(a) is not np.ndarray for x in leaves(a)])
+
+
+class Form:
+    """One of the functions above, and its programs, the last one used first."""
+
+    def __init__(self, owner: Any, method: str):
+        self.owner, self.method = owner, method
+        self.programs: list = []
+        self.recordings = self.replays = self.disturbed = 0
+        self.eager: str | None = None  # why the function is run as it is
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner.name}.{self.method}"
+
+    def plain(self, args: tuple) -> Any:
+        """Without a program."""
+        f = self.owner.f
+        y = METHODS[self.method](f, self.owner.argnums)(*(given(args) if self.method == "value" else args))
+        return tree_map(value_out, y) if self.method == "value" else y
+
+    def __call__(self, args: tuple) -> Any:
+        if OPEN.depth or OPEN.inside is not None or has_variable(args):
+            return self.plain(args)
+        if self.eager is not None:
+            return self.plain(args)
+        failed = None
+        for k, kept in enumerate(self.programs):
+            values = kept.values(args)
+            if values is None:
+                continue
+            if kept.surroundings.changed():
+                failed = f"{READ} has changed"
+                continue
+            found = kept.replay(values)
+            if type(found) is Guard:
+                failed = found
+                continue
+            if found is None:
+                return self.plain(args)
+            if k:
+                self.programs.insert(0, self.programs.pop(k))
+            self.replays += 1
+            return found
+        if self.programs and self.owner.on_change == "raise":
+            raise GuardError(self.complaint(args, failed))
+        return self.record(args)
+
+    def complaint(self, args: tuple, failed: Any) -> str:
+        if failed is None:
+            what = f"the call has {self.programs[0].signature.difference(args)}"
+        elif type(failed) is Guard:
+            asked = "a condition" if failed.truth else "a value that the function asked for"
+            what = f"{failed.place}: {asked} is no longer {failed.value!r}"
+        else:
+            what = failed
+        return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
+
+    def record(self, args: tuple) -> Any:
+        """A call as it is, and its program with it."""
+        owner = self.owner
+        example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
+        if owner.on_change == "raise" and example.values(of_f) is None:
+            raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
+        active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
+        signature = Signature(args, active)
+        f = owner.f
+        wrap = _wrapping(f)
+        lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
+        roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
+        surroundings = Surroundings(roots)
+        try:
+            recorded = Recorded(self.name, f, lift, args, signature.chosen)
+        except Exception as error:
+            if owner.on_change == "raise" or surroundings.disturbed() is not None:
+                raise
+            y = self.plain(args)  # which may raise as well: then it was no fault of the recording
+            self.eager = f"{type(error).__name__}: {error}"
+            return y
+        y = recorded.result()
+        reason = surroundings.settle(recorded.arrays)
+        if reason is None and recorded.trace.drawn is not None:
+            reason = f"{recorded.trace.drawn} draws random numbers"
+        self.recordings += 1
+        self.disturbed += reason is not None
+        if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
+            return y  # it may have filled a cache, or imported a module
+        if reason is None and self.recordings > PATIENCE * (self.replays + MOST):
+            reason = f"it was recorded {self.recordings} times for {self.replays} replays"
+        if reason is not None:
+            if owner.on_change == "raise":
+                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
+            self.eager, self.programs = reason, []
+        else:
+            self.programs = [Kept(signature, surroundings, Program(recorded)), *self.programs[: MOST - 1]]
+        return y
+
+    def report(self) -> list:
+        if self.eager is not None:
+            return [f"run as it is, not recorded: {self.eager}"]
+        return [kept.report() for kept in self.programs]
+
+
+class Kept:
+    """A program, and what it holds for."""
+
+    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
+        self.signature, self.surroundings, self.program = signature, surroundings, program
+        self.setting, self.modes = now(), np.geterr()
+        self.emitted: Emitted | None = None
+        self.replays = 0
+
+    def values(self, args: tuple) -> list | None:
+        """The inputs of the program, if it holds for a call of this kind."""
+        setting = now()
+        if (setting is None or setting is not self.setting) and np.geterr() != self.modes:
+            return None
+        return self.signature.values(args)
+
+    def replay(self, values: list) -> Any:
+        """The result; a guard that failed; None where only a plain call will do: it warns, raises, or arrays share memory."""
+        program = self.program
+        if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
+            return None
+        if program.writes_arguments and len(values) > 1 and overlapping(values):
+            return None
+        self.replays += 1
+        if self.emitted is None and self.replays > 1:
+            self.emitted = Emitted(program)
+        try:
+            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
+            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
+                found = program.run(values)
+        except Exception:
+            return None
+        if type(found) is Guard:
+            return found
+        if HEARD.shown is not None:
+            return None
+        results, written = found
+        for array, v in written:
+            array[...] = v
+        each = iter(results)
+        return tree_map(lambda _: next(each), program.tree)
+
+    def report(self) -> str:
+        way = "as bound calls" if self.emitted is None else "as one text of Python"
+        sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        guards = sum([len(g) for g in self.program.guards.values()])
+        return (
+            f"{sizes}; {len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written, {guards} values and "
+            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call"
+        )

@@ -1,0 +1,134 @@
+"""`prepare`: a function and its derivatives, recorded once and replayed at other points."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .._calls import Inputs, name_of
+from .._pickling import Remade
+from .._shadow import MAKERS
+from .._tree import Const
+from ..errors import ArgumentError
+from ._at import At, filled_out
+from ._form import METHODS, Form
+from ._signature import Signature
+
+
+class Prepared(Remade):
+    """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
+
+    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str):
+        self.args = args
+        self.of, self.argnums, self.on_change = f, argnums, on_change
+        self.f = f
+        self.name = f"prepare({name_of(f)})"
+        self.__name__ = self.name
+        self.nums = Inputs(self.name, argnums, args).nums
+        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]))
+        self.forms = {method: Form(self, method) for method in METHODS}
+
+    def _made(self) -> tuple:
+        return Prepared, (self.of, self.args, self.argnums, self.on_change)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def value(self, *args: Any, out: Any = None) -> Any:
+        """f(*args)."""
+        return filled_out(f"{self.name}.value", self.forms["value"](args), out)
+
+    __call__ = value
+
+    def grad(self, *args: Any, out: Any = None) -> Any:
+        """The gradient, as `tapegrad.grad` gives it."""
+        return filled_out(f"{self.name}.grad", self.forms["grad"](args), out)
+
+    def value_and_grad(self, *args: Any, out: Any = None) -> Any:
+        """(value, gradient); `out` is for the gradient."""
+        value, gradient = self.forms["value_and_grad"](args)
+        return value, filled_out(f"{self.name}.value_and_grad", gradient, out)
+
+    def jacobian(self, *args: Any, out: Any = None) -> Any:
+        """The Jacobian, as `tapegrad.jacobian` gives it."""
+        return filled_out(f"{self.name}.jacobian", self.forms["jacobian"](args), out)
+
+    def hessian(self, *args: Any, out: Any = None) -> Any:
+        """The Hessian, as `tapegrad.hessian` gives it."""
+        return filled_out(f"{self.name}.hessian", self.forms["hessian"](args), out)
+
+    def jvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> tuple:
+        """(f(x, *args), J v); `out` is for J v."""
+        value, slope = self.product("jvp", x, v, args)
+        return value, filled_out(f"{self.name}.jvp", slope, out)
+
+    def vjp(self, x: Any, w: Any, args: tuple = (), *, out: Any = None) -> tuple:
+        """(f(x, *args), J^H w); `out` is for J^H w."""
+        value, pulled = self.product("vjp", x, w, args)
+        return value, filled_out(f"{self.name}.vjp", pulled, out)
+
+    def hvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> Any:
+        """H v, the Hessian of f(x, *args) by x times v."""
+        return filled_out(f"{self.name}.hvp", self.product("hvp", x, v, args), out)
+
+    def hmp(self, x: Any, V: Any, args: tuple = (), *, out: Any = None) -> Any:
+        """H times each of the rows of V."""
+        return filled_out(f"{self.name}.hmp", self.product("hmp", x, V, args), out)
+
+    def value_grad_hvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> tuple:
+        """(value, gradient, H v); `out` is for H v."""
+        value, gradient, hv = self.product("value_grad_hvp", x, v, args)
+        return value, gradient, filled_out(f"{self.name}.value_grad_hvp", hv, out)
+
+    def product(self, method: str, x: Any, v: Any, args: tuple) -> Any:
+        if self.nums != (0,):
+            raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
+        return self.forms[method]((x, v, *args))
+
+    def at(self, x: Any, *args: Any) -> At:
+        """The function at the point x: its products pay only for what depends on their direction.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> here = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2)).at(np.array([1.0, 2.0]))
+        >>> [here.hvp(v) for v in np.eye(2)]
+        [array([6., 0.]), array([ 0., 12.])]
+        """
+        return At(self, x, args)
+
+    def report(self) -> str:
+        """What is recorded, and how it is run."""
+        lines = [f"{self.name}"]
+        for method, form in self.forms.items():
+            lines += [f"  .{method}: {line}" for line in form.report()]
+        return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing is recorded yet"])
+
+
+def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record", shadow: bool = True) -> Prepared:
+    """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
+
+    `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
+    `p.value_and_grad`, `p.jacobian`, `p.hessian` take the arguments of f; `p.jvp(x, v)`, `p.vjp(x, w)`, `p.hvp(x, v)`, `p.hmp(x, V)`
+    and `p.value_grad_hvp(x, v)` take further arguments of f in `args`.  Results are fresh arrays, or written to `out`.
+
+    Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
+    number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
+    GuardError.  A function that cannot be recorded, for it draws random numbers or counts its calls, say, is run as it is:
+    `p.report()` tells.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
+    >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    (array([ 3., 12.]), array([6., 0.]))
+    """
+    if not args:
+        raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
+    if on_change not in ("record", "raise"):
+        raise ArgumentError(f"prepare({name_of(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
+    return Prepared(f if shadow else Const(f), args, argnums, on_change)
+
+
+def _shadowed(shadow: Any, x: Prepared) -> Prepared:
+    """Within a transform it is the function whose captured arrays that transform follows."""
+    f = shadow(x.of)
+    return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change)
+
+
+MAKERS[Prepared] = _shadowed

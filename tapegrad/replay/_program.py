@@ -1,0 +1,212 @@
+"""The program of a recording: what is needed of its instructions, each done once, and how it is run at other values.
+
+`run` does the instructions in order, each by the body of its operation: what all other ways of running it are judged by."""
+
+import copy
+import functools
+import threading
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, same_bits, xp_of
+from .._flags import Setting, leave
+from .._primitive import Primitive
+from ..ops._define import PRIMITIVES
+from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded
+
+FEW = 64  # elements of a constant that is compared with others
+
+
+class Heard(threading.local):
+    """What NumPy has noted in this thread since a replay began."""
+
+    shown: Any = None  # a flag that a plain call would show
+    unsafe: Any = None  # an invalid operation in a product that was not guarded against 0 times inf
+
+
+HEARD = Heard()
+
+
+def shown(kind: str, flag: int) -> None:
+    HEARD.shown = kind
+
+
+def unsafe(kind: str, flag: int) -> None:
+    HEARD.unsafe = kind
+
+
+QUIET = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
+
+
+@functools.cache
+def setting_of(watched: tuple) -> Setting:
+    """While instructions run of which a plain call would show these flags."""
+    if not watched:
+        return QUIET
+    modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
+    return Setting(**modes, call=shown)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Does a guard hold?"""
+    if xp_of(a) is not np or xp_of(b) is not np:
+        return np.shape(a) == np.shape(b) and bool((a == b).all())
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)
+
+
+def key_of(p: Any) -> Any:
+    """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
+    kind = type(p)
+    if kind is dict:
+        return tuple([(k, key_of(v)) for k, v in p.items()])
+    if kind is tuple or kind is list:
+        return (kind, *[key_of(v) for v in p])
+    if kind is slice:
+        return slice, p.start, p.stop, p.step
+    if kind is np.ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
+        return p.shape, p.strides, p.dtype.str, p.tobytes()
+    if kind is float or kind is complex or isinstance(p, np.generic):
+        return kind, repr(p)
+    hash(p)
+    return kind, p
+
+
+class Program:
+    """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
+    that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
+    leaf is always); `written`: (array, number)."""
+
+    def __init__(self, recorded: Recorded):
+        trace = recorded.trace
+        self.tree, self.shown = recorded.tree, trace.known
+        self.recorded = len(trace.instructions)
+        same = merged(trace.instructions, trace.known)
+        self.outputs = [(None if k is None else same[k], leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
+        self.written = [(array, same[k]) for array, k in trace.written]
+        self.guards: dict[int, list[Guard]] = {}
+        for g in trace.guards.values():
+            self.guards.setdefault(same[g.k], []).append(g)
+        needed = {k for k, _ in self.outputs if k is not None} | {k for _, k in self.written} | set(self.guards)
+        self.code: list = []
+        self.constants: dict = {}
+        self.captured: list = []
+        self.arguments = [k for k, i in enumerate(trace.instructions[: recorded.inputs]) if i.prim is ARGUMENT]
+        for k in range(len(same) - 1, -1, -1):
+            if k not in needed:
+                continue
+            i = trace.instructions[k]
+            if i.prim is CONSTANT:
+                self.constants[k] = trace.known[k]
+            elif i.prim is CAPTURED:
+                self.captured.append((k, trace.known[k]))
+            elif i.prim is not ARGUMENT:
+                args = tuple([same[j] for j in i.args])
+                needed.update(args)
+                self.code.append((k, Instruction(i.prim, args, i.params, i.watched)))
+        self.code.reverse()
+        targets = {i.args[0] for i in trace.instructions if isinstance(i.prim, Primitive) and i.prim.writes}
+        self.writes_arguments = not targets.isdisjoint(self.arguments)
+        self.shown = {k: layout(trace.known[k]) for k in needed}
+        self.size = len(same)
+
+    def run(self, values: list) -> Any:
+        """The values of the instructions, or the guard that failed."""
+        env: list = [None] * self.size
+        for k, v in (*zip(self.arguments, values, strict=True), *self.captured, *self.constants.items()):
+            env[k] = v
+        for k in (*self.arguments, *[k for k, _ in self.captured]):
+            failed = self.failing(k, env[k])
+            if failed is not None:
+                return failed
+        HEARD.shown = None
+        for k, i in self.code:
+            entered = setting_of(i.watched).enter()
+            try:
+                env[k] = done(i, [env[j] for j in i.args])
+            finally:
+                leave(entered)
+            failed = self.failing(k, env[k])
+            if failed is not None:
+                return failed
+        out = [leaf if k is None else env[k] for k, leaf in self.outputs]
+        return [v.copy() if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
+
+    def fixed(self, values: dict) -> "Program | None":
+        """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
+        arrays count as known.  None where a guard fails."""
+        env = {**values, **self.constants, **dict(self.captured)}
+        rest = copy.copy(self)
+        rest.arguments = [k for k in self.arguments if k not in values]
+        rest.captured, rest.code = [], []
+        for k, i in self.code:
+            if all([j in env for j in i.args]):
+                env[k] = done(i, [env[j] for j in i.args])
+            else:
+                rest.code.append((k, i))
+        if any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+            return None
+        rest.guards = {k: g for k, g in self.guards.items() if k not in env}
+        read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
+        rest.constants = {k: v for k, v in env.items() if k in read}
+        return rest
+
+    def failing(self, k: int, value: Any) -> Guard | None:
+        for g in self.guards.get(k, ()):
+            if not (bool(value) is g.value if g.truth else same_value(value, g.value)):
+                return g
+        return None
+
+
+def done(i: Instruction, args: list) -> Any:
+    if i.prim is PART:
+        return args[0][i.params]
+    if i.prim is LAID:
+        return laid(args[0], *i.params)
+    if i.prim.writes:
+        args[0] = args[0].copy(order="K")
+    return i.prim.run(*args, **i.params)
+
+
+def laid(v: Any, shape: tuple, strides: tuple) -> Any:
+    """A copy of v with these strides."""
+    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
+    fresh = xp_of(v).empty([shape[n] for n in order], v.dtype).transpose([order.index(n) for n in range(len(shape))])
+    fresh[...] = v
+    return fresh
+
+
+def layout(v: Any) -> tuple:
+    """(is it an array of NumPy?, shape, strides, dtype, does it own its memory?)"""
+    if not is_array(v):
+        return (None, (), (), getattr(v, "dtype", None), True)
+    return xp_of(v) is np, v.shape, v.strides, v.dtype, v.base is None
+
+
+def is_pure(prim: Primitive) -> bool:
+    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
+    return prim.vjp is None or getattr(PRIMITIVES.get(prim.name), "prim", None) is prim
+
+
+def merged(instructions: list, known: list) -> list:
+    """For each instruction the first one that does the same."""
+    same: list = []
+    met: dict = {}
+    for k, i in enumerate(instructions):
+        same.append(k)
+        try:
+            if i.prim is CONSTANT:
+                v = known[k]
+                key = (CONSTANT, key_of(v)) if not is_array(v) or v.size <= FEW else None
+            elif i.prim is ARGUMENT or i.prim is CAPTURED:
+                key = None
+            elif isinstance(i.prim, Primitive) and not is_pure(i.prim):
+                key = None
+            else:
+                key = (id(i.prim), tuple([same[j] for j in i.args]), key_of(i.params), i.watched)
+        except TypeError:
+            key = None
+        if key is not None:
+            same[k] = met.setdefault(key, k)
+    return same

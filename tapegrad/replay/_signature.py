@@ -1,0 +1,184 @@
+"""What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, is_scalar, xp_of
+from .._calls import number
+from .._reads import state, walked
+from .._tree import Const, children, is_node, leaves, structure
+
+NUMBERS = (float, complex)
+READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
+ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
+
+
+def is_input(x: Any, active: bool) -> bool:
+    """Is this leaf of an argument an input of the program?  (A Python number is one where it is differentiated: elsewhere it counts
+    as less than an array's dtype, which no array does.)"""
+    if is_array(x):
+        return x.dtype.kind in "biufc" and (type(x) is np.ndarray or xp_of(x) is not np)
+    return (is_scalar(x) and x.dtype.kind in "fc") or (active and type(x) in NUMBERS)
+
+
+def tree_of(x: Any) -> Any:
+    """What two trees share that are alike."""
+    if not is_node(x):
+        return None
+    return type(x), tuple(x) if isinstance(x, dict) else None, tuple([tree_of(c) for c in children(x)])
+
+
+class Leaf:
+    """What is asked of one leaf of the arguments.  `packed`: has it the strides of its copy?"""
+
+    __slots__ = ("kind", "layout", "value", "packed")
+
+    def __init__(self, x: Any, chosen: bool):
+        self.kind, self.value, self.layout, self.packed = type(x), x, None, True
+        if chosen:
+            self.value = None
+            if is_array(x):
+                self.layout = x.shape, x.strides, x.dtype
+                self.packed = np.empty_like(np.lib.stride_tricks.as_strided(np.empty((), x.dtype), x.shape, x.strides)).strides == x.strides
+
+    def holds(self, x: Any) -> bool:
+        if type(x) is not self.kind:
+            return False
+        if self.layout is not None:
+            return x.shape == self.layout[0] and x.strides == self.layout[1] and x.dtype == self.layout[2]
+        if self.value is None or x is self.value:
+            return True
+        if type(x) is Const:
+            return x.value is self.value.value
+        return (type(x) in ATOMS or is_scalar(x)) and repr(x) == repr(self.value)
+
+    def differs(self, x: Any) -> str:
+        return f"{described(x)} instead of {described(self.value) if self.layout is None else layout_text(*self.layout)}"
+
+
+def layout_text(shape: tuple, strides: tuple, dtype: Any) -> str:
+    return f"an array of shape {shape}, {dtype}"
+
+
+def described(x: Any) -> str:
+    if is_array(x):
+        return layout_text(x.shape, x.strides, x.dtype)
+    return repr(x) if type(x) in ATOMS else structure(x)
+
+
+class Signature:
+    """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
+
+    def __init__(self, args: tuple, active: tuple):
+        """`active`: for each argument, whether it is differentiated, or a direction."""
+        self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
+        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
+        self.chosen = [is_input(x, on) for x, on in pairs]
+        self.leaves = [Leaf(x, chosen) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
+        counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
+        self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
+        self.single = all([t is None for t in self.trees])
+        self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
+
+    def values(self, args: tuple) -> list | None:
+        """The inputs of a call, None if it is another kind of call."""
+        if len(args) != len(self.trees):
+            return None
+        if self.single:
+            flat: Any = args
+        else:
+            if tuple([None if isinstance(a, Const) else tree_of(a) for a in args]) != self.trees:
+                return None
+            flat = [x for a in args for x in flat_of(a)]
+        found = []
+        for x, leaf, chosen in zip(flat, self.leaves, self.chosen, strict=True):
+            if not leaf.holds(x):
+                return None
+            if chosen:
+                found.append(number(x) if leaf.layout is None else x if leaf.packed else x.copy(order="K"))
+        return found
+
+    def difference(self, args: tuple) -> str:
+        """How a call differs from that which was recorded."""
+        if len(args) != len(self.trees):
+            return f"{len(args)} arguments instead of {len(self.trees)}"
+        start = 0
+        for n, (a, tree) in enumerate(zip(args, self.trees, strict=True)):
+            flat = flat_of(a)
+            if (None if isinstance(a, Const) else tree_of(a)) != tree:
+                return f"argument {n} is {structure(a)}, a tree of another form"
+            for x, leaf in zip(flat, self.leaves[start : start + len(flat)], strict=True):
+                if not leaf.holds(x):
+                    return f"argument {n} is {leaf.differs(x)}"
+            start += len(flat)
+        return "nothing"
+
+
+def flat_of(a: Any) -> list:
+    return [a] if isinstance(a, Const) else leaves(a)
+
+
+class Surroundings:
+    """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays by their layout, which
+    the program reads anew; other arrays by their content."""
+
+    def __init__(self, roots: list):
+        self.roots = roots
+        self.content: list = []  # (array, checksum)
+        walk = walked(roots, self.noted)
+        self.form = walk.form
+        self.sources = [(x, state(x)) for x in walk.sources]
+
+    def noted(self, x: Any) -> bool:
+        if not is_float(x):
+            return False
+        if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
+            self.content.append((x, checksum(x)))
+        return True
+
+    def disturbed(self, anew: Any = None) -> str | None:
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change."""
+        if walked(self.roots, is_float).form != self.form:
+            return f"a call changes {READ}"
+        if any([state(x) != before for x, before in self.sources]):
+            return "a call draws random numbers"
+        if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
+            return "a call writes an array that the recording does not follow"
+        return None
+
+    def settle(self, anew: dict) -> str | None:
+        """The recording is done, which read these arrays anew.  Gives the reason if no program can stand for the function."""
+        self.anew = anew
+        self.look()
+        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew)
+        self.content = self.sources = []
+        return reason
+
+    def look(self) -> None:
+        """(A read-only array, and one that was captured, is an input or a promise.)"""
+        self.walk = walked(self.roots, lambda x: id(x) in self.anew or (xp_of(x) is np and not x.flags.writeable))
+        self.same = self.walk.check()
+
+    def changed(self) -> bool:
+        if self.same():
+            return False
+        before = self.walk
+        self.look()
+        if self.walk.volatile or before.form != self.walk.form:
+            self.walk, self.same = before, bool
+            return True
+        return False
+
+    def compared(self) -> int:
+        """Bytes of arrays that are compared at each call."""
+        return sum([x.nbytes for x in self.walk.arrays])
+
+
+def checksum(x: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(x))
+
+
+def is_float(x: Any) -> bool:
+    return x.dtype.kind in "fc"
