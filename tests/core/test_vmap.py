@@ -574,6 +574,33 @@ def test_what_is_kept_and_handed_on_where_no_value_shows_it():
                 t(np.zeros(3))
 
 
+def test_what_is_handed_on_inside_of_other_objects():
+    class Node:
+        def __init__(self, value, before):
+            self.value, self.before = value, before
+
+    class Chain:
+        last = Node(np.zeros(3), None)
+
+        def push(self, x):
+            y = (self.last.value * x).sum()
+            self.last = Node(x * 2, None)
+            return y
+
+        def replace(self, x):
+            self.last = Node(x * 2, None)
+            self.call = lambda: self.last.value * x
+            return self.call().sum()
+
+    chain = Chain()
+    for h in (chain.push, tg.grad(chain.push)):
+        with pytest.raises(BatchError, match="keeps a value .* in an attribute of a Chain"):
+            tg.vmap(h)(X)
+    agree(chain.replace, X)
+    agree(tg.grad(chain.replace), X)
+    np.testing.assert_array_equal(chain.last.value, 2 * X[-1])
+
+
 def test_a_branch_on_what_was_kept():
     last = [0.0]
 
