@@ -46,15 +46,16 @@ def put_by(change: tuple) -> Any:
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 
 
-def parts_of(x: Any) -> Any:
-    """What x holds; None of what is not entered."""
-    if isinstance(x, CONTAINERS):
-        return [e for pair in x.items() for e in pair] if isinstance(x, dict) else list(x)
+def parts_of(x: Any) -> list:
+    """What x holds."""
+    if isinstance(x, Variable):
+        return []
     if type(x) is types.FunctionType:
         return [c.cell_contents for c in x.__closure__ or () if c != EMPTY]
     if type(x) is np.ndarray and x.dtype.kind == "O":
         return list(x.flat)
-    return list(state_of(x).values()) if is_user_class(type(x)) or type(x) in HELD else None
+    parts = [e for pair in x.items() for e in pair] if isinstance(x, dict) else list(x) if isinstance(x, CONTAINERS) else []
+    return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
 EMPTY = types.CellType()
@@ -62,16 +63,17 @@ EMPTY = types.CellType()
 
 def walked(x: Any, met: dict) -> Iterator:
     """x and all that it holds, each once; then again as the number under which it was met."""
-    if type(x) in ATOMS:
-        yield x
-        return
-    if id(x) in met:
-        yield Again(met[id(x)][0])
-        return
-    met[id(x)] = len(met), x
-    yield x
-    for part in () if isinstance(x, Variable) else parts_of(x) or ():
-        yield from walked(part, met)
+    todo = [x]
+    while todo:
+        x = todo.pop()
+        if type(x) in ATOMS:
+            yield x
+        elif id(x) in met:
+            yield Again(met[id(x)][0])
+        else:
+            met[id(x)] = len(met), x
+            yield x
+            todo += reversed(parts_of(x))
 
 
 class Again(int):
@@ -109,7 +111,7 @@ def seen_as(trace: Batch, x: Any) -> Any:
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
         return x.copy()
-    return type(x), len(parts_of(x) or ())
+    return type(x), len(parts_of(x))
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -26,7 +26,7 @@ class Primitive:
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
     a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
-    which may give NotImplemented (sample by sample):
+    which may give NotImplemented (sample by sample), or a `Way` (_stacked.py), which is told what the samples share:
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
       "matrix"       it acts on the last axes, however many stand before

@@ -13,7 +13,7 @@ from ._calls import (
     name_of,
 )
 from ._pickling import Remade
-from ._primitive import Primitive, bind, is_tracked, layout_of, values_of
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of
 from ._shadow import Globals, names_in
 from ._shadow.routes import of_function
 from ._stacked import Way, spread
@@ -55,11 +55,15 @@ def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
             g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         if vjp is None:
             return transposed_jvp(jvp, g, out, need, args, params)
-        return checked_terms(name, vjp(g, out, *args, **params), args)
+        if not OPEN.hiding:
+            return checked_terms(name, vjp(g, out, *args, **params), args)
+        return taken(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
 
     def push(t, out, *args, **params):
         if jvp is not None:
-            return jvp(tuple(t), out, *args, **params)
+            if not OPEN.hiding:
+                return jvp(tuple(t), out, *args, **params)
+            return taken(*without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args))
         return transposed_vjp(vjp, name, t, out, args, params)
 
     return (pull,), push
@@ -81,13 +85,7 @@ def for_samples(name: str, f: Callable, rules: tuple) -> Way:
         return each(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
 
     def push_all(t, out, *stacks, **params):
-        active = [d is not None for d in t]
-
-        def pushed(out, *xs):
-            given = iter(xs[len(active) :])
-            return push(tuple([next(given) if a else None for a in active]), out, *xs[: len(active)], **params)
-
-        return each(pushed, (out, *stacks, *[d for d in t if d is not None]))
+        return each(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
 
     prim = Primitive(name, lambda *stacks, **params: each(lambda *xs: f(*xs, **params), stacks))
     prim.holomorphic, prim.joint = False, True
@@ -111,9 +109,48 @@ def each(f: Callable, stacks: tuple) -> Any:
         except Exception:  # it takes plain arrays only
             if dropped is not None:
                 del dropped[known:]
-    found = [leaves(y) for y in (first, *[f(*sample(k)) for k in range(1, count)])]
+    return stacked([first, *[f(*sample(k)) for k in range(1, count)]])
+
+
+def stacked(results: list) -> Any:
+    found, first = [leaves(y) for y in results], results[0]
     columns = iter([None if c[0] is None else shaping.stack(list(c)) for c in zip(*found, strict=True)])
     return tree_map(lambda _: next(columns), first)
+
+
+def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
+    """(a function, its arguments), which is `push` without the tangents that are None among its arguments."""
+    active = [d is not None for d in t]
+
+    def pushed(out, *xs):
+        given = iter(xs[len(active) :])
+        return push(tuple([next(given) if a else None for a in active]), out, *xs[: len(active)])
+
+    return pushed, (out, *args, *[d for d in t if d is not None])
+
+
+def taken(f: Callable, args: tuple) -> Any:
+    """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
+    dropped = HEARD.dropped
+    known = 0 if dropped is None else len(dropped)
+    try:
+        return f(*args)
+    except Exception:
+        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.samples]
+        if not traces:
+            raise
+        if dropped is not None:
+            del dropped[known:]
+    trace = max(traces, key=lambda t: t.level)
+    stacks = tree_map(trace.stacked, args)
+    y = stacked([taken(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])
+    return tree_map(lambda v: None if v is None else trace.made(v), y)
+
+
+def live_one(x: Any) -> Any:
+    """x, if an open trace has it."""
+    x = live(x) if isinstance(x, Variable) else None
+    return x if x is not None and x._trace is not None else None
 
 
 def is_first(first: Any, together: Any) -> bool:

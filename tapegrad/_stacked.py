@@ -202,7 +202,7 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
         with np.errstate(all="ignore"):
             y = prim.run(*[stand_in(x) for x in samples], **params)
         strides = (y if layer is None else y[layer]).strides
-    except (ArithmeticError, ValueError):  # of its values
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # of its values
         strides = None
     if key is not None:
         if len(ORDERS) > 999:
@@ -337,6 +337,8 @@ def sample_of(v: Any) -> Any:
 
 def read(trace, prim, operands, params):
     v, path, at = operands[0][0], params["path"], params["at"]
+    if type(at) is int and type(v) is np.ndarray and v.ndim == 2 and not path:  # one number of each sample
+        return v[:, at].copy()
     cut = in_two(path, at)
     if cut is not None:
         v = read(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
@@ -348,6 +350,10 @@ def read(trace, prim, operands, params):
 def written(trace, prim, operands, params):
     (v, batched), (y, by) = operands
     path, at = params["path"], params["at"]
+    if type(at) is int and batched and by and type(v) is type(y) is np.ndarray and v.ndim == 2 and v.dtype is y.dtype and not path:
+        if prim is ASSIGN and y.ndim == 1:
+            v[:, at] = y
+            return v
     if not batched:  # the buffer becomes one for each sample
         v = like_layout(spread(trace, v, False), room_for(trace.count, v))
     cut = in_two(path, at)

@@ -20,6 +20,7 @@ ASKING = {
     "_loans": "what is written into memory in other hands",
     "_primitive": "where it stands; the truth of an array",
     "_random": "probabilities of NumPy's generators",
+    "_rule": "what all samples gave beside what the first one gave",
     "statespace._model": "parameters without a trace",
     "testing": "checks compare values",
     "kernels.generated.arguments": "data, which are constant",

@@ -267,6 +267,9 @@ def test_rules_run_once_where_they_can():
         stacks = (X, X[::-1] * 0.5)[:arity]
         for form, batched, loop in forms(lambda r=r: r, arity, [np.cos(x) for x in stacks]):
             assert same(batched(*stacks), loop(*stacks)), form
+    wary = tg.rule(plainly, vjp=lambda g, out, x: 2 * np.asarray(g) * plainly(x) / x)
+    agree(tg.grad(lambda x: wary(x).sum()), X)
+    agree(lambda x: tg.vmap(lambda c: tg.grad(lambda y: (wary(y) * c).sum())(x))(X), X)
     del calls[:]
     tg.grad(lambda X: tg.vmap(cases[0][0])(X).sum())(X)
     assert len(calls) == 2  # for the first sample, and for all
@@ -569,6 +572,33 @@ def test_what_is_kept_and_handed_on_where_no_value_shows_it():
             state[0] = np.zeros(3)
             with pytest.raises(BatchError, match="keeps a value"):
                 t(np.zeros(3))
+
+
+def test_what_is_handed_on_inside_of_other_objects():
+    class Node:
+        def __init__(self, value, before):
+            self.value, self.before = value, before
+
+    class Chain:
+        last = Node(np.zeros(3), None)
+
+        def push(self, x):
+            y = (self.last.value * x).sum()
+            self.last = Node(x * 2, None)
+            return y
+
+        def replace(self, x):
+            self.last = Node(x * 2, None)
+            self.call = lambda: self.last.value * x
+            return self.call().sum()
+
+    chain = Chain()
+    for h in (chain.push, tg.grad(chain.push)):
+        with pytest.raises(BatchError, match="keeps a value .* in an attribute of a Chain"):
+            tg.vmap(h)(X)
+    agree(chain.replace, X)
+    agree(tg.grad(chain.replace), X)
+    np.testing.assert_array_equal(chain.last.value, 2 * X[-1])
 
 
 def test_a_branch_on_what_was_kept():

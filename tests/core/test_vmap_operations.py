@@ -5,6 +5,10 @@ import pytest
 from cases import all_cases
 from looped import forms, same
 
+import tapegrad as tg
+from tapegrad._primitive import layout_of
+from tapegrad._tree import leaves
+
 CASES = [c for c in all_cases() if any(np.asarray(a).dtype.kind in "fc" for a in c.inputs if not isinstance(a, (list, tuple)))]
 
 
@@ -39,3 +43,37 @@ def test_operations_to_second_order(case):
     """With two samples, and with three and four, which are also the lengths of many axes."""
     for count in (2, 3, 4):
         judged(case, count)
+
+
+def in_order(x, order):
+    """A stack of x and another array, each in this memory order."""
+    room = np.empty((2, *(x.shape if order == "C" else x.shape[::-1])), x.dtype)
+    stack = room if order == "C" else room.transpose(0, *range(x.ndim, 0, -1))
+    stack[0], stack[1] = x, x * x.dtype.type(0.9)
+    return stack
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_memory_order_of_results(case, order):
+    """Each sample of a result lies as the result of one sample does: whether a reshape of it is a view depends on it."""
+    active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
+    seen = []
+
+    def f(*xs):
+        given = list(case.inputs)
+        for n, x in zip(active, xs, strict=True):
+            given[n] = x
+        y = case.f(*given)
+        found = [layout_of(v) for v in leaves(y) if v is not None]
+        seen.append([(v.flags.c_contiguous, v.flags.f_contiguous) for v in found if getattr(v, "ndim", 0) > 1])
+        return y
+
+    stacks = [in_order(np.asarray(case.inputs[n]), order) for n in active]
+    with np.errstate(all="ignore"):
+        tg.vmap(f)(*stacks)
+        one = tuple([x[0] for x in stacks])
+        tg.jvp(f, one, one)
+    assert seen[0] == seen[1]

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from judged_programs import argument, maker
-from looped import forms, looped, same, vmapped
+from looped import forms, looped, on_host, same, vmapped
 from random_programs import draw, source
 
 import tapegrad as tg
@@ -24,14 +24,14 @@ def hands_on(make, stack):
     for x in stack:
         alone = make()
         column.append(alone[0](x.copy(order="K")))
-    return not (same([np.stack(column)], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
+    return not (same([np.stack([on_host(y) for y in column])], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
 
 
-def judged(seed, found, samples=SAMPLES):
-    program = draw(seed)
-    make = maker(program, np)[0]
-    x, v = argument(seed, np)
-    stack, directions = [np.stack([a * (1 - 0.01 * k) for k in range(samples)]) for a in (x, v)]
+def judged(seed, found, samples=SAMPLES, xp=np):
+    program = draw(seed, cupy=xp is not np)
+    make = maker(program, xp)[0]
+    x, v = argument(seed, xp)
+    stack, directions = [xp.stack([a * (1 - 0.01 * k) for k in range(samples)]) for a in (x, v)]
     with np.errstate(all="ignore"):
         try:
             state = hands_on(make, stack)
@@ -49,7 +49,7 @@ def judged(seed, found, samples=SAMPLES):
             except BatchError as e:
                 found["state" if state and ("sample to sample" in str(e) or "keeps a value" in str(e)) else "refused"] += 1
                 continue
-            got, want = [[np.asarray(y) for y in leaves(ys)] for ys in (got, want)]
+            got, want = [[on_host(y) for y in leaves(ys)] for ys in (got, want)]
             assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
             found["right"] += 1
         of_loop, of_batch = make(), make()
@@ -64,10 +64,10 @@ def judged(seed, found, samples=SAMPLES):
         assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), f"seed {seed}, captured arrays\n{source(program).text}"
 
 
-def run(seeds, samples=SAMPLES):
+def run(seeds, samples=SAMPLES, xp=np):
     found = Counter()
     for seed in seeds:
-        judged(seed, found, samples)
+        judged(seed, found, samples, xp)
     print(dict(found))
     assert found["right"] > 0.6 * found.total() and found["refused"] <= 0.02 * (found["right"] + found["refused"]), found
 
@@ -84,6 +84,14 @@ def test_programs(seeds):
 @pytest.mark.parametrize("seeds", [range(k, k + 500) for k in range(90_000, 94_000, 500)], ids=str)
 def test_four_thousand_programs(seeds, samples):
     run(seeds, samples)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(k, k + 20) for k in range(94_000, 94_080, 20)], ids=str)
+def test_programs_on_cupy(seeds, xp):
+    if xp is not np:
+        run(seeds, xp=xp)
 
 
 def test_the_judge_finds_a_batch_that_forgets(monkeypatch):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from _cuda_host import array_library  # noqa: F401
 from looped import forms, same
 
 import tapegrad as tg
@@ -77,6 +78,17 @@ def test_in_nested_batches():
     np.testing.assert_allclose(got, [[of_numbers(th, y) for y in Y] for th in THETA], rtol=1e-13)
     got = tg.vmap(tg.vmap(tg.grad(of_numbers), (None, 0)), (0, None))(THETA, Y)
     np.testing.assert_allclose(got, [[tg.grad(of_numbers)(th, y) for y in Y] for th in THETA], rtol=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["data of their own", "samples in samples"])
+def test_on_cupy(name, cupy):
+    f, *stacks = CASES[name]
+    n, on_device = tuple(range(len(stacks))), [cupy.asarray(x) for x in stacks]
+    total = lambda *xs: (f(*xs) ** 2).sum()
+    for g in (tg.vmap(f), tg.vmap(tg.grad(total, n)), tg.grad(lambda *s: tg.vmap(total)(*s).sum(), n)):
+        got, want = g(*on_device), g(*stacks)
+        assert same(got if isinstance(got, tuple) else [got], want if isinstance(want, tuple) else [want], 1e-12)
 
 
 @pytest.mark.long

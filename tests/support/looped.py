@@ -4,16 +4,26 @@ import numpy as np
 
 import tapegrad as tg
 from tapegrad._tree import leaves
+from tapegrad.ops._define import xp
 
 WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125, -0.7])
+
+
+def on_host(y):
+    return y.get() if hasattr(y, "get") else np.asarray(y)
+
+
+def beside(a, y):
+    """The array a in the library of y."""
+    return xp(y).asarray(a)
 
 
 def looped(f):
     """The results of f for each sample, as a list of leaves, each stacked."""
 
     def run(*stacks):
-        each = [leaves(f(*[np.copy(x[k], order="K") for x in stacks])) for k in range(len(stacks[0]))]
-        return [np.stack([np.asarray(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
+        each = [leaves(f(*[x[k].copy(order="K") if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
+        return [np.stack([on_host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
 
     return run
 
@@ -27,7 +37,7 @@ def same(got, want, rtol=1e-9):
     if len(got) != len(want):
         return False
     for a, b in zip(got, want, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = on_host(a), on_host(b)
         finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind in "fc" else np.zeros(0)
         tolerance = 2e-4 if b.dtype in (np.float32, np.complex64) else rtol
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -42,7 +52,7 @@ def weighed(ys):
     total = 0.0
     for y in leaves(ys):
         if y is not None and y.dtype.kind in "fc":
-            y = y * (0.3 + 0.1 * np.cos(np.arange(y.size)).reshape(y.shape))
+            y = y * beside(0.3 + 0.1 * np.cos(np.arange(y.size)).reshape(y.shape), y)
             total = total + ((y * y.conj()).real.sum() if y.dtype.kind == "c" else y.sum())
     return total
 
@@ -58,7 +68,7 @@ def forms(f, arity, v, order=2):
     push = lambda h: lambda *xs: tg.jvp(h, xs[:arity], xs[arity:])[1]
     yield "vmap of jvp", lambda *s: vmapped(push(f()))(*s, *v), lambda *s: looped(push(f()))(*s, *v)
     w = WEIGHTS[: len(v[0])]
-    total = lambda h: lambda *s: (tg.vmap(lambda *xs: weighed(h(*xs)))(*s) * w).sum() + 0.0 * abs(s[0]).sum()
+    total = lambda h: lambda *s: (tg.vmap(lambda *xs: weighed(h(*xs)))(*s) * beside(w, s[0])).sum() + 0.0 * abs(s[0]).sum()
     one = lambda h: lambda *s: sum([weighed(h(*[x[k] * 1.0 for x in s])) * c for k, c in enumerate(w)]) + 0.0 * abs(s[0]).sum()
     yield "grad of vmap", lambda *s: tg.grad(total(f()), n)(*s), lambda *s: tg.grad(one(f()), n)(*s)
     if order > 1:
@@ -88,7 +98,7 @@ def twice(g, w):
     """A number made of gradients."""
 
     def total(*s):
-        found = [y * w.reshape(-1, *(1,) * (y.ndim - 1)) for y in g(*s)]
+        found = [y * beside(w, y).reshape(-1, *(1,) * (y.ndim - 1)) for y in g(*s)]
         return sum([((y * y.conj()).real.sum() if y.dtype.kind == "c" else (y * y).sum()) for y in found])
 
     return total
