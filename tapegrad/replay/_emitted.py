@@ -72,7 +72,7 @@ class Emitted:
         self.free: dict = {}  # layout -> names of dead memory
         self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
-        self.used = self.blocks = 0
+        self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
@@ -180,7 +180,7 @@ class Emitted:
     def block(self, start: int, stop: int) -> None:
         block = Block(self.program, start, stop, self.last)
         block.settle()
-        self.blocks += 1
+        self.blocks, self.inside = self.blocks + 1, self.inside + stop - start
         call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):

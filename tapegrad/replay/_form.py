@@ -21,6 +21,7 @@ from ._recorder import Guard, Recorded
 from ._signature import READ, Signature, Surroundings
 
 MOST = 8  # programs that are kept of one function
+EMITTED = 2  # the replay for which the text is written
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
@@ -178,7 +179,7 @@ class Kept:
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Emitted | None = None
-        self.replays = 0
+        self.replays = self.failures = 0
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
@@ -195,13 +196,14 @@ class Kept:
         if program.writes_arguments and len(values) > 1 and overlapping(values):
             return None
         self.replays += 1
-        if self.emitted is None and self.replays > 1:
-            self.emitted = Emitted(program)
         try:
+            if self.replays == EMITTED:
+                self.emitted = Emitted(program)
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
             if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 found = program.run(values)
-        except Exception:
+        except Exception:  # the plain call raises it, with the line
+            self.failures += 1
             return None
         if type(found) is Guard:
             return found
@@ -214,7 +216,11 @@ class Kept:
         return tree_map(lambda _: next(each), program.tree)
 
     def report(self) -> str:
-        way = "as bound calls" if self.emitted is None else "as one text of Python"
+        way = (
+            "as bound calls"
+            if self.emitted is None
+            else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+        )
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
