@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors as errors
 from ._late import PUBLIC as _PUBLIC
 from ._late import load as _load
+from ._linearize import linearize as linearize
 from ._memory import checkpoint as checkpoint
 from ._memory import inplace as inplace
 from ._memory import stateful as stateful
@@ -36,8 +37,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import cupy as cupy
+    from . import implicit as implicit
     from . import kernels as kernels
     from . import numpy as numpy
+    from . import operators as operators
     from . import optimize as optimize
     from . import scipy as scipy
     from . import statespace as statespace

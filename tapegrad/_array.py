@@ -52,6 +52,13 @@ def shares_memory(a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(a, b))
 
 
+def settled(x: Any) -> bool:
+    """Memory of which its owner says that nobody writes it."""
+    while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
+        x = x.base
+    return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)
+
+
 def address(x: Any) -> int:
     """Where the first element of an array lies."""
     return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr

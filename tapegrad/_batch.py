@@ -13,11 +13,13 @@ from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._hollow import hollow, hollow_number
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
-from ._stacked import OWN, WORDS, one_by_one, room_for, samples_first, spread, stacked_rule
+from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line
 from .ops import shaping as s
 from .ops._define import ndim
+
+SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it looks like
 
 
 class Batch(Trace):
@@ -36,6 +38,14 @@ class Batch(Trace):
 
     def made(self, stack: Any, whole: bool = False) -> Variable:
         """A Variable of this stack.  `whole`: one without axes is an array, not a number."""
+        if type(stack) is ndarray and stack.ndim > 1:  # the usual one
+            key = stack.shape, stack.dtype, stack.strides
+            like = SAMPLES.get(key)
+            if like is None:
+                if len(SAMPLES) > 999:
+                    SAMPLES.clear()
+                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], key[2][1:])
+            return variable(like, self, stack)
         if type(stack) is View:
             layout_of(stack)
             stack = frozen(stack)
@@ -214,10 +224,11 @@ class Batch(Trace):
             t.marks.met(prim, params, k)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
-        way = OWN.get(prim) or WORDS.get(prim.batch) or (one_by_one if prim.batch is None else stacked_rule)
-        out = way(self, prim, given, params)
+        out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
         if out is NotImplemented:
             out = one_by_one(self, prim, given, params)
+        elif is_gathered(params["at"]) if prim is READ else type(prim.batch) is not Way and prim.batch != "elementwise" and prim not in OWN:
+            out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
         if target is not None:
@@ -231,15 +242,24 @@ class Batch(Trace):
         """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
         given, rank, most = [], -1, 0
         for v, t in zip(inputs, slots, strict=True):
-            if t is None:
-                t, n = v, v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else -2
-                if n < 0:
+            kind = type(t)
+            if kind is ndarray:
+                if rank < 0:
+                    rank = t.ndim
+                elif t.ndim != rank:
                     return None
-                most = n if n > most else most
-            elif type(t) is not ndarray or (rank >= 0 and t.ndim != rank):
-                return None
             else:
-                rank = t.ndim
+                if kind is Buffer:
+                    v = t.value
+                    if t.batched or type(v) is not ndarray:
+                        return None
+                    t.marks.on_read((), None)
+                elif t is not None:
+                    return None
+                n = v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else 99
+                if n > most:
+                    most = n
+                t = v
             given.append(t)
         if most >= rank or (rank == 1 and prim in ARRAYS):
             return None

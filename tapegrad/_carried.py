@@ -75,6 +75,16 @@ class Marks:
         if by_all and not any([kind in ("real", "imag") for kind, _ in path]):
             self.own = self.joined(self.own, where)
 
+    def begun(self) -> tuple:
+        """Another run begins: what was written in the one before, and by each sample."""
+        before = self.written, self.own
+        self.written = self.own = False
+        return before
+
+    def joined_with(self, written: Any, own: Any) -> None:
+        self.written = self.written | written if self.written is not written else written
+        self.own = self.own | own
+
     def region(self, path: tuple, at: Any) -> Any:
         """True, or the index of the region in a mask."""
         path = tuple([step for step in path if step[0] not in ("real", "imag")])

@@ -38,7 +38,7 @@ class Dual(Trace):
             value = frozen(value)
         if isinstance(tangent, Variable):
             tangent = frozen(tangent)
-        x = variable(value, self, like_layout(tangent, value))  # a captured window reads both by the same strides
+        x = variable(value, self, like_layout(tangent, value))  # so that steps which are views of the one are of the other
         x._saved = True
         return x
 

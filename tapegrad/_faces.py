@@ -23,7 +23,7 @@ from .errors import ArgumentError
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
-from .ops.creation import CREATORS, arange, array, linspace, made
+from .ops.creation import CREATORS, arange, array, linspace, made, placed
 from .ops.gathering import concatenate
 
 
@@ -115,19 +115,20 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return (Ufunc if function_for(key) is None else {1: Unary, 2: Binary}.get(key.nin, Ufunc))(f, key, device)
-    makes = key in CREATORS
+    makes, theirs = key in CREATORS, key is not f
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
         c = type(args[0]) if args else None
         if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
-            if adapter is not None and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
+            if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
                 if not kwargs:
                     return adapter.ours(*args)
                 if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
                     return adapter.ours(*args, **kwargs)
-            return call(f, args, kwargs, key)
+            y = call(f, args, kwargs, key)
+            return placed(y) if theirs and makes else y
         if makes:
             return made(f(*args, **kwargs), (*args, *kwargs.values()))
         return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)

@@ -19,7 +19,8 @@ GIVEN = {
     "index": ("ops._attach", ("ops._protocols",)),
 }
 
-PUBLIC = ("cupy", "kernels", "numpy", "optimize", "scipy", "statespace", "stats", "testing")  # tapegrad.<name> on first use
+# tapegrad.<name> on first use
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -40,6 +41,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
+    "cupyx.scipy.sparse.linalg": ("operators",),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
@@ -55,14 +57,15 @@ FILLED = {
     "_primitive.READ": ("ops.indexing",),
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
-    "_tape.SAFE": ("ops.elementwise",),
+    "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
     "ops._define.NUMPY": ("ops.",),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "statespace._nonlinear", "replay._prepare"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare"),
     "_variable.Variable": ("ops._attach",),
-    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.symbolic",),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
+    "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),

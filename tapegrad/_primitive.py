@@ -343,16 +343,17 @@ PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only 
 
 
 def shortened(base: Variable, path: tuple) -> tuple:
-    """A long path as one step, where it leads to part of the memory of a contiguous array: so a view of a view of a view costs as
-    much as a view."""
+    """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a view of a view costs
+    as much as a view."""
     b = bottom(base)
     if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
         return path
     r = READ.run(b, path=path, at=None, copy=False)
-    offset = address(r) - address(b)
-    if not r.size or r.dtype != b.dtype or not 0 <= offset < b.nbytes:  # nothing, or a reshaped copy
+    first, size = address(r) - address(b), b.itemsize
+    if not r.size or r.dtype != b.dtype or not 0 <= first < b.nbytes:  # nothing, or a reshaped copy
         return path
-    return (("window", (r.shape, offset, r.strides)),)
+    turned = () if b.flags.c_contiguous else (("transpose", tuple(range(b.ndim))[::-1]),)
+    return (*turned, ("window", (r.shape, first // size, tuple([s // size for s in r.strides]))))
 
 
 @hook

@@ -102,6 +102,15 @@ def stacked_rule(trace, prim, operands, params):
     return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
 
 
+class Way:
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params)."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable):
+        self.run = run
+
+
 def pieces_moved(trace, prim, operands, params):
     """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, the last
     one standing for zero."""
@@ -140,10 +149,76 @@ def together(trace: Any, prim: Primitive, each: Any) -> Any:
             f"{trace.call}: {callers_line()}: numpy.{prim.name} gives shapes that differ between samples, "
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
         )
-    return s.layered(*each, axis=0)
+    y = s.layered(*each, axis=0)
+    return like_layout(y, room_for(trace.count, each[0])) if ndim(y) > 2 else y
+
+
+def way_of(prim: Primitive) -> Callable:
+    """How this operation runs on stacks."""
+    word = prim.batch
+    return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is Way else stacked_rule)
 
 
 WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, "moves": pieces_moved}
+
+# --- memory order of the result ---
+
+ORDERS: dict = {}  # what was run on a sample -> the strides of the result
+
+
+def laid_as_one(trace, prim, out, operands, params):
+    """The stack of a result, each sample in the memory order that the operation gives to one: whether a later reshape is a view
+    depends on it."""
+    if type(out) is tuple:
+        return tuple([laid_as_one(trace, prim, o, operands, {**params, LAYER: k}) for k, o in enumerate(out)])
+    b = bottom(out)
+    if not is_array(b) or b.ndim < 2 or prim.aliases or (b.ndim == 2 and b.strides[1] == b.itemsize):
+        return out
+    samples = [sample_of(v) if batched else layout_of(v) for v, batched in operands]
+    strides = order_of_one(prim, samples, params)
+    if strides is None or strides == b.strides[1:]:
+        return out
+    return like_layout(out, room_for(trace.count, hollow(xp_of(b), b.shape[1:], b.dtype, strides)))
+
+
+def is_gathered(at: Any) -> bool:
+    return at is not None and not ix.basic(at)
+
+
+LAYER = "which of the results"
+
+
+def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
+    """The strides of what the body makes of such samples; None: it is not known."""
+    key: Any = (prim, *[(xp_of(x), x.shape, x.dtype, x.strides) if is_array(x) else type(x) for x in samples], *params.items())
+    try:
+        if key in ORDERS:
+            return ORDERS[key]
+    except TypeError:  # arrays among the settings
+        key = None
+    params = dict(params)
+    layer = params.pop(LAYER, None)
+    try:
+        with np.errstate(all="ignore"):
+            y = prim.run(*[stand_in(x) for x in samples], **params)
+        strides = (y if layer is None else y[layer]).strides
+    except (ArithmeticError, ValueError):  # of its values
+        strides = None
+    if key is not None:
+        if len(ORDERS) > 999:
+            ORDERS.clear()
+        ORDERS[key] = strides
+    return strides
+
+
+def stand_in(x: Any) -> Any:
+    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array."""
+    if not is_array(x):
+        return x.dtype.type(x.dtype.kind in "fc") if isinstance(x, np.generic) else x
+    y = room_for(1, x)[0, ...]
+    y[...] = 0 if x.dtype.kind not in "fc" else 1 if x.ndim < 2 else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype)
+    return y
+
 
 # --- operations with a way of their own ---
 

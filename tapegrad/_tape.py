@@ -8,6 +8,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   two, and a joint rule   (rule, slot, JOINT,    slot,     out, x,      y)          either slot may be None; real arrays
   any number              (prim, slots, MANY,    None,     out, inputs, params)
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
+  an element read         (pull, slot, ELEMENT,  None,     layout of the buffer, (), index)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
 What no rule of the record reads is None, or a `Like` that tells its shape.  A rule knows the primitive to which it belongs, so
 each record names its own (`primitive_of`).  Records are data: they can be read by others."""
@@ -33,7 +34,7 @@ class Form:
     __slots__ = ()
 
 
-MANY, SETTINGS, REGION, PART, JOINT = Form(), Form(), Form(), Form(), Form()
+MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), Form(), Form()
 LEAF = (None, None, None, None, None, None, None)
 
 
@@ -370,6 +371,13 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
                     G[j] = h + c  # so small that a new one costs no more
                 else:
                     G[j] = summed(h, c, j, owned)
+        elif second is ELEMENT:
+            G[k] = None
+            h = G[i]
+            if type(h) is ndarray and type(g) is float64 and i in owned:
+                h[y] += g
+            else:
+                rule(G, owned, k, g, i, j, out, x, y)
         elif second is SETTINGS:
             G[k] = None
             c = rule(g, out, x, *j)

@@ -286,12 +286,17 @@ def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
 
 def largest(r: Recorded) -> int:
     """Bytes of the largest cotangent of the sweep, as far as its records tell."""
-    sizes = [8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()]
+    most = max([8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()], default=1)
     for record in r.tape.records:
         if record is not None:
             _, i, _, j, out, x, y = record
-            sizes += [v.nbytes for v, active in ((out, True), (x, i is not None), (y, j is not None)) if active and type(v) is np.ndarray]
-    return max(sizes, default=1)
+            if type(out) is np.ndarray and out.nbytes > most:
+                most = out.nbytes
+            if i is not None and type(x) is np.ndarray and x.nbytes > most:
+                most = x.nbytes
+            if j is not None and type(y) is np.ndarray and y.nbytes > most:
+                most = y.nbytes
+    return most
 
 
 def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:

@@ -9,8 +9,8 @@ import numpy as np
 from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
+from ._kept import kept_in, lies_on, run_beside
 from ._primitive import OPEN, layout_of, live
-from ._shadow.containers import Contents, base_of
 from ._transforms import Transform
 from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, copied, frozen, variable
@@ -29,7 +29,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = N
 
     In-place writes, views and captured arrays are as in a loop over the samples: a captured array that f writes ends with what the
     last sample left there; one that hands a value from sample to sample raises BatchError.  So does `if` on a condition that
-    differs between samples: write numpy.where.
+    differs between samples: write numpy.where.  An f that keeps values in names, attributes or containers is run again, to see
+    that it hands none of them on.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.vmap(tg.grad(lambda x: (x ** 3).sum()))(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -175,6 +176,13 @@ class Samples(Inputs):
             OPEN.aliased = {**self.outer, **aliased}
         return out
 
+    def anew(self, trace: Batch, around: Any) -> list:
+        """The arguments once more, for the function run again."""
+        known = len(self.given)
+        around.args = self.enter(trace.watch)
+        around.given += self.given[known:]
+        return around.borrow()
+
 
 def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
     trace, found = Batch(call, count), []
@@ -185,6 +193,18 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         each = iter(axes_of_results(call, out_axes, y))
         found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
 
+    def lift(g):
+        def run(*given, **named):
+            around = OPEN.shadows[-1]
+            y = around.settle(g(*given, **named))
+            kept, where = kept_in(trace)
+            if kept:
+                read(y)
+                run_beside(trace, y, kept, where, lambda: around.settle(g(*inputs.anew(trace, around), **named)))
+            return y
+
+        return run
+
     try:
         trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
@@ -192,8 +212,8 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         trace.close()
         raise
     drawn = random.getstate()
-    shadow = run_once(f, trace, inputs, entered_args, kwargs, read)
-    error = kept_beyond(call, trace, shadow)
+    shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+    error = None
     if random.getstate() != drawn:
         error = BatchError(
             f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for "
@@ -204,34 +224,6 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     if error is not None:
         raise error
     return tree_map(lambda v: None if v is None else next(stacks), tree)
-
-
-def kept_beyond(call: str, trace: Batch, shadow: Any) -> BatchError | None:
-    """A loop would show each sample what the one before has put into names, attributes and containers."""
-    for around in (shadow, *OPEN.shadows) if shadow.on else ():
-        for change in around.changes:
-            if any([lies_on(leaf, trace) for v in put_by(change) for leaf in leaves(v)]):
-                where = change[0].words.format(change[1])
-                return BatchError(
-                    f"{call}: the function keeps a value that differs between samples in {where}, which outlives the call: a loop over "
-                    "the samples would show it to the next one, and tg.vmap runs the function once for all of them. Return it, or write "
-                    "it into a captured array, name[...] = value"
-                )
-    return None
-
-
-def put_by(change: tuple) -> Any:
-    """What the function has put into a holder; of a container that held numbers only, all that it holds now."""
-    kind, _, new, *first = change
-    return base_of(new).read(new) if kind is Contents and first == [None] else kind.put(change)
-
-
-def lies_on(x: Any, trace: Batch) -> bool:
-    while isinstance(x, Variable):
-        if x._trace is trace:
-            return True
-        x = x._value
-    return False
 
 
 def axes_of_results(call: str, out_axes: Any, y: Any) -> list:

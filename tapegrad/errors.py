@@ -83,11 +83,15 @@ class KernelError(TapegradError, RuntimeError):
 
 
 class ConvergenceError(TapegradError, RuntimeError):
-    """An optimiser stopped before it reached a maximum."""
+    """An optimiser stopped before it reached a maximum, a solver before it reached a solution."""
 
 
 class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
+
+
+class SingularError(TapegradError, np.linalg.LinAlgError):
+    """A solution does not depend on its parameters in a differentiable way: the matrix of the linear system is singular."""
 
 
 class NonDifferentiableWarning(RuntimeWarning):

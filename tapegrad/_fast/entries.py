@@ -3,10 +3,13 @@ one open level and one or two arguments, runs straight through: no loop over arg
 declaration settles.  The text is the same for every level: a value that is itself a Variable calls the entry point again.  A
 tape and a dual are written out in it; any other trace gets its arguments lowered (`Trace.step`)."""
 
-from types import FunctionType
+import marshal
+import sys
+from types import CodeType, FunctionType
 
 import numpy as np
 
+from .. import _cache
 from .._array import F8, NUMBERS
 from .._dual import FORWARD, Dual
 from .._foreign import OBJECTS
@@ -16,6 +19,7 @@ from .._tape import IMMUTABLE, JOINT, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._variable import Variable, View, bottom, frozen, new
 from ..ops import _families as _families
 from ..ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
+from .numbers import fitted
 
 GENERAL = """
 def {name}({signature}):
@@ -37,7 +41,7 @@ def {name}({signature}):
         if trace is not None and trace.step is not None:
             return {stepped}
         return {low}
-    out = {name}(v{p}) if isinstance(v, Variable) else run(v{p})
+    out = {body}
     y = new(Variable)
     y._value = out
     y._trace = trace
@@ -141,7 +145,6 @@ def {name}(a, b):
     y._value = out
     y._trace = trace
     if kind is Tape:
-        d = out.dtype
         {mark_y}
         records = trace.records
         y._slot = len(records)
@@ -239,14 +242,17 @@ def constant(b: float) -> np.ndarray:
 
 
 # On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
-BODIES = {"matmul": "(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)"}
+BODIES = {
+    "matmul": "(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)",
+    "negative": "-v",
+}
 LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
 
 # What the generated texts name.
 SPACE: dict = dict(
     __name__=__name__, both_saved=both_saved,
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
-    settled=settled, Fold=Fold, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
+    settled=settled, Fold=Fold, fitted=fitted, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
     OBJECTS=OBJECTS, bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
 )  # fmt: skip
@@ -302,7 +308,7 @@ def _install(entry: FunctionType) -> FunctionType:
     """Give the entry point the code of its text.  Others have imported it already: the object stays the same."""
     signature = signature_of(entry.__globals__["run"])
     text, made = text_of(entry.prim, signature), {}
-    exec(compile(text, f"<entry of {entry.__name__}>", "exec"), entry.__globals__, made)
+    exec(_compiled(text, f"<entry of {entry.__name__}>"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
     if "# forward" in text:
         FORWARD[entry.__code__] = text[: text.index("# forward")].count("\n") + 1
@@ -314,6 +320,20 @@ def _install(entry: FunctionType) -> FunctionType:
     else:
         entry.__defaults__ = signature.defaults or None
     return entry
+
+
+def _compiled(text: str, file: str) -> CodeType:
+    """The code of a text, which Python takes a millisecond to make and a tenth of that to read."""
+    key = _cache.key("text", BYTECODE, file, text)
+    stored = _cache.load(key)
+    if stored is not None:
+        return marshal.loads(stored)
+    code = compile(text, file, "exec")
+    _cache.save(key, marshal.dumps(code))
+    return code
+
+
+BYTECODE = f"{sys.version} {sys.flags.optimize}"
 
 
 def _unary_text(prim: Primitive, signature: Signature) -> str:
@@ -330,12 +350,13 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
     if prim.holomorphic:
-        fits = "d is not C16 and d is not C8 and v.dtype is d"
-        rule = f"d = out.dtype\n        records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
+        fits = "type(out) is float64 is type(v) or (d := out.dtype) is v.dtype and d is not C16 and d is not C8"
+        rule = f"records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
+    body = BODIES.get(prim.name) or f"{prim.name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
-        name=prim.name, jvp=forward, rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
+        name=prim.name, body=body, jvp=forward, rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
         low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
@@ -375,16 +396,16 @@ def _binary_text(prim: Primitive) -> str:
     holomorphic = prim.holomorphic
 
     def fold(k, value):
-        fits = f"{value}.dtype is d" + (" and d is not C16 and d is not C8" if holomorphic else "")
-        fits += f" and {value}.shape == out.shape" if elementwise else ""
-        return f"vjp{k} if {fits} else Fold(vjp{k}, {value}, {holomorphic})"
+        fits = f"{value}.dtype is (d := out.dtype)" + (" and d is not C16 and d is not C8" if holomorphic else "")
+        fits = f"type(out) is float64 is type({value}) or {fits} and {value}.shape == out.shape" if elementwise else fits
+        return f"vjp{k} if {fits} else fitted(vjp{k}, {value}, out, {holomorphic})"
 
     xs, ys, outs = piece(x0 or x1, "v", small[0]), piece(y0 or y1, "w", small[1]), "out" if o0 or o1 else None
     both = f"records.append(({fold(0, 'v')}, i, {fold(1, 'w')}, j, {outs}, {xs}, {ys}))"
     if elementwise:
         plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
         real = " and d is not C16 and d is not C8" if holomorphic else ""
-        alike = f"v.shape == w.shape and v.dtype is w.dtype{real}"
+        alike = f"type(v) is type(w) is float64 or v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
         both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
     body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
     body = f"v {body} w" if len(body) == 1 else body

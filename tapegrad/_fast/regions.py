@@ -8,10 +8,10 @@ from numpy import ndarray
 from .._array import F8, NUMBERS
 from .._dual import Dual
 from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
-from .._tape import REGION, Tape, fixed
+from .._tape import ELEMENT, REGION, Tape, fixed
 from .._variable import Variable, View, new, variable
 from ..ops import _protocols, views, writing
-from ..ops.indexing import ALL, laid_out, pull_diagonal, pull_element, pull_turned, read, zeros_of
+from ..ops.indexing import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_turned, read, region, zeros_of
 from ..ops.views import DIAGONAL, is_element, shown, transpose, unchanging
 from .replacing import before, replaces
 
@@ -81,12 +81,14 @@ def refreshed(y):
     hot = base._version > 0
     if not hot:
         base._saved = True
-    y._value = run_read(value, path=y._path, at=None, copy=hot)
+    path = y._path
+    part = value[path[0][1]] if len(path) == 1 and path[0][0] == "at" else region(value, path)
+    y._value = laid_out_copy(part) if hot and type(part) is ndarray else part
     y._trace, y._slot = trace, None if trace is None else slot_read(trace, base._slot, value, y._path, None, hot)
     y._seen = base._version
 
 
-INTEGER, SLICED = frozenset((int,)), frozenset((int, slice))
+SLICED = frozenset((int, slice))
 
 
 def are_places(at: tuple) -> bool:
@@ -100,7 +102,12 @@ def getitem(x, at):
         value = x._value
         if type(value) is ndarray:
             kind, rank = type(at), value.ndim
-            if rank == 1 if kind is int else kind is tuple and len(at) == rank and INTEGER.issuperset(map(type, at)):
+            one = rank == 1 if kind is int else kind is tuple and len(at) == rank
+            if kind is tuple:
+                for i in at:
+                    if type(i) is not int:
+                        one = False
+            if one:
                 element, trace = value[at], x._trace
                 if trace is None:
                     return element
@@ -108,7 +115,7 @@ def getitem(x, at):
                     records, known = trace.records, trace.layouts.get(id(value))
                     k = len(records)
                     layout = known[1] if known is not None and known[0] is value else trace.layout(value)
-                    records.append((pull_element, x._slot, REGION, None, layout, (), at))
+                    records.append((pull_element, x._slot, ELEMENT, None, layout, (), at))
                     if k > trace.look:
                         trace.grown()
                     y = new(Variable)
@@ -121,8 +128,11 @@ def getitem(x, at):
             elif rank and kind is slice:
                 return view(x, ("at", unchanging(at)))
             elif rank and kind is int:
-                value[at]  # raises as NumPy does
-                return view(x, ("at", at))
+                part = value[at]  # raises as NumPy does
+                y = view(x, ("at", at))
+                if x._trace is None and not x._version and getattr(x, "_saved", False):  # read at once: who writes x moves it first
+                    y._value, y._seen = part, 0
+                return y
             elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
                 value[at]
                 return view(x, ("at", tuple([i if type(i) is int else unchanging(i) for i in at])))

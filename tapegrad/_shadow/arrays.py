@@ -11,7 +11,7 @@ import numpy as np
 
 from .._array import address, is_array, xp_of
 from .._primitive import OPEN, view
-from .._variable import Variable, View, new
+from .._variable import Variable, View, bottom, new
 from ..errors import AliasError
 from . import routes, threads
 from .threads import THREADS, WRITERS
@@ -139,11 +139,15 @@ class Arrays:
         offset, whole = address(x) - address(root), self(root)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
-        if root.dtype == x.dtype and root.flags.forc and not offset % x.itemsize:
-            return view(whole, (kind_of_window(x), (x.shape, offset, x.strides)))
-        part, size = offset % root.itemsize, x.itemsize
-        if root.dtype.kind == "c" and root.itemsize == 2 * size and part in (0, size) and root.flags.forc:
-            return view(view(whole, (kind_of_window(x), (x.shape, offset - part, x.strides))), ("imag" if part else "real", None))
+        part, of_parts = offset % root.itemsize, root.dtype.kind == "c" and root.itemsize == 2 * x.itemsize
+        if root.flags.forc and (root.dtype == x.dtype or (of_parts and part in (0, x.itemsize))):
+            known = elements(whole, root, x, offset - part if of_parts else offset)
+            if known is not None:
+                return view(known, ("imag" if part else "real", None)) if of_parts else known
+        return self.beside(x, whole)
+
+    def beside(self, x: Any, whole: Variable) -> Variable:
+        """An array over the memory of another one that is no view of it."""
         v = self.captured(x)
         self.clash(v, whole)
         return v
@@ -170,7 +174,8 @@ class Arrays:
         first = address(x) - address(raw) - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
-        return view(whole, (kind_of_window(x), (x.shape, first, x.strides)))
+        known = elements(whole, bottom(whole), x, first)
+        return self.beside(x, whole) if known is None else known
 
     def within(self, x: Any) -> Any:
         """x as a view of an array that was captured before and holds all of it, found by address."""
@@ -181,7 +186,7 @@ class Arrays:
             if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
                 a, b = bounds(other)
                 if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
-                    return view(w, (kind_of_window(x), (x.shape, address(x) - a, x.strides)))
+                    return elements(w, other, x, address(x) - a)
         return None
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
@@ -215,6 +220,17 @@ def bounds(x: Any) -> tuple:
         else:
             high += (n - 1) * stride
     return low, high + x.itemsize
+
+
+def elements(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
+    """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of that, counted in C order.
+    None: it lies between them."""
+    size = root.itemsize
+    if offset % size or any([stride % size for stride in x.strides]):
+        return None
+    if not root.flags.c_contiguous:
+        whole = view(whole, ("transpose", tuple(range(root.ndim))[::-1]))
+    return view(whole, (kind_of_window(x), (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
 
 
 def kind_of_window(x: Any) -> str:

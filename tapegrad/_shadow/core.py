@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .. import _random
-from .._array import address, is_array
+from .._array import address, is_array, settled
 from .._primitive import OPEN
 from .._tree import Const
 from .._variable import Variable, View, copied
@@ -214,7 +214,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             self.own_copies(records)
 
     def own_copies(self, records: list) -> None:
-        captured = {memory_of(array) for array, _ in self.arrays}
+        captured = {memory_of(array) for array, _ in self.arrays if not settled(array)}
         copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):

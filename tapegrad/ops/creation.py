@@ -181,8 +181,7 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
         y, fresh = cast(y, np.dtype(dtype)), True
     if wanted and not fresh:
         y = copy(y)
-    if ndmin > len(dim(y)):
-        s = dim(y)
+    if ndmin > 0 and ndmin > len(s := dim(y)):
         y = y.reshape((1,) * (ndmin - len(s)) + s)
     return y
 
@@ -310,6 +309,13 @@ def on_device(x: Any) -> Any:
     if isinstance(x, (list, tuple)) and has_variable(x):
         x = stacked(x)
     return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
+
+
+def placed(x: Any) -> Any:
+    """What a function of CuPy's made of numbers: its arrays lie on the device."""
+    if type(x) is tuple or type(x) is list:
+        return type(x)([placed(e) for e in x])
+    return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 
 
 def on_host(x: Any) -> Any:

@@ -66,7 +66,7 @@ def times00(g, d):
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
-    return r if finite(r) else settle(g, r)
+    return r if type(d) is np.float64 and d != 0 == d - d or finite(r) else settle(g, r)
 
 
 def finite(r) -> bool:
@@ -124,7 +124,7 @@ rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # o
 # --- choice, which masks derivatives ---
 
 
-@primitive(scalar=Written(lambda c, x, y: np.where(c, x, y)))
+@primitive(scalar="select")
 def select(c, x, y):
     """x where c holds, else y."""
     xp = xp_of(c) if is_array(c) else xp_of2(x, y)
@@ -286,8 +286,9 @@ def _power_n_rule(g, out, x, n):
 
 
 def _power_x(g, out, x, n):
-    """g n x^(n-1).  Where n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
-    lower = select(n == 0, zero_of(n) + 1, n - 1)
+    """g n x^(n-1).  Where x = n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
+    lower = n - 1
+    lower = select(x == 0, select(n == 0, zero_of(n) + 1, lower), lower)
     return times0(g, n * power_of(x, lower))
 
 
@@ -453,12 +454,12 @@ def arctan(x):
     return xp_of(x).arctan(x)
 
 
-@primitive(np.sinh, scalar=Written(lambda x: 0.5 * (np.expm1(x) - np.expm1(-x))))
+@primitive(np.sinh, scalar=lambda x: 0.5 * (np.expm1(x) - np.expm1(-x)))
 def sinh(x):
     return xp_of(x).sinh(x)
 
 
-@primitive(np.cosh, scalar=Written(lambda x: 0.5 * (np.exp(x) + np.exp(-x))))
+@primitive(np.cosh, scalar=lambda x: 0.5 * (np.exp(x) + np.exp(-x)))
 def cosh(x):
     return xp_of(x).cosh(x)
 

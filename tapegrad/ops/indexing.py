@@ -32,11 +32,13 @@ STEPS = {
 }
 
 
-def window(b: Any, shape: tuple, offset: int, strides: tuple) -> Any:
-    """An array over part of the memory of the contiguous array b."""
+def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
+    """Elements of b, counted in C order: from the `first` on, so many further along each axis.  A view where b lies in that order."""
+    flat, size = b.ravel(), b.itemsize
+    strides = tuple([k * size for k in steps])
     if xp_of(b) is np:
-        return np.ndarray(shape, b.dtype, b.ravel(order="K"), offset, strides)
-    return type(b)(shape, b.dtype, b.data + offset, strides).view()  # so that its base is not None
+        return np.ndarray(shape, b.dtype, flat, first * size, strides)
+    return type(b)(shape, b.dtype, flat.data + first * size, strides).view()  # so that its base is not None
 
 
 def region(b: Any, path: tuple) -> Any:
@@ -45,6 +47,7 @@ def region(b: Any, path: tuple) -> Any:
     return b
 
 
+FLAT = frozenset(("reshape", "window"))  # steps that go by the elements in C order: views of what lies so
 PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
 
 
@@ -90,11 +93,11 @@ def laid_out_copy(r: Any) -> Any:
 
 def _target(x, path, at):
     """(array, index) through which the region of x is written.  Cotangents and tangents lie in memory like their buffer, except
-    where that has stride 0: then a reshape copies, and the region is named by the coordinates of its elements."""
+    where that has stride 0: then some steps copy, and the region is named by the coordinates of its elements."""
     if at is Ellipsis and path and path[-1][0] == "at":
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
-    if r.size and any(kind == "reshape" for kind, _ in path) and not shares_memory(r, x):
+    if r.size and any(kind in FLAT for kind, _ in path) and not shares_memory(r, x):
         return flat_of(x), _places(x, path, at)
     return r, at
 
@@ -106,14 +109,8 @@ def flat_of(x: Any) -> Any:
 
 def _places(x, path, at):
     """The coordinates in x (`flat_of` it) of the elements of a region."""
-    numbers = xp_of(x).empty_like(x, dtype=np.int64)
-    numbers[...] = xp_of(x).arange(x.size).reshape(x.shape)
-    size = x.itemsize
-    scaled = [
-        (kind, (step[0], step[1] * 8 // size, tuple([k * 8 // size for k in step[2]]))) if kind in ("window", "sliding") else (kind, step)
-        for kind, step in path
-    ]
-    return xp_of(x).unravel_index(region(numbers, scaled)[at], x.shape or (1,))
+    numbers = xp_of(x).arange(x.size).reshape(x.shape)
+    return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))
 
 
 @primitive(writes=True, prim=ASSIGN)
@@ -233,18 +230,13 @@ def _pull_read(G, owned, k, g, i, _, layout, path, at):
 
 
 def pull_element(G, owned, k, g, i, _, layout, path, at):
-    """The rule of one element of a plain buffer."""
-    buffer = G[i]
-    if type(g) is np.float64:
-        if buffer is None:
-            G[i] = buffer = zeros_laid_out(*layout)
-            owned.add(i)
-            buffer[at] = g
-            return
-        if type(buffer) is np.ndarray and i in owned and buffer.strides == layout[2]:
-            buffer[at] += g
-            return
-    _pull_read(G, owned, k, g, i, None, layout, path, at)
+    """The rule of one element of a plain buffer.  (The sweep itself adds a number into a cotangent that it owns.)"""
+    if G[i] is None and type(g) is np.float64:
+        G[i] = buffer = zeros_laid_out(*layout)
+        owned.add(i)
+        buffer[at] = g
+    else:
+        _pull_read(G, owned, k, g, i, None, layout, path, at)
 
 
 def pull_turned(g, out, x):
@@ -345,15 +337,7 @@ def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
     if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and type(where[1]) is np.ndarray:
         _give(G, owned, j, g[where[1]], like)
         return _hand_on(G, owned, k, g, i)
-    if bottom(g).strides != layout[2]:  # a window is a region of the memory
-        G[k] = g
-        g = buffer_of(G, owned, k, layout)
-        G[k] = None
     if j is not None:
-        if where[0] and bottom(g).strides != layout[2]:  # steps such as a window go by where the elements lie
-            G[k] = g
-            g = buffer_of(G, owned, k, layout)
-            G[k] = None
         _give(G, owned, j, read_region(g, *where), like)
     _hand_on(G, owned, k, g, i)
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._array import F8, is_array, is_scalar, xp_of
 from .._foreign import argument
 from .._late import late
-from .._primitive import layout_of
+from .._primitive import hook, layout_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, ShapeError
 from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -20,7 +20,12 @@ from ._define import dtype as dtype_of
 # --- copies and casts ---
 
 
-@primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x, order: x))
+def _copied(run, stacks, params):
+    """(The trace lays each sample in the order asked for.)"""
+    return run(*stacks, order="K")
+
+
+@primitive(shapes=(0,), batch=_copied, scalar=Written(lambda x, order: x))
 def copy(x, order="K"):
     return x if isinstance(x, np.generic) else x.copy(order)
 
@@ -46,7 +51,7 @@ def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
 
-@primitive(np.conjugate, shapes=(0,), holomorphic=False)
+@primitive(np.conjugate, shapes=(0,), holomorphic=False, scalar=Written(lambda x: x))
 def conj(x):
     return xp_of(x).conj(x)
 
@@ -372,6 +377,7 @@ def stacked(x: Any) -> Any:
     return joined(x) if has_variable(x) else np.asarray(x)
 
 
+@hook
 def joined(x: Any) -> Any:
     """A nested list in which there are Variables."""
     numbers: list = []
@@ -397,7 +403,14 @@ def sizes_of(x: Any, numbers: list) -> tuple | None:
 
 
 def has_variable(x: Any) -> bool:
-    return isinstance(x, Variable) or (isinstance(x, (list, tuple)) and any(has_variable(e) for e in x))
+    kind = type(x)  # (`isinstance` would ask a Variable for its class)
+    if kind is Variable or kind is View:
+        return True
+    if issubclass(kind, (list, tuple)):
+        for e in x:
+            if has_variable(e):
+                return True
+    return issubclass(kind, Variable)
 
 
 late.stacked = stacked

@@ -83,33 +83,43 @@ def inverse_mills(x):
 
 
 def far_out(x: Any, single: float) -> float:
-    """From where on the series below are right to rounding; for float32 `single`."""
+    """From where on the series below is right to rounding; for float32 `single`."""
     return single if dtype(x).itemsize <= 4 else 12.0
 
 
 ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
-# erfcx(x) = sum of these x^(-1 - 2 k), Dawson's integral, and inverse_mills(-x) - x = 1 / x - 2 / x^3 + 10 / x^5 ..., from the series
-# 1 - 1 / x^2 + 3 / x^4 ... of which x over inverse_mills(-x) is the sum
-ERFCX_TAIL = tuple([(-1) ** k * n / 2**k / ROOT_PI for k, n in enumerate(ODD)])
-DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])
-
-
-def _mills_tail() -> tuple:
-    made = [1]
-    for k in range(1, len(ODD)):
-        made.append(-sum([(-1) ** j * ODD[j] * made[k - j] for j in range(1, k + 1)]))
-    return tuple(map(float, made[1:]))
-
-
-MILLS_TAIL = _mills_tail()
+DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])  # Dawson's integral is the sum of these x^(-1 - 2 k)
 
 
 def odd_tail(x: Any, terms: tuple) -> Any:
     return tail(x, terms=terms, p=1, q=2, m=1)
 
 
+def ratio_in_kernels(x, *, n):
+    """With s_k = 2 x I_k / I_(k - 1) it is s_k = 1 / (1 + 2 (k + 1) s_(k + 1) / (2 x)^2), from s = 0 far down, as p / q."""
+    half = 0.5 / x
+    w, p, q = half * half, 0.0 * half, 0.0 * half + 1.0
+    for k in reversed(range(n, n + RATIO_TERMS)):
+        p, q = q, q + (2.0 * (k + 1)) * w * p
+    return p / q * half
+
+
+RATIO_TERMS = 51  # right to rounding from RATIO_FROM on, and q is no larger than 1e30
+RATIO_FROM = 2.5
+
+
+@primitive(scalar=ratio_in_kernels)
+def erfcx_ratio(x, *, n):
+    """I_n / I_(n - 1) at x >= RATIO_FROM, where I_0 = erfcx(x) and I_n = exp(x^2) times the n-th repeated integral of erfc: they are
+    positive, I_(n - 2) = 2 x I_(n - 1) + 2 n I_n, and the derivative of I_n is -2 (n + 1) I_(n + 1), in which nothing cancels."""
+    return ratio_in_kernels(x, n=n).astype(x.dtype)
+
+
 def erfcx_slope(x: Any) -> Any:
-    return beyond(primal_of(x) > far_out(x, 4.5), x, lambda x: odd_tail(x, ERFCX_TAIL), lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+    def far(x):
+        return -2.0 * erfcx(x) * erfcx_ratio(x, n=1)
+
+    return beyond(primal_of(x) > RATIO_FROM, x, far, lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
 
 
 def dawsn_slope(x: Any) -> Any:
@@ -121,9 +131,14 @@ def mills_slope(x: Any) -> Any:
         r = inverse_mills(x)
         return -r * (r + x)
 
-    return beyond(primal_of(x) < -far_out(x, 6.5), x, lambda x: -1.0 - odd_tail(absolute(x), MILLS_TAIL), near)
+    def far(x):
+        x = -absolute(x)
+        return -math.sqrt(2) * inverse_mills(x) * erfcx_ratio(x * -math.sqrt(0.5), n=1)
+
+    return beyond(primal_of(x) < -math.sqrt(2) * RATIO_FROM, x, far, near)
 
 
+rules(erfcx_ratio, lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))), jvp=same)
 rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
 rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
 rules(erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), jvp=same)

@@ -422,7 +422,7 @@ def lstsq(a, b, rcond=None):
     if n > k:
         e = rows - matmul(a, x)
         residuals = sum(real(conj(e) * e), 0)
-    return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32) if library is np else rank, s
+    return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32), s
 
 
 @primitive(np.linalg.matrix_rank, batch="matrix")

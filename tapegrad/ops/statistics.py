@@ -237,6 +237,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         d = x - mean(x, 1, keepdims=True)
         c = d @ conj(swapped(d)) / (n - ddof) if _complex(d) else d @ swapped(d) / (n - ddof)
     else:
+        if xp_of(layout_of(x)) is not np:
+            raise ArgumentError(
+                "cupy.cov with weights subtracts the mean without weights, unlike numpy.cov; write the one that is meant: "
+                "d = x - x @ w / w.sum(); (d * w) @ d.T / w.sum()"
+            )
         total = s.sum(w)
         norm = total - ddof if aweights is None or ddof == 0 else total - ddof * s.sum(w * array_of(aweights)) / total
         d = x - s.sum(x * w, 1, True) / total

@@ -4,9 +4,10 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from ._define import implements, linear, ndim, primitive, rules, shape
+from ._define import implements, linear, ndim, primitive, rules, shape, xp
 from .products import backwards, flat
 from .shaping import arrays_of, concatenate, conj, embed, reshape, slice_of
+from .sorting import taken_back
 
 
 @implements(scipy.linalg.block_diag)
@@ -37,13 +38,9 @@ def gathered(x, *, at, to):
 
 
 def _gathered_stacked(run, xs, params):
-    """As of one sample whose elements are rows."""
-    (x,) = xs
-    rows = x.reshape(len(x), -1).T
-    library, at = xp_of(x), list(params["at"])
-    out = library.zeros((rows.shape[0], params["size"], len(x)), x.dtype)
-    out[list(range(len(at))), at] = rows
-    return out.sum(0).T
+    (x,), library = xs, xp(xs[0])
+    count, at = shape(x)[0], library.asarray(params["at"], dtype=int)
+    return taken_back(reshape(x, to=(count, at.size)), library.broadcast_to(at, (count, at.size)), 1, (count, params["size"]))
 
 
 @primitive(shapes=(0,), batch=_gathered_stacked)

@@ -7,10 +7,11 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
 from .._variable import Variable, View
-from ..errors import AliasError, DroppedDerivativeError, ShapeError
+from ..errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
 from ._define import NUMPY, implements, shape
+from .creation import on_device
 from .gathering import constant, host, known_mode
 from .views import array_like, shown
 
@@ -24,16 +25,18 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         raise TypeError("a number cannot be written in place")
     if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k == "broadcast" for k, _ in x._path):
         raise ValueError("assignment destination is read-only")
-    if type(x) is View and x._path[0][0] == "sliding":
+    if type(x) is View and any([kind == "sliding" for kind, _ in x._path]):
         raise AliasError(
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
     if type(y) is not Variable and isinstance(y, (list, tuple)):  # (a Variable would be asked for its class)
-        y = s.stacked(y)
+        y = array_beside(x, y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
+    if size and xp_of(given) is not xp_of(here):
+        raise DeviceError("x[...] = y met a NumPy and a CuPy array; move y with cupy.asarray(y) or y.get()")
     if size != () and size != to and not fits(size, to):
         extra = len(size) - len(to)
         if extra > 0 and size[:extra] == (1,) * extra:
@@ -47,6 +50,14 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     if kind == "f" and given is not y and given.dtype.kind == "c" and is_tracked(y):
         raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
     write(ASSIGN, x, y, at)
+
+
+def array_beside(x: Any, y: Any) -> Any:
+    """y as a Variable or array; a list or a number, which belongs to no device, as an array where x is."""
+    if is_array(y) or isinstance(y, Variable) and is_array(layout_of(y)):
+        return y
+    y = array_like(y)
+    return y if xp_of(layout_of(x)) is np else on_device(y if isinstance(y, Variable) else xp_of(layout_of(x)).asarray(y))
 
 
 @hook
@@ -87,7 +98,7 @@ def writes_first(function: Any) -> Any:
 @writes_first(np.copyto)
 def copyto(dst, src, casting="same_kind", where=True):
     if isinstance(src, (list, tuple)):
-        src = s.stacked(src)
+        src = array_beside(dst, src)
     if not target(dst, "copyto", src):
         return xp_of(dst).copyto(dst, values_of(src), where=values_of(where))
     write_value(dst, src if where is True else NUMPY[np.where](where, src, dst), Ellipsis)
@@ -111,7 +122,7 @@ def cycled(values: Any, at: np.ndarray) -> Any:
 
 @writes_first(np.put)
 def put(a, ind, v, mode="raise"):
-    v = array_like(v)
+    v = array_beside(a, v)
     known_mode("put", mode)
     if not target(a, "put", v):
         return xp_of(a).put(a, constant(ind), values_of(v), mode)
@@ -128,7 +139,7 @@ def put(a, ind, v, mode="raise"):
 
 @writes_first(np.place)
 def place(arr, mask, vals):
-    vals = array_like(vals)
+    vals = array_beside(arr, vals)
     if not target(arr, "place", vals):
         return xp_of(arr).place(arr, constant(mask), values_of(vals))
     at = np.flatnonzero(host(mask))
@@ -138,7 +149,7 @@ def place(arr, mask, vals):
 
 @writes_first(np.putmask)
 def putmask(a, mask, values):
-    values = array_like(values)
+    values = array_beside(a, values)
     if not target(a, "putmask", values):
         return xp_of(a).putmask(a, constant(mask), values_of(values))
     at = np.flatnonzero(host(mask))
@@ -148,7 +159,7 @@ def putmask(a, mask, values):
 
 @writes_first(np.put_along_axis)
 def put_along_axis(arr, indices, values, axis=-1):
-    values = array_like(values)
+    values = array_beside(arr, values)
     if not target(arr, "put_along_axis", values):
         return xp_of(arr).put_along_axis(arr, constant(indices), values_of(values), axis)
     at = host(indices)
@@ -163,7 +174,7 @@ def put_along_axis(arr, indices, values, axis=-1):
 
 @writes_first(np.fill_diagonal)
 def fill_diagonal(a, val, wrap=False):
-    val = array_like(val)
+    val = array_beside(a, val)
     if not target(a, "fill_diagonal", val):
         return xp_of(a).fill_diagonal(a, values_of(val), wrap)
     s = shape(a)

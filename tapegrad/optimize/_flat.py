@@ -12,7 +12,7 @@ from .._array import is_array, is_differentiable, is_scalar, xp_of
 from .._primitive import layout_of
 from .._recording import ravel
 from .._transforms import hessian, jacobian
-from .._tree import children, is_node, leaves, structure, tree_map
+from .._tree import Const, children, is_node, leaves, structure, tree_map
 from .._variable import Variable
 from ..errors import ArgumentError
 from ..ops import shaping
@@ -91,6 +91,11 @@ def flattened(tree: Any) -> Any:
     return pieces[0] if len(pieces) == 1 else shaping.concatenate(*pieces)
 
 
+def opened(args: tuple) -> list:
+    """The function and its further arguments for a plain call, as a transform passes them: Const taken off."""
+    return [a.value if type(a) is Const else a for a in args]
+
+
 class Values:
     """A function of a tree with many values, as one from vectors to vectors on the host, with its exact Jacobian.
 
@@ -107,7 +112,7 @@ class Values:
         self._size = 1
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        f, *rest = self.args
+        f, *rest = opened(self.args)
         try:
             with np.errstate(all="ignore"):
                 y = to_host(flattened(f(self.flat(u), *rest, **self.kwargs)))

@@ -17,7 +17,7 @@ from ..kernels.generated.map import Map
 from ..kernels.trace.surroundings import through
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
-from ._flat import to_host
+from ._flat import opened, to_host
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _starts(X0: Any) -> tuple:
 
 
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
-    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(args)]
+    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(opened(args))]
     given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers belong anywhere
     batch = rows.shape[1]
     if isinstance(f, Generated) and not vectorized:

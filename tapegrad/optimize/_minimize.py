@@ -9,7 +9,7 @@ from scipy.optimize import OptimizeResult
 
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
-from ._flat import Flat, bounds_of, callback_of, constraints_of, refuse_derivatives, to_host
+from ._flat import Flat, bounds_of, callback_of, constraints_of, opened, refuse_derivatives, to_host
 
 # What SciPy's methods want beside the value.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -44,7 +44,7 @@ class Objective:
     def value(self, u: np.ndarray) -> float:
         """The value alone, by a plain call."""
         self.evaluations += 1
-        f, *rest = self.args
+        f, *rest = opened(self.args)
         try:
             with np.errstate(all="ignore"):
                 y = to_host(f(self.flat(u), *rest))

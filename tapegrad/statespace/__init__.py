@@ -1,6 +1,9 @@
 """Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
 autoregressions and dynamic factors."""
 
+from ._compiled import forecast as forecast
+from ._compiled import kalman_filter as filter  # noqa: F401
+from ._compiled import loglik as loglik
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
 from ._constraints import interval as interval
@@ -10,9 +13,6 @@ from ._constraints import stationary as stationary
 from ._constraints import unconstrained as unconstrained
 from ._filter import FilterResult as FilterResult
 from ._filter import ForecastResult as ForecastResult
-from ._filter import forecast as forecast
-from ._filter import kalman_filter as filter  # noqa: F401
-from ._filter import loglik as loglik
 from ._fit import fit as fit
 from ._many import ManyFits as ManyFits
 from ._many import fit_many as fit_many

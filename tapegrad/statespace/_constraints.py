@@ -29,6 +29,12 @@ class Constraint:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def key(self) -> str | None:
+        """Says what `natural` computes, where that is one of the maps below."""
+        f = getattr(self.natural, "func", self.natural)
+        return f"{f.__name__} {self.natural.args if f is not self.natural else ''}" if f in MAPS else None
+
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
         """The unconstrained starting value, or an error that names the parameter."""
         if not numpy.isfinite(x).all() or not self.inside(x):
@@ -152,6 +158,9 @@ def _free_of_stationary(sign: float, x: numpy.ndarray) -> numpy.ndarray:
 
 def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
     return bool((abs(_partial_autocorrelations(sign * x)) < 1).all())
+
+
+MAPS = (_same, _exponential, _from_interval, _stationary)
 
 
 def _coefficients(r: Any) -> Any:

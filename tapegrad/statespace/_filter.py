@@ -17,7 +17,7 @@ import numpy
 
 from .. import numpy as np
 from .._recording import value
-from ..errors import ArgumentError, DataError, NotPositiveDefiniteError
+from ..errors import DataError, NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
 from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
 
@@ -103,75 +103,45 @@ class Path:
     updates: list[list[Any]] = field(default_factory=list)
 
 
-def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
-    """The log-likelihood of y (n,) or (n, p) under the model, nan meaning missing; differentiable in model
-    and data.
-
-    With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
-    the longer update of the covariance that loses no digits when an observation is far more exact than the
-    state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
-    `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
-    is nan, for a check would stop the device).
-
-    >>> import numpy as np, tapegrad as tg
-    >>> from tapegrad import statespace as ss
-    >>> f = lambda v: ss.loglik(ss.local_level(v[0], v[1]), [0.1, 0.4, -0.2, 0.3])
-    >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
-    array([-1.026835, -0.764213])
-    """
-    data = y if isinstance(y, Observations) else Observations(y)
+def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
+    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = _scalar_loglik(model, data) if data.width == 1 else None
-        return loglik_of(recursion(system(model, data), data, joseph)[0], data) if total is None else total
+        return loglik_of(recursion(s or system(model, data), data, joseph)[0], data) if total is None else total
 
 
-def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> FilterResult:
-    """Predicted and filtered states, innovations and log-likelihood terms; arguments and errors as in
-    `loglik`.
+@dataclass(frozen=True)
+class Moments:
+    """Means and covariances of the states before and after the observation, and the log-likelihood term of each step: (n, ...); and the
+    infinite parts before the first observations."""
 
-    >>> from tapegrad import statespace as ss
-    >>> r = ss.filter(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])
-    >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
-    (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
-    """
-    data = y if isinstance(y, Observations) else Observations(y)
-    s = system(model, data)
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        path, _ = recursion(s, data, joseph)
-        total = loglik_of(path, data)
-    mean, cov, infinite = stacked(path.predicted)
-    filtered_mean, filtered_cov, _ = stacked(path.filtered)
-    fitted, spread = observed(s, mean, cov, 0, data.steps)
-    terms = np.stack([_terms(updates, s.xp) for updates in path.updates])
-    B = np.stack(infinite) if infinite else s.xp.zeros((0, *mean.shape[1:], *mean.shape[1:]))
-    innovations = data.raw - fitted
-    return FilterResult(mean, cov, filtered_mean, filtered_cov, innovations, spread, terms, total, len(infinite), B)
+    mean: Any
+    cov: Any
+    filtered_mean: Any
+    filtered_cov: Any
+    terms: Any
+    infinite: list[Any]
 
 
-def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
-    """Mean and covariance of the next `steps` observations and states given y; arguments and errors as in
-    `loglik`.
-
-    Matrices that vary over time need values for the steps ahead too.  Raises `DataError` if the data
-    leave a diffuse element undetermined: its forecast has infinite variance.
-
-    >>> from tapegrad import statespace as ss
-    >>> r = ss.forecast(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3], steps=3)
-    >>> r.cov[:, 0, 0].round(6)
-    array([2.00..., 2.50..., 3.00...])
-    """
-    if steps < 1:
-        raise ArgumentError(f"forecast(..., steps={steps}): wanted at least 1")
-    data = y if isinstance(y, Observations) else Observations(y)
-    n = data.steps
-    data = data.extended(steps)
-    s = system(model, data)
+def moments_on_arrays(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path, Any, bool]:
+    """Also the path, the log-likelihood, and whether the data settle every diffuse element.  Raises if a variance is not positive."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         path, settled = recursion(s, data, joseph)
-        loglik_of(path, data)
-    require_settled(settled, "forecast")
-    mean, cov, _ = stacked(path.predicted[n:])
-    return ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov)
+        total = loglik_of(path, data)
+    return moments_of(path, s.xp), path, total, settled
+
+
+def moments_of(path: Path, xp: Any) -> Moments:
+    mean, cov, infinite = stacked(path.predicted)
+    filtered_mean, filtered_cov, _ = stacked(path.filtered)
+    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([_terms(updates, xp) for updates in path.updates]), infinite)
+
+
+def filter_result(x: Moments, total: Any, s: System, data: Observations) -> FilterResult:
+    fitted, spread = observed(s, x.mean, x.cov, 0, data.steps)
+    B = np.stack(x.infinite) if x.infinite else s.xp.zeros((0, *x.mean.shape[1:], *x.mean.shape[1:]))
+    innovations = data.raw - fitted
+    return FilterResult(x.mean, x.cov, x.filtered_mean, x.filtered_cov, innovations, spread, x.terms, total, len(x.infinite), B)
 
 
 def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
@@ -203,18 +173,17 @@ def recursion(s: System, data: Observations, joseph: bool) -> tuple[Path, bool]:
     return path, settled
 
 
-def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Any]:
-    """Mean and covariance of the state at step `steps` given what was seen before it, and the log-likelihood of that.  Raises
-    `NotCompiled` if something is infinite still."""
-    a, P, total = s.mean, s.cov, 0.0
+def begun(s: System, data: Observations, steps: int, joseph: bool) -> tuple[Any, Any, Path]:
+    """Mean and covariance of the state at step `steps` given what was seen before it, and the path there.  Raises `NotCompiled` if
+    something is infinite still."""
+    a, P, path = s.mean, s.cov, Path()
     if steps:
-        head = data.first(steps)
-        path, _ = recursion(s, head, joseph)
-        (a, P, infinite), total = path.filtered[-1], loglik_of(path, head)
+        path, _ = recursion(s, data.first(steps), joseph)
+        a, P, infinite = path.filtered[-1]
         if infinite is not None:
             raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
     a, P, _ = _predictor(s)(steps if s.predict_first else steps - 1, a, P, None)
-    return a, P, total
+    return a, P, path
 
 
 def diffuse_plan(s: System, data: Observations) -> tuple[list[list[bool]], bool]:

@@ -9,21 +9,18 @@ import numpy
 
 from ..errors import ArgumentError, ConvergenceError, DataError
 from ..optimize import to_host
-from ._filter import loglik
+from ._compiled import loglik
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
 from ._result import FitResult, result
-from ._search import FLAT, maximised
+from ._search import SINGULAR, Shape, maximised
 from ._structural import Structural
 
 try:
     from tqdm import tqdm
 except ImportError:
     tqdm = None
-
-
-SINGULAR = 1e-10  # smallest eigenvalue of second derivatives, scaled to ones on the diagonal, that is told from zero
 
 
 def fit(
@@ -50,7 +47,8 @@ def fit(
     shows a bar (package tqdm): always, never, or with 'auto' in a terminal after two seconds.
 
     Raises `ArgumentError` if a start violates its constraint or the log-likelihood is not finite there,
-    `ConvergenceError` if no maximum is reached, and what `loglik` raises.
+    `DataError` with the names of parameters that the data determine only together, `ConvergenceError` if no maximum is reached
+    (both hold the last parameters), and what `loglik` raises.
 
     >>> from tapegrad import statespace as ss
     >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
@@ -109,7 +107,7 @@ def _from_each_start(problem: Problem, *search: Any) -> Stop:
     for parameters in (problem.parameters, *problem.others):
         try:
             stop = _maximised(replace(inner, parameters=parameters), *search)
-        except ConvergenceError as error:
+        except (ConvergenceError, DataError) as error:
             errors.append(error)
             continue
         for error in errors:
@@ -122,17 +120,11 @@ def _from_each_start(problem: Problem, *search: Any) -> Stop:
 
 def _require_determined(problem: Problem, stop: Stop) -> None:
     """Raise if the log-likelihood is flat along some direction, and name the parameters there."""
-    seen = f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on"
     if not stop.hessian.any():
-        raise DataError(f"{seen} them")
-    curvature = numpy.diag(stop.hessian)
-    bounded = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (curvature < FLAT)
-    at = numpy.flatnonzero(~bounded & (curvature > 0))
-    scale = numpy.sqrt(curvature[at])
-    sizes, directions = numpy.linalg.eigh(stop.hessian[numpy.ix_(at, at)] / numpy.outer(scale, scale))
-    if at.size and sizes[0] < SINGULAR:
-        names = [problem.parameters.names[i] for i, share in zip(at, directions[:, 0], strict=True) if abs(share) > 0.05]
-        raise DataError(f"{seen} {' and '.join(names)} one by one, only on some combination of them; leave one out, or give it a value")
+        raise DataError(
+            f"fit: {problem.data.count} observed values do not determine the parameters: the log-likelihood does not depend on them"
+        )
+    Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, problem.data.count, SINGULAR)
 
 
 def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:

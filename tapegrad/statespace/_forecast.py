@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from ..errors import ArgumentError, ShapeError
 from ..optimize import to_host
-from ._filter import forecast
+from ._compiled import forecast
 from ._labels import date_text
 from ._model import LinearGaussian, Observations
 

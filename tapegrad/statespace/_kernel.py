@@ -11,11 +11,13 @@ earlier process.  Zeros and ones cost nothing: what they multiply is never compu
 import functools
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..kernels.generated.kernel import Recursion, named_recursion
+from ..kernels.library.observation import one_by_one, together
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -43,6 +45,98 @@ def compiled(layout: Layout) -> Recursion:
     return named_recursion(key_of(layout), *definition(layout))
 
 
+@functools.lru_cache(maxsize=64)
+def path_of(layout: Layout) -> Recursion:
+    """The kernel whose `path` gives, step by step, the term of the log-likelihood, and mean and upper triangle of the covariance of the
+    state, before and after the observation."""
+    return named_recursion(key_of(layout) + " moments", *definition(layout, True))
+
+
+OWN = len(CONSTANTS)
+
+
+@dataclass
+class Form:
+    """A layout, and where the numbers of the kernel come from: `sources`, entries of constant fields, stand in theta behind the first
+    state; `lines`, entries of fields that vary over time, in the rows behind the data.  `filtered`: how many steps have been filtered on
+    arrays that this kernel could have run; `ready`: it is compiled, or is to be."""
+
+    layout: Layout
+    sources: tuple[tuple[str, int], ...]
+    lines: tuple[tuple[str, int], ...]
+    varying: frozenset[str]
+    filtered: int = 0
+    ready: bool = False
+
+    @functools.cached_property
+    def at(self) -> np.ndarray:
+        """The places of the sources in the vector of all constant fields."""
+        first = starts(self.layout.states, self.layout.width, self.varying)
+        return np.array([first[name].start + e for name, e in self.sources], int)
+
+    @functools.cached_property
+    def begun(self) -> np.ndarray:
+        """The same behind those of the first state."""
+        m = self.layout.states
+        return np.concatenate([np.arange(m), m + triangle(m)[0], self.at])
+
+
+def codes_of(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
+    """For each number its place among the constants, or OWN: it gets a place of its own."""
+    codes = np.full(x.size, OWN, np.int8)
+    for place, constant in enumerate(CONSTANTS):
+        codes[x == constant] = place
+    codes[own] = OWN
+    return codes
+
+
+FIELDS = ("mean", "cov", *LETTERS)
+
+
+@functools.cache
+def sizes(m: int, p: int) -> dict[str, int]:
+    """How many entries the fields have."""
+    return {"mean": m, "cov": m * m, "T": m * m, "Z": p * m, "Q": m * m, "H": p * p, "c": m, "d": p}
+
+
+@functools.lru_cache(maxsize=256)
+def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
+    """Where the fields that do not vary stand in the vector of their entries."""
+    at, first = {}, 0
+    for name, size in sizes(m, p).items():
+        if name not in varying:
+            at[name] = slice(first, first + size)
+            first += size
+    return at
+
+
+@functools.lru_cache(maxsize=256)
+def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> Form:
+    """The form of models of m states and p observations; `codes`: of the entries of the fields LETTERS, one behind the other.  Of a
+    covariance the upper triangle counts."""
+    size, code, first = sizes(m, p), np.frombuffer(codes, np.int8), 0
+    places, own = {}, {}
+    for name in LETTERS:
+        here = code[first : first + size[name]].astype(np.int64)
+        first += here.size
+        n = {"Q": m, "H": p}.get(name, 0)
+        mirrored = [min(e, e % n * n + e // n) if n else e for e in range(here.size)]
+        own[name] = [e for e, other in enumerate(mirrored) if e == other and here[e] == OWN]
+        places[name] = here, mirrored
+    sources = [(name, e) for name in LETTERS if name not in varying for e in own[name]]
+    lines = [(name, e) for name in sorted(varying) for e in own[name]]
+    at = {entry: OWN + k for k, entry in enumerate(sources)}
+    at |= {entry: OWN + len(sources) + (2 if gaps else 1) * p + k for k, entry in enumerate(lines)}
+    placed = {
+        name: np.array([at[name, e] if here[e] == OWN else here[e] for e in mirrored], np.int64)
+        for name, (here, mirrored) in places.items()
+    }
+    apart = not np.triu(placed["H"].reshape(p, p), 1).any()
+    layout = Layout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph)
+    return Form(layout, tuple(sources), tuple(lines), varying)
+
+
+@functools.cache
 def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     """The upper triangle of an m x m matrix, as flat places; and of each entry of the matrix its place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
@@ -52,69 +146,48 @@ def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     return upper, np.triu(number) + np.triu(number, 1).T
 
 
-def definition(layout: Layout) -> tuple[Callable, Callable]:
-    """init(theta) and step(carry, theta, row) of the filter."""
+def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
+    """init(theta) and step(carry, theta, row) of the filter; with `path` the step hands out what `path_of` says."""
     m, p, gaps = layout.states, layout.width, layout.gaps
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
     T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
-    update = _one_by_one if layout.apart else _together
     joseph, full, first = layout.joseph, triangle(m)[1], m + m * (m + 1) // 2
-    constants = np.array(CONSTANTS)
+    constants, pairs = np.array(CONSTANTS), np.triu_indices(m)
 
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def filtered(carry: Any, theta: Any, row: Any) -> tuple[Any, Any, Any, Any]:
         a, P = carry
         pool = np.concatenate([constants, theta[first:], row])
-        seen = row[p : 2 * p] if gaps else None
-        a, P, term = update(a, P, pool[Z], pool[H], row[:p] - pool[d], seen, joseph)
+        seen = row[p : 2 * p] > 0.5 if gaps else None
+        update, errors = (one_by_one, pool[np.diag(H)]) if layout.apart else (together, pool[H])
+        a, P, term = update(a, P, pool[Z], errors, row[:p] - pool[d], seen, joseph)
         Tt = pool[T]
-        return (Tt @ a + pool[c], Tt @ P @ Tt.T + pool[Q]), -0.5 * term
+        return (Tt @ a + pool[c], Tt @ P @ Tt.T + pool[Q]), -0.5 * term, a, P
 
-    return init, step
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        return filtered(carry, theta, row)[:2]
 
+    def moments(carry: Any, theta: Any, row: Any) -> Any:
+        after, term, a, P = filtered(carry, theta, row)
+        return after, np.concatenate([np.reshape(term, (1,)), carry[0], carry[1][pairs], a, P[pairs]])
 
-def _one_by_one(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, joseph: bool) -> tuple[Any, Any, Any]:
-    """The elements of an observation with independent errors, one after the other; and log 2 pi F + v^2 / F of them all."""
-    term = 0.0
-    for i in range(y.shape[0]):
-        z, h = Z[i], H[i, i]
-        v = y[i] - z @ a
-        M = P @ z
-        F = z @ M + h
-        if seen is None:
-            gain = 1.0 / F
-            term = term + np.log(2 * np.pi * F) + v * v * gain
-        else:  # a gain of 0, and a logarithm of 1
-            gain = np.where(seen[i] > 0.5, 1.0 / F, 0.0)
-            term = term + np.where(seen[i] > 0.5, np.log(2 * np.pi * F), 0.0) + v * v * gain
-        K = M * gain
-        a = a + K * v
-        if joseph:
-            G = np.eye(a.shape[0]) - np.outer(K, z)
-            P = G @ P @ G.T + np.outer(K, K) * h
-        else:
-            P = P - np.outer(M, M) * gain
-    return a, P, term
+    return init, moments if path else step
 
 
-def _together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, joseph: bool) -> tuple[Any, Any, Any]:
-    """An observation with correlated errors.  A missing element is seen as nothing (z = 0, v = 0) with an error of its own, of
-    variance 1: its term is 0."""
-    v = y - Z @ a
-    count = 1.0 * y.shape[0]
-    if seen is not None:
-        Z, v, count = Z * seen[:, None], v * seen, seen.sum()
-        H = H * np.outer(seen, seen) + np.diag(1.0 - seen)
-    U = Z @ P
-    S = U @ Z.T + H
-    G = np.linalg.solve(S, U)
-    L = np.linalg.cholesky(S)
-    term = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum() + v @ np.linalg.solve(S, v)
-    if joseph:
-        I_KZ = np.eye(a.shape[0]) - G.T @ Z
-        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
-    else:
-        P = P - U.T @ G
-    return a + v @ G, P, term
+@functools.lru_cache(maxsize=16)
+def weights(m: int) -> Recursion:
+    """The backward recursion of the smoother: theta (m + m (m + 1) / 2,) are the weights r, N behind the last step, a row holds L, u and
+    the triangle of W of a step, the last step first.  `path` gives r <- u + L' r and N <- W + L' N L of each."""
+    full, pairs, size = triangle(m)[1], np.triu_indices(m), m * m
+
+    def init(theta: Any) -> Any:
+        return theta[:m], theta[m:][full]
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        L = row[:size].reshape(m, m)
+        r, N = row[size : size + m] + L.T @ carry[0], row[size + m :][full] + L.T @ carry[1] @ L
+        return (r, N), np.concatenate([r, N[pairs]])
+
+    return named_recursion(f"weights of the smoother {m}", init, step)

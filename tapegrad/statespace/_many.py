@@ -6,18 +6,23 @@ from typing import Any
 
 import numpy
 
+from .. import numpy as np
 from .._transforms import hvp, jvp, vjp
+from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
-from ..kernels.generated.map import map_
+from ..kernels.generated.map import Map, map_
 from ..optimize._many import solve_many
-from ._filter import NotCompiled
+from ._begin import head_of
+from ._filter import NotCompiled, diffuse_plan
 from ._fit import fit, require_function, require_model
-from ._kernel import compiled
-from ._model import SMALL, LinearGaussian, Observations
+from ._kernel import FIELDS, compiled, triangle
+from ._model import SMALL, LinearGaussian, Observations, system
 from ._parameters import Parameters
 from ._pattern import Pattern, pattern
 from ._search import FLAT
 from ._structural import Structural
+
+FEW = 16  # series for which a kernel of their own first steps pays
 
 
 @dataclass(frozen=True)
@@ -113,52 +118,108 @@ def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, 
     loglik[b], converged[b], message[b] = r.loglik, True, r.message
 
 
-class _Together:
-    """The series whose first observations, which settle a diffuse start, are all there: `here`; `rest` are the others.
+class _Group:
+    """Series whose first observations, which settle a diffuse start, are there at the same steps: `members` of the series.
 
-    As in `Pattern`, theta = constant + slope @ x(u), and constants differ by series, for the first observations enter them."""
+    As in `Pattern`, theta = constant + slope @ x(u).  Where gains are constants, constants differ by series, for the first observations
+    enter them; else these observations are arguments of x."""
+
+    def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map):
+        self.members, self.pattern, self.numbers = members, p, numbers
+        self.steps = p.numbers.data.steps - p.rows.shape[1]
+        first = series[members, : self.steps]
+        self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
+        self.first = None if p.numbers.head is None else numpy.where(numpy.isnan(first), 0.0, first).T
+        if p.begins is not None:
+            there = numpy.where(numpy.isnan(first), 0.0, first)
+            self.constant[: p.layout.states] += ((there - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
+
+    def theta(self, which: numpy.ndarray) -> Callable:
+        """The function from U (p, b) of these members to (q + 1, b): the kernel's theta, and below it the log-likelihood of the first
+        steps."""
+        p, constant = self.pattern, self.constant[:, which]
+        if self.first is None:
+            begun = numpy.full((1, which.size), p.begun)
+            return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
+        first = Const(self.first[:, which])
+
+        def theta(U: Any) -> Any:
+            x = self.numbers(U, first)
+            return np.concatenate([constant + p.slope @ x[:-1], x[-1:]])
+
+        return theta
+
+
+class _Together:
+    """All series that one kernel takes: `here`; `rest` are the others."""
 
     def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters):
-        there = ~numpy.isnan(series)
-        first = self._pattern(build, numpy.where(there[0], series[0], 0.0), parameters)
-        steps = first.numbers.data.steps - first.rows.shape[1]
-        whole = there[:, :steps].all(axis=1)
-        self.here, self.rest = numpy.flatnonzero(whole), numpy.flatnonzero(~whole)
-        total = len(series)
-        if not self.here.size:
-            raise NotCompiled("each series has gaps where it begins")
-        series, there = series[self.here], there[self.here]
-        self.parameters, self.total = parameters, total
-        self.pattern = p = self._pattern(build, numpy.where(there.all(axis=0), series[0], numpy.nan), parameters)
-        self.numbers = map_(_traced(build, parameters, p))
+        self.build, self.parameters, self.total = build, parameters, len(series)
+        self.groups = self._grouped(series)
+        self.here = numpy.concatenate([g.members for g in self.groups])
+        self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
+        self.group = numpy.repeat(numpy.arange(len(self.groups)), [g.members.size for g in self.groups])
+        self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
         self.natural = map_(parameters.flat)
-        self.kernel = compiled(p.layout)
-        self.constant = numpy.repeat(p.constant[:, None], len(series), axis=1)
-        if p.begins is not None:
-            m = p.layout.states
-            self.constant[:m] += ((series[:, :steps] - p.begins.seen) @ p.begins.errors).T
-        rows = numpy.repeat(p.rows[:, :, None], len(series), axis=2)
-        rows[0] = numpy.where(there, series, 0.0)[:, steps:].T
-        if p.layout.gaps:
-            rows[1] = there[:, steps:].T
-        self.rows = numpy.ascontiguousarray(rows)
-        self.count = len(series)
-        self.way = f"one compiled filter for {self.count} series: {p.layout.states} states, {p.constant.size} numbers"
+        self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
+        self.kernel, self.rows = compiled(self.layout), self._rows(series)
+        self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
         if self.rest.size:
-            self.way += f"; {self.rest.size} series with gaps where they begin one by one"
+            self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
-    def _pattern(self, build: Callable, y: numpy.ndarray, parameters: Parameters) -> Pattern:
-        found = pattern(build, parameters, Observations(y), False, parameters.start)
-        if found.numbers.head is not None:
-            raise NotCompiled("its first steps are not the same for all parameters")
-        return found
+    def _grouped(self, series: numpy.ndarray) -> list[_Group]:
+        """Groups by which of the first observations are there.  Where a group needs a kernel of its own, small ones are left away."""
+        there = ~numpy.isnan(series)
+        s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.where(there[0], series[0], 0.0)))
+        plans: dict[bytes, list] = {}
+        members: dict[bytes, list[int]] = {}
+        for b, here in enumerate(there):
+            key = next((here[:n].tobytes() for n in {len(key) for key in plans} if here[:n].tobytes() in plans), None)
+            if key is None:
+                plan, settled = diffuse_plan(s, Observations(series[b]))
+                if not settled or len(plan) == here.size:
+                    continue
+                key = here[: len(plan)].tobytes()
+                plans[key] = plan
+            members.setdefault(key, []).append(b)
+        gaps = len(plans) > 1 or not there.all()
+        groups: list[_Group] = []
+        for key, found in sorted(members.items(), key=lambda item: -len(item[1])):
+            y = series[found[0]].copy()
+            y[-1] = numpy.nan if gaps else y[-1]
+            p = pattern(self.build, self.parameters, Observations(y), False, self.parameters.start)
+            own = p.numbers.head is not None
+            if groups and (p.layout != groups[0].pattern.layout or (own and len(found) < FEW)):
+                continue
+            shared = None if own else next((g.numbers for g in groups if g.first is None), None)
+            numbers = shared or map_(_traced(self.build, self.parameters, p, plans[key]))
+            groups.append(_Group(numpy.array(found), p, series, numbers))
+        if not groups:
+            raise NotCompiled("the data of each series leave an element of a diffuse start undetermined")
+        return groups
+
+    def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
+        """The data rows of all series, which begin behind their first steps; where these are more than those of others, steps without
+        observations follow."""
+        steps = min(g.steps for g in self.groups)
+        rows = []
+        for g in self.groups:
+            own = numpy.repeat(g.pattern.rows[:, :, None], g.members.size, axis=2)
+            y = series[g.members, g.steps :]
+            own[0] = numpy.where(numpy.isnan(y), 0.0, y).T
+            if self.layout.gaps:
+                own[1] = ~numpy.isnan(y).T
+            more = numpy.repeat(own[:, -1:], g.steps - steps, axis=1)
+            more[: 1 + self.layout.gaps] = 0.0
+            rows.append(numpy.concatenate([own, more], axis=1))
+        return numpy.ascontiguousarray(numpy.concatenate(rows, axis=2))
 
     def solved(self) -> list[numpy.ndarray]:
         p = self.parameters
         U = numpy.repeat(p.start[:, None], self.count, axis=1)
         found = _nothing(self.total, p)
         with numpy.errstate(all="ignore"):
-            self._require_same(U[:, :1])
+            self._require_same()
             r = solve_many(self.value_and_grad, self.hessian, U)
             errors = self._errors(r.x, r.hessian)
             natural = numpy.asarray(self.natural(r.x)).T
@@ -167,36 +228,57 @@ class _Together:
             whole[self.here] = part
         return found
 
-    def _require_same(self, u: numpy.ndarray) -> None:
-        """The traced numbers are those of the pattern."""
-        p = self.pattern
-        if not numpy.allclose(self.numbers(u)[:, 0], p.known[p.used], rtol=1e-9, atol=1e-12):
-            raise NotCompiled("its numbers differ when it is traced")
+    def _require_same(self) -> None:
+        """The traced numbers are those of the patterns."""
+        u = self.parameters.start[:, None]
+        for g in self.groups:
+            p = g.pattern
+            wanted = p.constant + p.slope @ p.known[p.used]
+            if not numpy.allclose(g.theta(numpy.array([0]))(u)[:-1, 0], wanted, rtol=1e-9, atol=1e-12):
+                raise NotCompiled("its numbers differ when it is traced")
 
-    def _theta(self, x: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
-        return self.constant[:, which] + self.pattern.slope @ x
+    def _parts(self, which: numpy.ndarray) -> list[tuple[Any, Callable]]:
+        """For each group its columns among these series, and its theta."""
+        if len(self.groups) == 1:
+            return [(slice(None), self.groups[0].theta(which))]
+        at = [(numpy.flatnonzero(self.group[which] == k), g) for k, g in enumerate(self.groups)]
+        return [(columns, g.theta(self.place[which[columns]])) for columns, g in at if columns.size]
 
     def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
         """(b,) and (p, b)."""
+        gradient = numpy.empty_like(U)
         with numpy.errstate(all="ignore"):
-            x, pull = vjp(self.numbers, U)
-            value, gradient = self.kernel.value_and_grad(self._theta(x, which), self.rows[:, :, which])
-            return -(value + self.pattern.begun), pull(-(self.pattern.slope.T @ gradient))
+            pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
+            theta = self._joined(pulled, which.size)
+            value, by_theta = self.kernel.value_and_grad(theta[:-1], self.rows[:, :, which])
+            by_theta = numpy.concatenate([by_theta, numpy.ones((1, which.size))])
+            for at, _, pull in pulled:
+                gradient[:, at] = pull(-by_theta[:, at])
+        return -(value + theta[-1]), gradient
+
+    def _joined(self, parts: list, b: int) -> numpy.ndarray:
+        """The columns of all groups."""
+        if len(parts) == 1:
+            return parts[0][1]
+        made = numpy.empty((parts[0][1].shape[0], b))
+        for at, x, *_ in parts:
+            made[:, at] = x
+        return made
 
     def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
         """(b, p, p): all directions of all series in one launch."""
         k, b = U.shape
-        slope = self.pattern.slope
+        parts = self._parts(which)
+        units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
         with numpy.errstate(all="ignore"):
-            x = self.numbers(U)
-            units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
-            D = numpy.stack([slope @ jvp(self.numbers, (U,), (e,))[1] for e in units])  # (k, q, b)
+            theta = self._joined([(at, f(U[:, at])) for at, f in parts], b)
+            D = numpy.stack([self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b) for e in units])
             many = numpy.tile(which, k)
-            theta, rows = self._theta(numpy.tile(x, k), many), self.rows[:, :, many]
-            curved = self.kernel.hvp(theta, numpy.concatenate(list(D), axis=1), rows).reshape(-1, k, b)
-            w = slope.T @ self.kernel.grad(theta[:, :b], rows[:, :, :b])
-            bent = numpy.stack([hvp(lambda U: (w * self.numbers(U)).sum(), U, e) for e in units])  # (k, k, b)
-        H = -(numpy.einsum("iqb,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
+            repeated, rows = numpy.tile(theta[:-1], k), self.rows[:, :, many]
+            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(-1, k, b)
+            w = numpy.concatenate([self.kernel.grad(theta[:-1], rows[:, :, :b]), numpy.ones((1, b))])
+            bent = numpy.stack([self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b) for e in units])
+        H = -(numpy.einsum("iqb,qjb->bij", D[:, :-1], curved) + bent.transpose(2, 0, 1))
         return (H + H.transpose(0, 2, 1)) / 2
 
     def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
@@ -204,7 +286,7 @@ class _Together:
         k, b = U.shape
         J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
         curvature = numpy.einsum("bii->bi", H)
-        bound = numpy.array([c.name != "unconstrained()" for c in self.parameters.constraint_of]) & (curvature < FLAT)
+        bound = self.parameters.bounded & (curvature < FLAT)
         free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)
         good = numpy.isfinite(free).all(axis=(1, 2))
         good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
@@ -214,15 +296,24 @@ class _Together:
         return numpy.where(bound, numpy.nan, errors)
 
 
-def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable:
-    """u (p,) to the numbers of the model that the kernel's theta is made of, for the tracer of kernels: `system` without its checks,
-    which have been made."""
-    m, used, at = found.layout.states, found.used, found.numbers.at
-    model = build(parameters.tree(parameters.start))
-    keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
-    passes = _passes(found, model, m) if model.start.stationary else 0
+def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
+    """Second derivatives of <w, f> along e."""
+    return hvp(lambda U: (w * f(U)).sum(), U, e)
 
-    def numbers(u: Any) -> Any:
+
+def _traced(build: Callable, parameters: Parameters, found: Pattern, plan: list[list[bool]]) -> Callable:
+    """u (p,) to the numbers of the model that the kernel's theta is made of, for the tracer of kernels: `system` without its checks,
+    which have been made.  If the first steps are among these numbers, so are their observations among the arguments, and their
+    log-likelihood is the last number."""
+    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head is not None
+    model = build(parameters.tree(parameters.start))
+    mark = numpy.broadcast_to(model.start.diffuse, (m,))
+    keep = numpy.where(mark, 0.0, 1.0)
+    passes = _passes(found, model, m) if model.start.stationary else 0
+    if head and set(at) != set(FIELDS):
+        raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
+
+    def numbers(u: Any, *first: Any) -> Any:
         model = build(parameters.tree(u))
         T, R = numpy.reshape(model.transition, (m, m)), model.selection
         Q = _square(model.transition_cov, m if R is None else numpy.shape(R)[-1])
@@ -233,8 +324,13 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable
             mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), _stationary(T, Q, m, passes)
         Z = model.observation * numpy.ones(m)
         fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": model.observation_offset}
-        flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
-        return flat[used]
+        flat = [numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()]
+        if not head:
+            return numpy.concatenate(flat)[used]
+        fields |= {"Z": flat[FIELDS.index("Z")], "H": flat[FIELDS.index("H")][0], "d": flat[FIELDS.index("d")][0]}
+        a, P, total = head_of(fields | {"infinite": numpy.diag(mark * 1.0)}, first[0], plan, model.start.predict_first)
+        begun = [a, numpy.reshape(P, (m * m,))[triangle(m)[0]]]
+        return numpy.concatenate([numpy.concatenate([*flat, *begun])[used], numpy.reshape(total, (1,))])
 
     return numbers
 

@@ -162,6 +162,8 @@ class Observations(OnLibrary):
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
         self.raw = y
+        self.begin: Any = None  # how filters begin on these data, as `_begin` found it last,
+        self.lines: Any = None  # and the data rows of kernels
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))
         self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
@@ -184,7 +186,7 @@ class Observations(OnLibrary):
 @dataclass
 class System:
     """A model with all matrices in one form.  A field in `varying` has a time axis in front; `at(t, name)`
-    reads it."""
+    reads it.  `zeros`: where covariances are 0 whatever the numbers are."""
 
     T: Any
     Z: Any
@@ -198,6 +200,7 @@ class System:
     predict_first: bool
     varying: frozenset[str]
     xp: ModuleType
+    zeros: dict[str, numpy.ndarray]
 
     def at(self, t: int, name: str) -> Any:
         field = getattr(self, name)
@@ -243,7 +246,21 @@ def system(model: LinearGaussian, data: Observations) -> System:
     mean, cov, diffuse = _first_state(model.start, T, Q, field["c"], bool(varying & {"T", "Q", "c"}), m, data)
     H = _covariance(field["H"], p, xp)
     first = model.start.predict_first
-    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp)
+    zeros = _zeros(field, m, p)
+    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros)
+
+
+def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
+    """Where covariances of variances are zero, and where no noise is selected."""
+    R, zeros = field["R"], {}
+    if field["H"].ndim < 2 and p > 1:
+        zeros["H"] = ~numpy.eye(p, dtype=bool).ravel()
+    if R is None and field["Q"].ndim < 2 and m > 1:
+        zeros["Q"] = ~numpy.eye(m, dtype=bool).ravel()
+    elif isinstance(R, numpy.ndarray) and R.ndim == 2:
+        spread = R != 0
+        zeros["Q"] = ~(spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))).ravel()
+    return zeros
 
 
 def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
@@ -376,5 +393,7 @@ def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
 
 
 def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
-    """A (k, k) matrix from a scalar variance, a vector of variances, or itself."""
-    return x if x.ndim >= 2 else x * xp.eye(k)
+    """A (k, k) matrix from a scalar variance, a vector of variances, or the symmetric part of itself: so its derivative is symmetric."""
+    if x.ndim < 2:
+        return x * xp.eye(k)
+    return x if k == 1 else (x + np.swapaxes(x, -1, -2)) * 0.5

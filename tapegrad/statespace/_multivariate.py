@@ -1,7 +1,7 @@
 """Vector autoregressions and dynamic factors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -17,12 +17,15 @@ from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 from ._specified import Specified
-from ._structural import future_regressors
+from ._structural import checked_regressors, future_regressors, require_rank
 
 
-def var(Y: Any, order: int = 1, trend: str = "c") -> Specified:
+def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> Specified:
     """A stationary vector autoregression for `.fit()`, by the exact likelihood; missing data allowed.  trend is 'c', an
     intercept for each series, or 'n'.  The covariance of the noise is by its triangular factor: sqrt.var, sqrt.cov.
+
+    Regressors `exog` (n, r) enter beside the past, y[t] = c + A[1] y[t-1] + ... + beta x[t] + e[t]; before the first step they
+    are taken to have been as there.
 
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
@@ -34,14 +37,15 @@ def var(Y: Any, order: int = 1, trend: str = "c") -> Specified:
         raise ArgumentError(f"var: order={order!r}; wanted a whole number, at least 1")
     if trend not in ("c", "n"):
         raise ArgumentError(f"var: trend={trend!r}; wanted 'c' or 'n'")
-    model = VectorAutoregression(data.labels.columns, int(order), trend, data.xp)
+    model = VectorAutoregression(data.labels.columns, int(order), trend, data.xp, *_regressors("var", exog, data, trend))
     _require_enough("var", data, model)
     return Specified(model, data)
 
 
-def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c") -> Specified:
+def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> Specified:
     """A few common factors behind many series, for `.fit()`: y = mean + loadings f + e, f a vector autoregression with noise of
-    unit covariance, each e noise, or an autoregression of `error_order`.  trend 'n' leaves out the means.
+    unit covariance, each e noise, or an autoregression of `error_order`.  trend 'n' leaves out the means.  Regressors `exog`
+    (n, r) add beta x[t].
 
     Of several factors the k-th does not enter the first k - 1 series, which settles their rotation; the sign is that of the
     start.
@@ -60,7 +64,8 @@ def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 
         raise ArgumentError(f"dynamic_factor: error_order={error_order!r}; wanted a whole number, 0 for noise")
     if trend not in ("c", "n"):
         raise ArgumentError(f"dynamic_factor: trend={trend!r}; wanted 'c' or 'n'")
-    model = DynamicFactor(data.labels.columns, int(factors), int(order), int(error_order), trend, data.xp)
+    regressors = _regressors("dynamic_factor", exog, data, trend)
+    model = DynamicFactor(data.labels.columns, int(factors), int(order), int(error_order), trend, data.xp, *regressors)
     _require_enough("dynamic_factor", data, model)
     return Specified(model, data)
 
@@ -70,6 +75,18 @@ def _several(call: str, Y: Any) -> Observations:
     if data.width < 2:
         raise ShapeError(f"{call}: Y has one series; wanted (n, p) with p at least 2")
     return data
+
+
+def _regressors(call: str, exog: Any, data: Observations, trend: str) -> tuple[numpy.ndarray, tuple[str, ...]]:
+    """Regressors (n, r) and their names; none are r = 0."""
+    if exog is None:
+        return numpy.zeros((data.steps, 0)), ()
+    X, names = checked_regressors(call, exog)
+    if len(X) != data.steps:
+        raise ShapeError(f"{call}: exog has {len(X)} rows and Y has {data.steps}; wanted one for each step")
+    data.labels.require_same_dates(f"{call}: exog", getattr(exog, "index", None))
+    require_rank(call, numpy.hstack([numpy.ones((len(X), 1)), X]) if trend == "c" else X, data.rows, "intercept" if trend == "c" else "")
+    return X, names
 
 
 def _is_positive(x: Any) -> bool:
@@ -87,15 +104,34 @@ class _Process(OnLibrary):
     """What the two have in common."""
 
     remarks = ()
+    columns: tuple[str, ...]
+    trend: str
+    X: numpy.ndarray
+    regressors: tuple[str, ...]
+
+    def _level(self, y: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+        """The mean and the coefficients of the regressors (k, r), by least squares for each series, and what they leave."""
+        r, k = self.X.shape[1], len(self.columns)
+        design = numpy.hstack([numpy.ones((len(y), 1)), self.X]) if self.trend == "c" else self.X
+        found = numpy.zeros((design.shape[1], k))
+        for i in range(k if design.size else 0):
+            seen = ~numpy.isnan(y[:, i])
+            found[:, i] = numpy.linalg.lstsq(design[seen], y[seen, i], rcond=None)[0]
+        mean = found[0] if self.trend == "c" else numpy.zeros(k)
+        return mean, found[found.shape[0] - r :].T, y - design @ found
+
+    def _beta(self, start: numpy.ndarray) -> dict[str, Block]:
+        labels = [f"beta.{x}.{name}" for name in self.columns for x in self.regressors]
+        return {"beta": Block(start, unconstrained(), labels)} if self.regressors else {}
 
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
         blocks = self.start(to_host(value(data.raw)))
         return Problem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
 
     def extended(self, steps: int, exog: Any) -> Any:
-        """The model for the steps after the data: itself."""
-        future_regressors(exog, [], steps)
-        return self
+        """The model with regressors for the steps after the data."""
+        new = future_regressors(exog, [len(self.regressors)] if self.regressors else [], steps)
+        return replace(self, X=numpy.concatenate([self.X, new[0]])) if new else self
 
 
 @dataclass(frozen=True)
@@ -104,20 +140,23 @@ class VectorAutoregression(_Process):
     order: int
     trend: str
     xp: ModuleType = field(repr=False)
+    X: numpy.ndarray = field(repr=False)
+    regressors: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        return f"VAR({self.order}) of {len(self.columns)} series"
+        return f"VAR({self.order}) of {len(self.columns)} series" + "".join(f" + {name}" for name in self.regressors)
 
     def start(self, y: numpy.ndarray) -> dict[str, Block]:
         """Least squares, pulled inside the stationary region."""
         names, k = self.columns, len(self.columns)
-        mean = numpy.nanmean(y, axis=0) if self.trend == "c" else numpy.zeros(k)
-        A, left = _autoregression(y - mean, self.order)
+        mean, beta, rest = self._level(y)
+        A, left = _autoregression(rest, self.order)
         L = numpy.linalg.cholesky(left)
         A_sum = sum([A[:, i * k : i * k + k] for i in range(self.order)])
         below = [(i, j) for i in range(k) for j in range(i)]
         blocks = {"intercept": Block(mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names])} if self.trend == "c" else {}
+        blocks |= self._beta(beta - A_sum @ beta)
         labels = [f"L{lag}.{source}.{target}" for target in names for lag in range(1, self.order + 1) for source in names]
         blocks["coefficients"] = Block(A, unconstrained(), labels)
         blocks["sqrt.var"] = Block(numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names])
@@ -131,11 +170,20 @@ class VectorAutoregression(_Process):
         T = _companion(A, xp)
         L = _lower(p["sqrt.var"], p["sqrt.cov"], xp)
         mean = 0.0
-        if self.trend == "c":
-            total = sum([A[:, i * k : i * k + k] for i in range(1, self.order)], A[:, :k])
-            mean = np.linalg.solve(xp.eye(k) - total, p["intercept"])
+        if self.trend == "c" or self.regressors:
+            rest = xp.eye(k) - sum([A[:, i * k : i * k + k] for i in range(1, self.order)], A[:, :k])
+            mean = np.linalg.solve(rest, p["intercept"]) if self.trend == "c" else 0.0
+            if self.regressors:
+                mean = mean + self._carried(A, rest, xp.asarray(self.X) @ p["beta"].T)
         eye = xp.eye(k, m)
         return LinearGaussian(T, eye, L @ L.T, 0.0, xp.eye(m, k), 0.0, mean, Start(stationary=True))
+
+    def _carried(self, A: Any, rest: Any, inputs: Any) -> Any:
+        """What the inputs (n, k) make of the series when the past carries them on, (n, k); before the first step they were as there."""
+        path = [np.linalg.solve(rest, inputs[0])] * self.order
+        for t in range(1, inputs.shape[0]):
+            path.append(A @ np.concatenate(path[: -self.order - 1 : -1]) + inputs[t])
+        return np.stack(path[self.order - 1 :])
 
 
 @dataclass(frozen=True)
@@ -146,11 +194,14 @@ class DynamicFactor(_Process):
     error_order: int
     trend: str
     xp: ModuleType = field(repr=False)
+    X: numpy.ndarray = field(repr=False)
+    regressors: tuple[str, ...]
 
     @property
     def title(self) -> str:
         errors = f", errors AR({self.error_order})" if self.error_order else ""
-        return f"dynamic factors ({self.factors}, order {self.order}{errors}) of {len(self.columns)} series"
+        title = f"dynamic factors ({self.factors}, order {self.order}{errors}) of {len(self.columns)} series"
+        return title + "".join(f" + {name}" for name in self.regressors)
 
     @property
     def _loaded(self) -> list[tuple[int, int]]:
@@ -160,8 +211,7 @@ class DynamicFactor(_Process):
     def start(self, y: numpy.ndarray) -> dict[str, Block]:
         """Principal components, their autoregression, and those of what they leave."""
         names, r = self.columns, self.factors
-        mean = numpy.nanmean(y, axis=0)
-        x = y - mean if self.trend == "c" else y
+        mean, beta, x = self._level(y)
         full = numpy.where(numpy.isnan(x), 0.0, x)
         scale = full.std(axis=0)
         if not (scale > 0).all():
@@ -177,6 +227,7 @@ class DynamicFactor(_Process):
         A = numpy.concatenate([W @ A[:, i * r : i * r + r] @ numpy.linalg.inv(W) for i in range(self.order)], axis=1)
         rest = full - f @ W.T @ loadings.T
         blocks = {"mean": Block(mean, unconstrained(), [f"mean.{n}" for n in names])} if self.trend == "c" else {}
+        blocks |= self._beta(beta)
         entries = numpy.array([loadings[i, j] for i, j in self._loaded])
         blocks["loadings"] = Block(entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded])
         variances = numpy.maximum(rest.var(axis=0), 0.05 * scale**2)
@@ -198,6 +249,8 @@ class DynamicFactor(_Process):
         if m > r:
             Z = np.concatenate([Z, xp.zeros((k, m - r))], axis=1)
         mean, start = p["mean"] if self.trend == "c" else 0.0, Start(stationary=True)
+        if self.regressors:
+            mean = mean + xp.asarray(self.X) @ p["beta"].T
         if not self.error_order:
             return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
         # The errors, lag by lag, as further states

@@ -1,8 +1,10 @@
 """Minus the log-likelihood of a model function, as a function of its free parameters: by a kernel, or on arrays where there is none.
 
 The array tape differentiates what leads from the parameters to the numbers of the model, a few operations without a loop over time;
-the kernel, an operation on that tape, all the rest."""
+the kernel, an operation on that tape, all the rest.  Of a model that the library knows by name the kernel holds that, too."""
 
+import contextlib
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +15,54 @@ from .._recording import value
 from .._transforms import hessian, jacobian, value_and_grad
 from .._tree import Const
 from ..errors import KernelError
+from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective, to_host
-from ._filter import kalman_filter, loglik
-from ._kernel import compiled
-from ._model import LinearGaussian, Observations
+from ._compiled import kalman_filter, run
+from ._filter import loglik_on_arrays
+from ._kernel import compiled, definition, key_of
+from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
-from ._pattern import NotCompiled, pattern
+from ._pattern import NotCompiled, Pattern, pattern
 
 
 class _Moved(Exception):
     """Numbers that were taken for constants depend on the parameters."""
 
 
+class Whole:
+    """The filter by one kernel from the free parameters on: what the model function does is traced into it.  Minus the value, less
+    `offset`, and its derivatives."""
+
+    def __init__(self, name: str | None, p: Pattern, build: Callable, data: Observations, offset: float):
+        parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
+        maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
+        if name is None or p.begins is not None or p.numbers.head is not None or None in [key for *_, key in maps]:
+            raise NotCompiled("its name would have to hold functions or data")
+        init, step = definition(p.layout)
+
+        def theta(u: Any) -> Any:
+            x = p.numbers.of(build(parameters.tree(u)), data)
+            known = x[still].constant()
+            if known is None or (known != p.known[still]).any():
+                raise NotCompiled("numbers that were taken for constants depend on the parameters")
+            return p.constant + p.slope @ x[p.used]
+
+        affine = hashlib.sha256(b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])).hexdigest()
+        key = f"{name} {parameters.keyed} {maps} {key_of(p.layout)} {affine}"
+        self.kernel = named_recursion(key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row))
+        self.rows, self.offset = p.rows, offset
+        self.value_and_grad(parameters.start)  # traces it, if it is not on disk
+
+    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+        total, gradient = self.kernel.value_and_grad(u, self.rows)
+        return -(total + self.offset), -gradient
+
+    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+        return -self.kernel.hessian(u, self.rows)
+
+
 class ModelObjective(Objective):
-    """`way` says in words how the likelihood is computed, and why."""
+    """`way` says in words how the likelihood is computed, and why.  `name`: says all that `build` depends on but the parameters."""
 
     def __init__(
         self,
@@ -36,16 +72,19 @@ class ModelObjective(Objective):
         joseph: bool = False,
         prior: Callable[[Any], Any] | None = None,
         offset: float = 0.0,
+        name: str | None = None,
     ):
         # The user's functions go through the transforms as arguments of ours, so that they are looked into.
         def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
             params = parameters.tree(u)
-            return self._less_prior(loglik(build(params), data, joseph), params, prior)
+            return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
-        self.offset, self._parameters, self._joseph = offset, parameters, joseph
+        self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
         self._on_arrays, self.pattern = self._f, None
+        self.lowest = numpy.inf, self.start  # the lowest value so far, and where
         self._pattern_at = lambda u, depends=None: pattern(build, parameters, data, joseph, u, depends)
+        self._whole_of = lambda p: Whole(name if prior is None else None, p, build, data, offset)
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
@@ -56,9 +95,38 @@ class ModelObjective(Objective):
             q, n = p.constant.size, p.numbers.data.steps
             self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
-            self.pattern, self._f = None, self._on_arrays
-            self.way = f"filter on arrays: {error}"
-        self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+            self._without_pattern(u, error)
+        self._differentiate()
+
+    def _differentiate(self) -> None:
+        """The derivatives of what computes the value now."""
+        self.whole = None
+        if self.pattern is not None:
+            with contextlib.suppress(NotCompiled, KernelError):
+                self.whole = self._whole_of(self.pattern)
+        if self.whole is None:
+            self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+        else:
+            self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
+            self.way += ", with the model function"
+
+    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+        """Let the kernel take the numbers of each model as they come; or filter on arrays."""
+        _, build, _, data = self.args
+        again = self.pattern is None and self._f != self._on_arrays
+        self.pattern, self._f = None, self._by_model
+        self.way = f"compiled filter, put together anew for each model: {reason}"
+        try:
+            if again:
+                raise reason
+            run(system(build(self._parameters.tree(u)), data.value), data.value, self._joseph, always=True)
+        except (NotCompiled, KernelError) as error:
+            self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
+
+    def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, data: Observations) -> Any:
+        """Minus the log-likelihood."""
+        params = self._parameters.tree(u)
+        return self._less_prior(run(system(build(params), data), data, self._joseph, always=True).loglik(), params, prior)
 
     def _less_prior(self, total: Any, params: Any, prior: Any) -> Any:
         total = total + self.offset
@@ -104,7 +172,10 @@ class ModelObjective(Objective):
         return to_host(jacobian(terms, mode="forward")(self.place(u), build, data))
 
     def __call__(self, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
-        return self._settled(super().__call__, u)
+        value, gradient = self._settled(super().__call__, u)
+        if value < self.lowest[0]:
+            self.lowest = value, u.copy()
+        return value, gradient
 
     def value(self, u: numpy.ndarray) -> float:
         """For methods that take no gradient; Newton's steps behind them do."""
@@ -121,9 +192,11 @@ class ModelObjective(Objective):
                 return f(u)
             except _Moved as error:
                 self._adopt(u, self.pattern.free | error.args[0])
-            except NotCompiled as error:  # the start takes more steps here
-                self.way, self.pattern, self._f = f"filter on arrays: {error}", None, self._on_arrays
-                self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+            except (NotCompiled, KernelError) as error:  # the start takes more steps here
+                if self._f == self._on_arrays:
+                    raise
+                self._without_pattern(u, error)
+                self._differentiate()
 
     def hessian(self, u: numpy.ndarray) -> numpy.ndarray:
         return self._settled(super().hessian, u)

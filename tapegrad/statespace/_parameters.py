@@ -48,6 +48,11 @@ class Parameters:
             self.constraint_of += [constraint[name]] * x.size
         self.start = numpy.concatenate(free)
 
+    @property
+    def bounded(self) -> numpy.ndarray:
+        """Which elements have a constraint, so that they may run into its bound."""
+        return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
+
     def values(self, u: Any) -> dict[str, Any]:
         """The parameters themselves, block by block."""
         result = {}

@@ -51,7 +51,8 @@ class Problem:
     """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
     is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
     observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one;
-    `others` are starts for a search that the first leads nowhere."""
+    `others` are starts for a search that the first leads nowhere.  `name` says all that `build` depends on but the parameters and the
+    numbers of the data: a kernel made of it is found on disk in a later process."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -63,6 +64,7 @@ class Problem:
     used_up: int = 0
     quick: "Problem | None" = None
     others: tuple[Parameters, ...] = ()
+    name: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -77,22 +79,18 @@ class Problem:
         """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
         if self.quick is not None:
             return self.quick.objective()
-        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset)
+        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name)
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
         return self.objective().scores(u)
 
 
-@dataclass(frozen=True)
-class Stop:
-    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
-    its second derivatives there, what it took, and how the likelihood was computed."""
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a search took: `iterations` of the optimiser, `newton_steps` that followed; `evaluations` (of value and gradient), `hessians`,
+    `products` (Hessian times vector) count both."""
 
-    u: numpy.ndarray
-    value: float
-    gradient: numpy.ndarray
-    hessian: numpy.ndarray
     method: str
     message: str
     iterations: int
@@ -100,4 +98,15 @@ class Stop:
     evaluations: int
     hessians: int
     products: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop(Taken):
+    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
+    its second derivatives there, and how the likelihood was computed."""
+
+    u: numpy.ndarray
+    value: float
+    gradient: numpy.ndarray
+    hessian: numpy.ndarray
     way: str = ""

@@ -1,6 +1,6 @@
 """What a fit found: estimates, their covariance, information criteria, residuals, forecasts, tables, pictures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -9,18 +9,19 @@ import numpy
 from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
 from ..optimize import to_host
+from ._compiled import kalman_filter
 from ._diagnostics import Diagnostics, diagnostics
-from ._filter import FilterResult, kalman_filter, observed
+from ._filter import FilterResult, observed
 from ._forecast import Forecast, forecast_of, normal_quantile
 from ._model import LinearGaussian, Observations, system
 from ._plots import plot, plot_components, plot_diagnostics
-from ._problem import Problem, Stop
+from ._problem import Problem, Stop, Taken
 from ._profile import Profile, likelihood_limits, profile_of
+from ._search import FLAT
 from ._simulate import simulate_smoother
 from ._smoother import SmootherResult, smooth
 from ._summary import html_table, tables, text_table
 
-FLAT = 1e-5  # second derivative below which a constrained parameter has run into its bound
 COVARIANCES = {
     "exact": "exact observed information",
     "opg": "outer product of the scores",
@@ -44,8 +45,8 @@ class Component(NamedTuple):
     standard_errors: Any
 
 
-@dataclass(frozen=True)
-class FitResult:
+@dataclass(frozen=True, kw_only=True)
+class FitResult(Taken):
     """A maximum of the likelihood.
 
     `params` has the form of `start`; `names`, `estimates` and `standard_errors` (k,), `covariance` and
@@ -58,8 +59,7 @@ class FitResult:
     Koopman 2012, section 7.4); `criteria(diffuse="ignored")` does not.
 
     `iterations` are the optimiser's, `newton_steps` follow; `evaluations` (of value and gradient),
-    `hessians`, `products` (Hessian times vector) count both.  `gradient` is the largest entry in the
-    unconstrained parameters `unconstrained`.
+    `hessians`, `products` (Hessian times vector) count both.
     """
 
     params: Any
@@ -71,26 +71,26 @@ class FitResult:
     loglik: float
     observations: int
     model: LinearGaussian
-    method: str
-    message: str
-    iterations: int
-    newton_steps: int
-    evaluations: int
-    hessians: int
-    products: int
-    gradient: float
-    unconstrained: numpy.ndarray
     at_bound: list[str]
     problem: Problem = field(repr=False)
     stop: Stop = field(repr=False)
 
     def report(self) -> str:
         """How the likelihood was computed, by a compiled filter or on arrays, and why; and what the search took."""
-        s = self.stop
         return (
-            f"{s.way}\n{s.method}: {s.iterations} iterations, then {s.newton_steps} Newton steps; {s.evaluations} values with gradients, "
-            f"{s.hessians} Hessians, {s.products} products with Hessians"
+            f"{self.stop.way}\n{self.method}: {self.iterations} iterations, then {self.newton_steps} Newton steps; {self.evaluations} "
+            f"values with gradients, {self.hessians} Hessians, {self.products} products with Hessians"
         )
+
+    @property
+    def unconstrained(self) -> numpy.ndarray:
+        """The unconstrained parameters."""
+        return self.stop.u
+
+    @property
+    def gradient(self) -> float:
+        """The largest entry of the gradient in them."""
+        return float(abs(self.stop.gradient).max())
 
     # --- the estimates ---
 
@@ -289,7 +289,7 @@ class FitResult:
 def _free(problem: Problem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Which free parameters are not at a bound, the derivative J of the parameters by them, and the information in them."""
     H = stop.hessian
-    bound = numpy.array([c.name != "unconstrained()" for c in problem.parameters.constraint_of]) & (numpy.diag(H) < FLAT)
+    bound = problem.parameters.bounded & (numpy.diag(H) < FLAT)
     free = numpy.flatnonzero(~bound)
     J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
     return free, J, H[numpy.ix_(free, free)]
@@ -327,16 +327,8 @@ def result(problem: Problem, stop: Stop) -> FitResult:
         loglik=-stop.value - (0.0 if problem.prior is None else float(to_host(problem.prior(params)))),
         observations=problem.data.count,
         model=problem.build(params),
-        method=stop.method,
-        message=stop.message,
-        iterations=stop.iterations,
-        newton_steps=stop.newton_steps,
-        evaluations=stop.evaluations,
-        hessians=stop.hessians,
-        products=stop.products,
-        gradient=float(abs(stop.gradient).max()),
-        unconstrained=stop.u,
         at_bound=[name for i, name in enumerate(parameters.names) if i not in free],
         problem=problem,
         stop=stop,
+        **{f.name: getattr(stop, f.name) for f in fields(Taken)},
     )

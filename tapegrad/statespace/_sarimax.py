@@ -6,41 +6,45 @@ The model of y has the process w (Harvey's form, DK 3.4) and the last y before t
 diffuse start.  If no data are missing, the likelihood is searched on the differenced series, which has the same one with
 fewer states: the first d + s D observations then stand outside."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 import numpy
+from scipy.special import comb
 
 from .. import numpy as np
 from .._recording import value
-from ..errors import ArgumentError, DataError, ShapeError
+from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..optimize import to_host
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._filter import LOG_2PI
 from ._labels import OnLibrary
-from ._model import LinearGaussian, Observations, Start, arma, stationary_covariance
+from ._model import SMALL, LinearGaussian, Observations, Start, arma, stationary_covariance
 from ._parameters import Block, parameters_of
 from ._problem import Problem
 from ._specified import Specified
 from ._structural import checked_regressors, future_regressors, require_rank
 
-TRENDS = (None, "n", "c", "t", "ct")
+TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
 
 
 def sarimax(
     y: Any,
-    order: tuple[int, int, int] = (1, 0, 0),
-    seasonal_order: tuple[int, int, int, int] = (0, 0, 0, 0),
+    order: tuple[int | Sequence[int], int, int | Sequence[int]] = (1, 0, 0),
+    seasonal_order: tuple[int | Sequence[int], int, int | Sequence[int], int] = (0, 0, 0, 0),
     exog: Any = None,
-    trend: str | None = None,
+    trend: str | Sequence[int] | None = None,
 ) -> Specified:
-    """A seasonal ARIMA model with regressors for `.fit()`: order (p, d, q), seasonal_order (P, D, Q, s).
+    """A seasonal ARIMA model with regressors for `.fit()`: order (p, d, q), seasonal_order (P, D, Q, s).  p, q, P, Q are
+    orders, or lists of the lags that there are (of P and Q in seasons): with gaps their coefficients are free, and only where
+    they are stationary is there a likelihood.
 
     trend 'c' is an intercept of the differenced series, 't' a drift times the number of the step (0 at the first),
-    'ct' both; the process starts on its own line.  The log-likelihood is that of the differenced series, as R and
-    statsmodels give it; with missing data it is the diffuse one of the levels, on the same scale.
+    'ct' both; a list as [1, 0, 1] says which powers of that number there are.  The process starts on its own line.  The
+    log-likelihood is that of the differenced series, as R and statsmodels give it; with missing data it is the diffuse one of
+    the levels, on the same scale.
 
     >>> from tapegrad import statespace as ss
     >>> y = [3.0, 2.5, 4.1, 3.7, 5.2, 4.8, 5.9, 6.4, 5.8, 7.1, 7.0, 8.3]
@@ -51,18 +55,14 @@ def sarimax(
     data = y if isinstance(y, Observations) else Observations(y)
     if data.width != 1:
         raise ShapeError(f"sarimax: y has {data.width} series; wanted one (ss.var for several)")
-    for name, given, count in (("order", order, 3), ("seasonal_order", seasonal_order, 4)):
-        if not isinstance(given, (tuple, list)) or len(given) != count or not all([_is_count(x) for x in given]):
-            raise ArgumentError(f"sarimax: {name}={given!r}; wanted {count} whole numbers, {'(p, d, q)' if count == 3 else '(P, D, Q, s)'}")
-    if any(seasonal_order[:3]) and seasonal_order[3] < 2:
+    order, seasonal = _orders("order", order, "(p, d, q)"), _orders("seasonal_order", seasonal_order, "(P, D, Q, s)")
+    if any(seasonal[:3]) and seasonal[3] < 2:
         raise ArgumentError(f"sarimax: seasonal_order={seasonal_order}; its last number is the steps of a season, at least 2")
-    if trend not in TRENDS:
-        raise ArgumentError(f"sarimax: trend={trend!r}; wanted one of {', '.join(map(repr, TRENDS))}")
     X, columns = (None, ()) if exog is None else checked_regressors("sarimax", exog)
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
     data.labels.require_same_dates("sarimax: exog", getattr(exog, "index", None))
-    process = Arima(tuple(order), tuple(seasonal_order), trend or "n", X, columns, data.steps, data.xp)
+    process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp)
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
     process.start(data)  # raises where the data cannot be fitted
@@ -70,16 +70,50 @@ def sarimax(
 
 
 def _is_count(x: Any) -> bool:
-    return isinstance(x, (int, numpy.integer)) and x >= 0
+    return isinstance(x, (int, numpy.integer)) and not isinstance(x, bool) and x >= 0
+
+
+def _orders(name: str, given: Any, form: str) -> tuple:
+    """The orders of a process; lists of lags as tuples, those without gaps as numbers."""
+    wanted = f"sarimax: {name}={given!r}; wanted {form.count(',') + 1} whole numbers, {form}"
+    if not isinstance(given, (tuple, list)) or len(given) != form.count(",") + 1:
+        raise ArgumentError(wanted)
+    found: list[int | tuple[int, ...]] = []
+    for k, x in enumerate(given):
+        if k in (0, 2) and isinstance(x, (tuple, list, numpy.ndarray)):
+            lags = tuple(sorted(x))
+            if not all([_is_count(lag) and lag > 0 for lag in lags]) or len(set(lags)) < len(lags):
+                raise ArgumentError(f"sarimax: {name}={given!r}; a list of lags holds different whole numbers, from 1 on")
+            found.append(len(lags) if lags == tuple(range(1, len(lags) + 1)) else tuple([int(lag) for lag in lags]))
+        elif _is_count(x):
+            found.append(int(x))
+        else:
+            raise ArgumentError(wanted + (", or lists of lags in place of the first and the third" if k in (0, 2) else ""))
+    return tuple(found)
+
+
+def _powers(trend: Any) -> tuple[int, ...]:
+    """The powers of time in a trend."""
+    if isinstance(trend, (tuple, list, numpy.ndarray)):
+        if not all([_is_count(x) and x <= 1 for x in trend]):
+            raise ArgumentError(f"sarimax: trend={trend!r}; wanted a 1 for each power of time that there is, and else 0")
+        return tuple([k for k, x in enumerate(trend) if x])
+    if not (trend is None or isinstance(trend, str)) or trend not in TRENDS:
+        raise ArgumentError(f"sarimax: trend={trend!r}; wanted one of {', '.join(map(repr, TRENDS))}, or a list as [1, 0, 1]")
+    return TRENDS[trend]
+
+
+def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
+    return order if isinstance(order, tuple) else tuple(range(1, order + 1))
 
 
 @dataclass(frozen=True)
 class Arima(OnLibrary):
     """The process as a model of the levels: called with parameters, it is what builds them."""
 
-    order: tuple[int, int, int]
-    seasonal: tuple[int, int, int, int]
-    trend: str
+    order: tuple
+    seasonal: tuple
+    powers: tuple[int, ...]
     X: numpy.ndarray | None = field(repr=False)
     columns: tuple[str, ...]
     steps: int
@@ -88,14 +122,30 @@ class Arima(OnLibrary):
     @property
     def title(self) -> str:
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
-        trend = f" + trend {self.trend}" if self.trend != "n" else ""
+        known = {powers: name for name, powers in TRENDS.items()}
+        trend = f" + trend {known.get(self.powers) or [int(k in self.powers) for k in range(self.degree + 1)]}" if self.powers else ""
         return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}" + (f" + {', '.join(self.columns)}" if self.columns else "")
 
     @property
     def parameters(self) -> int:
         """How many there are."""
+        return sum([len(lags) for lags in self.lags.values()]) + len(self.columns) + len(self.powers) + 1
+
+    @property
+    def lags(self) -> dict[str, tuple[int, ...]]:
+        """Those of each polynomial; of the seasonal ones in seasons."""
         (p, _, q), (P, _, Q, _) = self.order, self.seasonal
-        return p + q + P + Q + len(self.columns) + len(self.trend.removeprefix("n")) + 1
+        return {"ar": _lags(p), "seasonal_ar": _lags(P), "ma": _lags(q), "seasonal_ma": _lags(Q)}
+
+    @property
+    def degree(self) -> int:
+        """That of the trend; -1 if there is none."""
+        return max(self.powers, default=-1)
+
+    @property
+    def trends(self) -> dict[int, str]:
+        """The names of the coefficients of the powers of time."""
+        return {k: ("intercept", "drift")[k] if k < 2 else f"trend.{k}" for k in self.powers}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -125,73 +175,107 @@ class Arima(OnLibrary):
     def start(self, data: Observations) -> dict[str, Block]:
         """Least squares for trend and regressors, then E. J. Hannan and J. Rissanen's regression on lagged values and the
         residuals of a long autoregression (Biometrika 69 (1982) 81-94)."""
-        (p, _, q), (P, _, Q, s) = self.order, self.seasonal
+        s, all_lags = self.seasonal[3], self.lags
         w = self.differenced(to_host(value(data.raw))[:, 0])
         t = numpy.arange(float(self.lost), data.steps)
-        design = [column for letter, column in (("c", numpy.ones(w.size)), ("t", t)) if letter in self.trend]
+        design = [t**k for k in self.powers]
         design += list(self.differenced(self.X).T) if self.X is not None else []
         seen, coefficients = ~numpy.isnan(w), numpy.zeros(0)
         if self.X is not None:
             rows = [[0] if x else [] for x in seen]
-            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.trend != "n" else "differences" if self.lost else "")
+            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.powers else "differences" if self.lost else "")
         if design and seen.sum() > len(design):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]
             w = w - matrix @ coefficients
-        lags = [list(range(1, p + 1)), [s * k for k in range(1, P + 1)], list(range(1, q + 1)), [s * k for k in range(1, Q + 1)]]
-        phi, theta, var = _hannan_rissanen(w, lags)
-        share, blocks = 1.0 - phi[0].sum() - phi[1].sum() + phi[0].sum() * phi[1].sum(), {}
-        for letter, name in (("c", "intercept"), ("t", "drift")):
-            if letter in self.trend:
-                blocks[name] = Block(coefficients[len(blocks)] * share, unconstrained())
+        steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
+        found, var = _hannan_rissanen(w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()})
+        one, other = found["ar"].sum(), found["seasonal_ar"].sum()
+        share, blocks = 1.0 - one - other + one * other, {}
+        for name in self.trends.values():
+            blocks[name] = Block(coefficients[len(blocks)] * share, unconstrained())
         if self.X is not None:
             blocks["beta"] = Block(coefficients[len(blocks) :], unconstrained(), list(self.columns))
-        for name, label, start, rule, step in (
-            ("ar", "ar.L", phi[0], stationary(), 1),
-            ("ma", "ma.L", theta[0], invertible(), 1),
-            ("seasonal_ar", "ar.S.L", phi[1], stationary(), s),
-            ("seasonal_ma", "ma.S.L", theta[1], invertible(), s),
+        for name, label, rule in (
+            ("ar", "ar.L", stationary()),
+            ("ma", "ma.L", invertible()),
+            ("seasonal_ar", "ar.S.L", stationary()),
+            ("seasonal_ma", "ma.S.L", invertible()),
         ):
-            if start.size:
-                blocks[name] = Block(start, rule, [f"{label}{step * (k + 1)}" for k in range(start.size)])
+            lags = all_lags[name]
+            if lags:
+                whole = lags[-1] == len(lags)
+                blocks[name] = Block(found[name], rule if whole else unconstrained(), [f"{label}{steps[name] * lag}" for lag in lags])
         blocks["sigma2"] = Block(var, positive())
         return blocks
 
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
         parameters = parameters_of(self.title, self.start(data), start, constraints)
-        whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost)
+        name = None if self.lost else self._name
+        whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
         if data.count < data.steps or not self.lost:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior))
+        return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior, name=self._name))
+
+    @property
+    def _name(self) -> str | None:
+        """Says all that `of_differences` depends on but the parameters and the numbers of the data; None where the start is found by a
+        loop that looks at numbers."""
+        last = {name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1) for name, lags in self.lags.items() if lags}
+        ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
+        if ar and (max(ar, ma + 1) > SMALL or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
+            return None
+        return f"arima {self.order} {self.seasonal} {self.powers} {0 if self.X is None else self.X.shape[1]}"
+
+    def _has_gaps(self, name: str) -> bool:
+        lags = self.lags[name]
+        return lags != tuple(range(1, len(lags) + 1))
 
     # --- the state space models ---
 
     def _polynomials(self, p: Mapping[str, Any]) -> tuple[Any, Any]:
         """The coefficients of phi(B) Phi(B^s) and theta(B) Theta(B^s), as `arma` takes them."""
-        s = self.seasonal[3]
-        return _product(p.get("ar"), p.get("seasonal_ar"), s, -1.0, self.xp), _product(p.get("ma"), p.get("seasonal_ma"), s, 1.0, self.xp)
+        s, xp, whole = self.seasonal[3], self.xp, {}
+        for name, lags in self.lags.items():
+            whole[name] = p[name] if lags else None
+            if self._has_gaps(name):
+                at = numpy.zeros((lags[-1], len(lags)))
+                at[numpy.array(lags) - 1, numpy.arange(len(lags))] = 1.0
+                whole[name] = xp.asarray(at) @ p[name]
+                if name.endswith("ar") and not stationary().inside(to_host(value(whole[name]))):
+                    raise NotPositiveDefiniteError(f"sarimax: the coefficients {name} are not those of a stationary process")
+        return (
+            _product(whole["ar"], whole["seasonal_ar"], s, -1.0, xp),
+            _product(whole["ma"], whole["seasonal_ma"], s, 1.0, xp),
+        )
 
-    def _line(self, p: Mapping[str, Any], phi: Any) -> tuple[Any, Any]:
-        """Height and slope of the mean mu[t] of w, the line with phi(B) mu[t] = c + b t."""
-        rest = 1.0 - np.sum(phi) if phi.shape[0] else 1.0
-        slope = p["drift"] / rest if "t" in self.trend else 0.0
-        if self.trend == "n":
-            return 0.0, 0.0
-        lagged = np.sum(phi * self.xp.asarray(numpy.arange(1.0, phi.shape[0] + 1.0))) if phi.shape[0] and "t" in self.trend else 0.0
-        return (p.get("intercept", 0.0) - slope * lagged) / rest, slope
+    def _line(self, p: Mapping[str, Any], phi: Any) -> Any:
+        """The coefficients a of the mean mu[t] = sum a[k] t^k of w, for which phi(B) mu[t] = sum b[k] t^k; (degree + 1,).
+
+        phi(B) t^j = t^j - sum phi[i] (t - i)^j, and the binomial formula gives its coefficients."""
+        xp, n = self.xp, self.degree + 1
+        b = np.stack([p[self.trends[k]] if k in self.powers else xp.zeros(()) for k in range(n)])
+        if not phi.shape[0]:
+            return b
+        if n == 1:
+            return b / (1.0 - np.sum(phi))
+        lags, powers = numpy.arange(1.0, phi.shape[0] + 1.0)[:, None, None], numpy.arange(n)
+        shifted = comb(powers, powers[:, None]) * (-lags) ** numpy.maximum(powers - powers[:, None], 0)
+        return np.linalg.solve(xp.eye(n) - np.sum(phi[:, None, None] * xp.asarray(shifted), axis=0), b)
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """The model of w + delta(B) X beta.  Slope and coefficients are states that start from the parameters and stay, so that what
-        varies over time is data alone."""
+        """The model of w + delta(B) X beta.  The line's coefficients and beta are states that start from the parameters and stay, so that
+        what varies over time is data alone."""
         phi, theta = self._polynomials(p)
-        height, slope = self._line(p, phi)
+        line = self._line(p, phi) if self.powers else None
+        height = line[0] if self.powers else 0.0
         inner = arma(phi, theta, p["sigma2"], height)
-        known = [slope.reshape((1,))] if "t" in self.trend else []
+        known = [line[1:]] if self.degree > 0 else []
         known += [p["beta"]] if self.X is not None else []
         if not known:
             return inner
-        X = numpy.arange(float(self.lost), self.steps)[:, None] if "t" in self.trend else numpy.zeros((self.steps - self.lost, 0))
+        X = numpy.arange(float(self.lost), self.steps)[:, None] ** numpy.arange(1, self.degree + 1)
         X = numpy.hstack([X, self.differenced(self.X)]) if self.X is not None else X
         (m, k), xp = (inner.transition.shape[0], X.shape[1]), self.xp
         Z = numpy.hstack([numpy.tile(numpy.eye(1, m), (len(X), 1)), X])[:, None]
@@ -220,11 +304,13 @@ class Arima(OnLibrary):
         m = inner.transition.shape[0]
         Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
         T, R, cov = self._beside(inner, p, xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)])), k)
-        height, slope = self._line(p, phi)
-        path = height + slope * xp.asarray(numpy.arange(0.0, self.steps)) if "t" in self.trend else height
+        path = 0.0
+        if self.powers:
+            times = numpy.arange(0.0, self.steps)[:, None] ** numpy.arange(self.degree + 1)
+            path = xp.asarray(times if self.degree else times[0]) @ self._line(p, phi)
         offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
         entry = xp.asarray(numpy.eye(m + k)[m])
-        shift = 0.0 if self.trend == "n" else path[:, None] * entry if "t" in self.trend else path * entry
+        shift = path[:, None] * entry if self.degree > 0 else path * entry if self.powers else 0.0
         offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
         return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
 
@@ -252,26 +338,23 @@ def _product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
     return total
 
 
-Pair = tuple[numpy.ndarray, numpy.ndarray]
-
-
-def _hannan_rissanen(w: numpy.ndarray, lags: list[list[int]]) -> tuple[Pair, Pair, float]:
-    """Starting values (ar, seasonal ar), (ma, seasonal ma) and the variance, from the lags of these four; within the region
-    of the constraints."""
-    ar, seasonal_ar, ma, seasonal_ma = lags
+def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict[str, numpy.ndarray], float]:
+    """Starting values of the coefficients at the lags of the four polynomials, within the region of the constraints; and the variance."""
     variance = float(numpy.nanvar(w))
     if not variance > 0:
         raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
-    parts = [numpy.zeros(len(x)) for x in lags]
-    if any(lags):
-        long = min(max(2 * max(sum(lags, [])), 4), max(w.size // 3, 1))
-        noise = _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if ma or seasonal_ma else w
-        left, found = _residuals(w, [(w, k) for k in ar + seasonal_ar] + [(noise, k) for k in ma + seasonal_ma])
+    parts = {name: numpy.zeros(len(x)) for name, x in lags.items()}
+    every = sum(lags.values(), [])
+    if every:
+        long = min(max(2 * max(every), 4), max(w.size // 3, 1))
+        noise = _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if lags["ma"] or lags["seasonal_ma"] else w
+        columns = [(noise if name.endswith("ma") else w, k) for name, x in lags.items() for k in x]
+        left, found = _residuals(w, columns)
         if found is not None:
-            parts = numpy.split(found, numpy.cumsum([len(x) for x in lags[:3]]))
+            cuts = numpy.cumsum([len(x) for x in lags.values()])[:-1]
+            parts = dict(zip(lags, numpy.split(found, cuts), strict=True))
             variance = float(numpy.nanvar(left)) or variance
-    phi, seasonal_phi, theta, seasonal_theta = parts
-    return (_shrunk(phi), _shrunk(seasonal_phi)), (-_shrunk(-theta), -_shrunk(-seasonal_theta)), variance
+    return {name: _shrunk(x, lags[name], -1.0 if name.endswith("ma") else 1.0) for name, x in parts.items()}, variance
 
 
 def _residuals(w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]) -> tuple[numpy.ndarray, numpy.ndarray | None]:
@@ -284,11 +367,14 @@ def _residuals(w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]) -> tu
     return w - design @ coefficients, coefficients
 
 
-def _shrunk(phi: numpy.ndarray) -> numpy.ndarray:
-    """The coefficients of an autoregression, pulled inside the stationary region by moving its roots outwards."""
-    powers = numpy.arange(1, phi.size + 1)
+def _shrunk(x: numpy.ndarray, lags: list[int], sign: float) -> numpy.ndarray:
+    """The coefficients of a polynomial at these lags, pulled inside the stationary region by moving its roots outwards."""
+    step = min(lags, default=1) if lags and all([lag % min(lags) == 0 for lag in lags]) else 1
+    places = numpy.array(lags, int) // step
     for _ in range(200):
+        phi = numpy.zeros(places.max(initial=0))
+        phi[places - 1] = sign * x
         if not phi.size or (stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97):
-            return phi
-        phi = phi * 0.95**powers
-    return numpy.zeros(phi.size)
+            return x
+        x = x * 0.95**places
+    return numpy.zeros(x.size)

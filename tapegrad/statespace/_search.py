@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy
 
-from ..errors import ConvergenceError
+from ..errors import ConvergenceError, DataError
 from ..optimize import run
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -15,6 +15,29 @@ GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a
 NEAR = 1e-3  # the same where the Newton steps of method 'auto' begin
 FLAT = 1e-5  # second derivative below which a constrained parameter is running into its bound
 STEPS = 50  # Newton steps at most
+SINGULAR = 1e-10  # smallest eigenvalue of second derivatives, scaled to ones on the diagonal, that is told from zero
+RIDGE = 1e-5  # the same where the search leads nowhere: along a ridge that falls away at infinity there is always some curvature left
+
+
+class Shape:
+    """The second derivatives in the parameters that are not at a bound, scaled to ones on the diagonal: which there are (`at`), the
+    scales, and their eigenvalues."""
+
+    def __init__(self, hessian: numpy.ndarray, bounded: numpy.ndarray):
+        curvature = numpy.diag(hessian)
+        self.at = numpy.flatnonzero((curvature > 0) & ~(bounded & (curvature < FLAT)))
+        self.scale = numpy.sqrt(curvature[self.at])
+        self.sizes, self.directions = numpy.linalg.eigh(hessian[numpy.ix_(self.at, self.at)] / numpy.outer(self.scale, self.scale))
+
+    def require_determined(self, parameters: Parameters, count: int, least: float) -> None:
+        """Raise if the function does not change along some directions, and name the parameters there."""
+        if self.at.size and self.sizes[0] < least:
+            shares = numpy.linalg.norm(self.directions[:, self.sizes < least], axis=1)
+            names = [parameters.names[self.at[k]] for k in numpy.flatnonzero(shares >= min(0.05, numpy.sort(shares)[-2:][0]))]
+            raise DataError(
+                f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on "
+                f"{', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of them; leave one out, or give it a value"
+            )
 
 
 class _Search:
@@ -22,13 +45,14 @@ class _Search:
 
     def __init__(self, objective: ModelObjective, parameters: Parameters):
         self.objective, self.u, self.taken = objective, objective.start, 0
-        self.bounded = numpy.array([c.name != "unconstrained()" for c in parameters.constraint_of])
+        self.bounded = parameters.bounded
         self.value, self.gradient = objective(self.u)
         self.hessian: numpy.ndarray | None = None
 
     def moved(self, u: numpy.ndarray) -> None:
-        self.u = u
-        self.value, self.gradient = self.objective(u)
+        """To u, or, where the function is not finite there, which has no gradient to go by, to the lowest point so far."""
+        self.u = u if numpy.isfinite(self.objective(u)[0]) else self.objective.lowest[1]
+        self.value, self.gradient = self.objective(self.u)
 
     @property
     def size(self) -> float:
@@ -91,6 +115,29 @@ class _Search:
             step = step / 2
         return False
 
+    def on_a_ridge(self) -> Shape | None:
+        """Is a direction along which the function hardly changes all that keeps the search from a minimum?  Newton steps in the other
+        directions would then come to rest."""
+        u, value, gradient = self.u, self.value, self.gradient
+        for _ in range(STEPS):
+            shape = Shape(self.objective.hessian(u), self.bounded)
+            along = shape.directions.T @ (gradient[shape.at] / shape.scale)
+            level = abs(shape.sizes) < RIDGE
+            others = numpy.delete(gradient, shape.at)
+            if not level.any() or (shape.sizes[~level] < 0).any() or abs(others).max(initial=0.0) > FLAT:
+                return None
+            inner = along[~level] / shape.sizes[~level]
+            if along[~level] @ inner < 1e-12:
+                self.u, self.value, self.gradient = u, value, gradient
+                return shape if abs(along[level]).max() < FLAT else None
+            step, before = numpy.zeros(u.size), value
+            step[shape.at] = shape.directions[:, ~level] @ inner / shape.scale
+            u = u - step
+            value, gradient = self.objective(u)
+            if not value <= before + 1e-9 * abs(before):
+                return None
+        return None
+
 
 def maximised(objective: ModelObjective, parameters: Parameters, method: str, hess: str, options: Mapping[str, Any] | None) -> Stop:
     """Minimise the objective.  Method 'auto' is BFGS, whose steps cost a gradient each, and 'trust-exact' from where that ends if it is
@@ -113,10 +160,10 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
             search.moved(objective.last_point())
             continue
         return Stop(
-            search.u,
-            search.value,
-            search.gradient,
-            search.hessian,
+            u=search.u,
+            value=search.value,
+            gradient=search.gradient,
+            hessian=search.hessian,
             method=name,
             message=message,
             iterations=iterations,
@@ -126,11 +173,24 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
             products=objective.products,
             way=objective.way,
         )
-    error = ConvergenceError(
+    raise _nowhere(search, parameters, iterations, message)
+
+
+def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
+    """What to raise where the search ended without a maximum; it holds the last parameters."""
+    error: Exception = ConvergenceError(
         f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} Newton steps at unconstrained "
         f"parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the gradient is {search.size:.3g} (wanted "
         f"{search.wanted:.1g}).  Start elsewhere, give options={{'maxiter': ...}}, or another method; the error holds the last parameters "
         "as .params, and as .unconstrained"
     )
+    try:
+        shape = search.on_a_ridge()
+        if shape is not None:
+            shape.require_determined(parameters, search.objective.count, RIDGE)
+    except ConvergenceError:  # no second derivatives there
+        pass
+    except DataError as known_together:
+        error = known_together
     error.params, error.unconstrained, error.loglik = parameters.tree(search.u), search.u, -search.value
-    raise error
+    return error

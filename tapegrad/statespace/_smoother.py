@@ -23,8 +23,10 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ._filter import Block, Diffuse, Scalar, loglik_of, observed, recursion, require_settled
-from ._model import LinearGaussian, Observations, system
+from ._compiled import moments
+from ._filter import Block, Diffuse, Moments, Path, Scalar, moments_on_arrays, observed, require_settled
+from ._kernel import triangle, weights
+from ._model import LinearGaussian, Observations, System, system
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,65 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     """
     data = y if isinstance(y, Observations) else Observations(y)
     s = system(model, data)
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        path, settled = recursion(s, data, joseph)
-        loglik_of(path, data)  # raises if a variance is not positive
-    require_settled(settled, "smooth")
+    found = moments(s, data, joseph)
+    if found is None:
+        x, path, _, settled = moments_on_arrays(s, data, joseph)
+        require_settled(settled, "smooth")
+        m = len(s.diffuse)
+        mean, cov = _smoothed(s, path, [s.xp.zeros(m)], [s.xp.zeros((m, m))])
+    else:
+        mean, cov = _compiled(s, data, *found)
+    return SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False))
+
+
+def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[Any, Any]:
+    """Mean and covariance of each state.  With L = T (I - K Z) all steps of the backward recursion are of one form, which a kernel runs;
+    what it is made of is computed for all steps at once."""
+    steps, n, m = len(path.updates), data.steps, len(s.diffuse)
+    Z, H, d = (getattr(s, name)[steps:n] if name in s.varying else getattr(s, name) for name in "ZHd")
+    a, P = x.mean[steps:], x.cov[steps:]
+    v = data.values[steps:] - d - (Z @ a[:, :, None])[:, :, 0]
+    if data.count < n * data.width:  # a missing element is seen as nothing, with an error of variance 1
+        here = numpy.array([numpy.isin(numpy.arange(data.width), row) for row in data.rows[steps:]], float)
+        v, Z = v * here, Z * here[:, :, None]
+        H = H * (here[:, :, None] * here[:, None, :]) + numpy.eye(data.width) * (1.0 - here)[:, :, None]
+    back = np.swapaxes(Z, -1, -2)
+    U = Z @ P
+    F = U @ back + H
+    if data.width == 1:
+        G, Y = U / F, Z / F
+    else:
+        G, Y = np.linalg.solve(F, U), np.linalg.solve(F, Z + numpy.zeros((n - steps, 1, 1)))
+    T = _transitions(s, steps, n)
+    L = T @ (numpy.eye(m) - np.swapaxes(G, -1, -2) @ Z)
+    u = (v[:, None, :] @ Y)[:, 0]
+    upper, full = triangle(m)
+    W = (back @ Y).reshape((n - steps, m * m))[:, upper]
+    rows = np.concatenate([L.reshape((n - steps, m * m)), u, W], axis=1)[::-1].T
+    found = weights(m).path(numpy.zeros(m + upper.size), rows)[:, ::-1].T
+    r, N = found[:, :m], found[:, m:][:, full]
+    last = numpy.zeros((1, m, m))
+    rT = (np.concatenate([r[1:], last[0, :1]])[:, None, :] @ T)[:, 0]
+    NT = np.swapaxes(T, -1, -2) @ np.concatenate([N[1:], last]) @ T
+    a, P = x.filtered_mean[steps:], x.filtered_cov[steps:]
+    mean, cov = a + (P @ rT[:, :, None])[:, :, 0], P - P @ NT @ P
+    if not steps:
+        return mean, cov
+    T = s.at(steps if s.predict_first else steps - 1, "T")
+    first, spread = _smoothed(s, path, [r[0] @ T], [T.T @ N[0] @ T])
+    return np.concatenate([first, mean]), np.concatenate([spread, cov])
+
+
+def _transitions(s: System, steps: int, n: int) -> Any:
+    """What leads out of each step."""
+    return s.T[numpy.minimum(numpy.arange(steps, n) + s.predict_first, n - 1)] if "T" in s.varying else s.T
+
+
+def _smoothed(s: System, path: Path, r: list[Any], N: list[Any]) -> tuple[Any, Any]:
+    """Mean and covariance of each state of a path; r, N: the weights behind it, as seen from the last state."""
     m = len(s.diffuse)
-    r, N = [s.xp.zeros(m)], [s.xp.zeros((m, m))]
     means, covs = [], []
-    for t in reversed(range(data.steps)):
+    for t in reversed(range(len(path.updates))):
         a, P, B = path.filtered[t]
         means.append(_mean(a, P, B, r))
         covs.append(_cov(P, B, N))
@@ -69,8 +122,7 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
         if i >= 0:
             T = s.at(i, "T")
             r, N = [x @ T for x in r], [T.T @ X @ T for X in N]
-    mean, cov = np.stack(means[::-1]), np.stack(covs[::-1])
-    return SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False))
+    return np.stack(means[::-1]), np.stack(covs[::-1])
 
 
 def _mean(a: Any, P: Any, B: Any, r: list[Any]) -> Any:

@@ -11,6 +11,7 @@ from .. import numpy as np
 from .._recording import value
 from ..errors import ArgumentError, DataError, ShapeError
 from ..optimize import to_host
+from ._compiled import loglik
 from ._components import (
     Autoregression,
     Cycle,
@@ -25,7 +26,7 @@ from ._components import (
     Trend,
     checked_variance,
 )
-from ._filter import is_number, loglik
+from ._filter import is_number
 from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of

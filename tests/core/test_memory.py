@@ -1,7 +1,9 @@
 """A record's saved values can be changed by nobody: every operation as "operate, overwrite each operand, setting and result in place,
 then sweep".  Forward mode, which computes derivatives at once, is the reference."""
 
+import dis
 import functools
+import inspect
 import itertools
 
 import numpy as np
@@ -14,6 +16,7 @@ from tapegrad import _tape
 from tapegrad._array import is_array
 from tapegrad._variable import Variable
 from tapegrad.ops import shaping
+from tapegrad.ops._define import PRIMITIVES, reads
 
 
 def leaves_of(x):
@@ -253,3 +256,33 @@ def test_settings_are_kept_like_operands():
             g[n] = (f(x + h * e) - f(x - h * e)) / (2 * h)
         with sealed():
             np.testing.assert_allclose(tg.grad(f)(x), g, rtol=1e-7, atol=1e-8)
+
+
+def test_what_a_rule_reads():
+    """By its code, against what `dis` says of it; the name of an argument as text, in a rule that raises, is no reading."""
+
+    def by_dis(rule):
+        lines = [i for i in dis.get_instructions(rule) if any([kind in i.opname for kind in ("FAST", "DEREF", "CLOSURE", "CELL")])]
+        seen = {n for i in lines for n in (i.argval if isinstance(i.argval, tuple) else (i.argval,))}
+        return [name in seen or p.kind is p.VAR_POSITIONAL for name, p in inspect.signature(rule).parameters.items()]
+
+    def written(g, out, x, y, *, k=1):
+        a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = 1
+        x = x + a12
+        return a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11
+
+    space = {}
+    exec(f"def long(g, out, {', '.join([f'q{i}' for i in range(300)])}): return q5 + q270 + (lambda: q299 + q3)()", space)
+    own = [
+        written,
+        space["long"],
+        lambda g, out, x, y: x * y,
+        lambda g, out, x, y: [[g + u for u in x] for v in range(3)],
+        lambda g, out, x, y: (lambda: (lambda: y)())(),
+        lambda g, out, x, *rest, k, l: g * k,
+    ]
+    rules = own + [r for e in PRIMITIVES.values() for r in e.prim.vjp or ()]
+    assert len(rules) > 250
+    for rule in rules:
+        assert reads(rule) == by_dis(rule), rule
+    assert reads(own[3]) == [True, False, True, False] and reads(own[4]) == [False, False, False, True]

@@ -6,6 +6,7 @@ import pytest
 from _modes import close, host
 
 import tapegrad as tg
+from tapegrad.errors import DeviceError
 
 TRANSFORMS = {
     "grad": lambda f, x: tg.grad(f)(x),
@@ -360,3 +361,34 @@ def test_a_captured_array_rebound_to_another_size(xp):
         close(tg.grad(f)(x), [2.0, 4.0])
         assert type(state.buf) is type(x) and state.buf.shape == (size,)
         close(state.buf[:2], host(x))
+
+
+@pytest.mark.cupy_only
+def test_numbers_become_arrays_where_they_are_needed(xp):
+    """A tracked number belongs to no device: what CuPy makes of it, or writes of a list of it, lies on the device."""
+
+    def f(x, y):
+        a = xp.full((2, 3), x) + xp.linspace(0.0, y, 3)
+        a[0, 1:] = x * y
+        xp.put(a, [0, 3], [x, y * y])
+        xp.fill_diagonal(a, y)
+        return (a * xp.arange(6.0).reshape(2, 3)).sum()
+
+    x, y = 0.7, 1.3
+    found = tg.grad(f, (0, 1))(x, y)
+    # f = 0 y + 1 x y + 2 x y + 3 y^2 + 4 y + 5 (x + y)
+    np.testing.assert_allclose(float(f(x, y)), 3 * x * y + 3 * y * y + 9 * y + 5 * x)
+    np.testing.assert_allclose([float(v) for v in found], [3 * y + 5, 3 * x + 6 * y + 9])
+
+
+@pytest.mark.cupy_only
+def test_an_array_of_the_other_library_is_not_written(xp):
+    buf = xp.zeros(3)
+
+    def f(x):
+        buf[...] = x
+        return (buf * buf).sum()
+
+    with pytest.raises(DeviceError, match=r"x\[\.\.\.\] = y met a NumPy and a CuPy array"):
+        tg.grad(f)(np.ones(3))
+    assert not buf.any()

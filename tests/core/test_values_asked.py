@@ -67,7 +67,7 @@ PASSING = {
     "_batch": "stacks, and what shows their layout",
     "_stacked": "layout of stacks",
     "_carried": "layout of captured arrays",
-    "_vmap": "does a value lie on this trace?",
+    "_kept": "does a value lie on this trace?",
     "_shadow.arrays": "captured memory",
     "_shadow.restore": "captured memory",
     "_shadow.routes": "captured memory",

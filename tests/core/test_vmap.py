@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from looped import looped, same, vmapped
+from looped import forms, looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._tree import leaves
@@ -37,6 +37,41 @@ def test_the_result_does_not_depend_on_memory_order():
     m = np.random.default_rng(0).normal(size=(4, 2, 3))
     for stack in (m, np.asfortranarray(m), m[::-1], m.transpose(0, 2, 1)):
         assert same(vmapped(f)(stack), looped(f)(stack))
+
+
+def f_ordered(x):
+    a = x.reshape(2, 2).copy(order="F")
+    b = a.ravel(order="F")
+    a.flat[0] = b[3] * 2.0
+    return a, b
+
+
+def picked_and_reshaped(x):
+    a = x[np.array([3, 3, 0, 2])][:4].reshape(2, 2)
+    b = a.ravel()
+    a[1] *= x[0]
+    m = np.stack([x, x * 2])[:, [0, 2, 2]]
+    n = m.ravel(order="F")
+    m[0, 1] = x[1]
+    return a, b, m, n
+
+
+def turned(x):
+    m = np.round(x.reshape(2, 2).T, 3) + x[0]
+    v = m.T.reshape(-1)
+    v[2] = x[3] * x[2]
+    t = np.asfortranarray(m * x[0])
+    u = t.T.reshape(-1)
+    u *= 3.0
+    return m, v, t, u
+
+
+@pytest.mark.parametrize("f", [f_ordered, picked_and_reshaped, turned])
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_reshaped_result_is_a_view_where_it_is_one_in_a_loop(f, count):
+    x = np.random.default_rng(8).normal(size=(count, 4))
+    agree(f, x)
+    agree(tg.grad(lambda x: sum([(y * y).sum() for y in f(x)])), x)
 
 
 def test_trees_and_arguments_that_are_the_same_for_all():
@@ -205,6 +240,36 @@ def test_rules_of_the_user():
         agree(r, X)
         agree(tg.grad(lambda x, r=r: r(x * x)), X)
         np.testing.assert_allclose(tg.grad(lambda X, r=r: tg.vmap(r)(X).sum())(X), np.cos(X), rtol=1e-14)
+
+
+def test_rules_run_once_where_they_can():
+    """For all samples at once; one after another where they ask for plain arrays, or do another thing with others."""
+    calls = []
+
+    def noted(x):
+        calls.append(1)
+        return np.sin(x).sum()
+
+    def plainly(x):
+        assert type(x) is np.ndarray
+        return np.asarray(x) ** 2
+
+    of_two = lambda g, out, x, y: (g * np.cos(x) * y.sum(), (g * np.sin(x)).sum() + 0 * y)
+    cases = [
+        (tg.rule(noted, vjp=lambda g, out, x: g * np.cos(x)), 1),
+        (tg.rule(lambda x, y: np.sin(x) * y.sum(), vjp=of_two), 2),
+        (tg.rule(lambda x: (np.sin(x), x.sum()), jvp=lambda t, out, x: (np.cos(x) * t[0], t[0].sum())), 1),
+        (tg.rule(plainly, vjp=lambda g, out, x: 2 * g * x), 1),
+        (tg.rule(lambda x: x * 2 if x[0] > 0 else x * 3, vjp=lambda g, out, x: g * np.where(x[0] > 0, 2.0, 3.0)), 1),
+        (tg.rule(lambda x: x * x if isinstance(x, np.ndarray) else x * 7, vjp=lambda g, out, x: 2 * g * x), 1),
+    ]
+    for r, arity in cases:
+        stacks = (X, X[::-1] * 0.5)[:arity]
+        for form, batched, loop in forms(lambda r=r: r, arity, [np.cos(x) for x in stacks]):
+            assert same(batched(*stacks), loop(*stacks)), form
+    del calls[:]
+    tg.grad(lambda X: tg.vmap(cases[0][0])(X).sum())(X)
+    assert len(calls) == 2  # for the first sample, and for all
 
 
 # --- CuPy ---
@@ -438,6 +503,100 @@ def test_state_in_names_and_containers_raises():
         for h in (g, tg.grad(g)):
             with pytest.raises(BatchError, match=f"keeps a value .* in {where}"):
                 tg.vmap(h)(X)
+
+
+def test_what_is_kept_and_not_handed_on():
+    """In names, attributes and containers, as a loop leaves it; under derivatives too."""
+    log, held, last = [], {"last": np.zeros(3)}, 0.25
+
+    class Cell:
+        h = np.zeros(3)
+        trace: list = []
+
+        def step(self, x):
+            self.h = self.h * 0.0 + np.tanh(A @ x)
+            self.trace = [self.h[0], {"h": self.h}]
+            return self.h
+
+    cell = Cell()
+
+    def of_a_list(x):
+        log.clear()
+        log.append(x * 2)
+        log.append(log[0].sum())
+        return log[-1] * log[0]
+
+    def of_names(x):
+        nonlocal last
+        last = last * 0.0 + x @ A @ x
+        held["last"] = np.sin(x)
+        held["last"][1:] *= x[0]
+        return last * held["last"]
+
+    for g in (of_a_list, of_names, cell.step):
+        total = lambda x, g=g: (g(x) ** 2).sum()
+        for h in (g, tg.grad(total), tg.jacobian(g), lambda x, t=total: tg.hvp(t, x, x)):
+            agree(h, X)
+        looped(g)(X)
+        after = leaves([log, held, last, cell.h, cell.trace])
+        for h in (lambda g: tg.vmap(g), lambda g: tg.grad(lambda X: tg.vmap(lambda x: (g(x) ** 2).sum())(X).sum())):
+            h(g)(X)
+            assert same(leaves([log, held, last, cell.h, cell.trace]), after)
+        over = lambda run: lambda X, t=total: (run(X) * np.arange(1.0, 5)).sum()
+        batch, loop = over(tg.vmap(total)), over(lambda X, t=total: np.stack([t(x) for x in X]))
+        for t in (tg.grad, tg.hessian, lambda g: lambda x: tg.hvp(g, x, X), lambda g: lambda x: tg.jvp(g, (x,), (X,))[1]):
+            np.testing.assert_allclose(t(batch)(X), t(loop)(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        tg.vmap(lambda x: tg.vmap(lambda y: of_a_list(x * y).sum())(X))(X), [[(4 * (x * y) * (x * y).sum()).sum() for y in X] for x in X]
+    )
+
+
+def test_what_is_kept_and_handed_on_where_no_value_shows_it():
+    """At zero weights the results do not depend on the state, and their derivatives do."""
+    state = [np.zeros(3)]
+
+    def recurrent(w, x):
+        y = w @ x + w @ state[0]
+        state[0] = x * 1.0
+        return y
+
+    def counted(x):
+        state[0] = state[0] * state[0] + x
+        return x.sum()
+
+    for g in (lambda w: tg.vmap(recurrent, (None, 0))(w, X).sum(), lambda w: tg.vmap(counted)(X * w).sum()):
+        for t in (tg.grad(g), lambda w, g=g: tg.jvp(g, (w,), (w + 1,)), tg.hessian(g)):
+            state[0] = np.zeros(3)
+            with pytest.raises(BatchError, match="keeps a value"):
+                t(np.zeros(3))
+
+
+def test_a_branch_on_what_was_kept():
+    last = [0.0]
+
+    def g(x):
+        y = x * 2 if last[0] > 10 else x
+        last[0] = x[0]
+        return y
+
+    with pytest.raises(BatchError):
+        tg.vmap(g)(np.array([[20.0], [1.0], [3.0]]))
+
+
+def test_what_only_the_first_sample_leaves():
+    class Box:
+        field = np.zeros(3)
+
+    box, original = Box(), Box.field
+
+    def g(x):
+        box.field[...] = x
+        box.field = box.field * 2
+        return box.field.sum()
+
+    with pytest.raises(BatchError, match="keeps a value"):
+        tg.vmap(g)(X)
+    assert original is Box.field
 
 
 def test_random_numbers():

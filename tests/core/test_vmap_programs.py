@@ -1,4 +1,5 @@
-"""Random programs that write in place under `tg.vmap`, against a loop over the samples: right or loud, captured arrays included."""
+"""Random programs that write in place under `tg.vmap`, against a loop over the samples: right or loud, captured arrays included; and
+loud is hardly one that hands nothing from sample to sample."""
 
 from collections import Counter
 
@@ -15,22 +16,38 @@ from tapegrad.errors import AliasError, BatchError
 SAMPLES = 3
 
 
-def judged(seed, found):
+def hands_on(make, stack):
+    """Does a loop give other results, or leave other data, than each sample by itself?"""
+    of_loop = make()
+    want = looped(of_loop[0])(stack)
+    column = []
+    for x in stack:
+        alone = make()
+        column.append(alone[0](x.copy(order="K")))
+    return not (same([np.stack(column)], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
+
+
+def judged(seed, found, samples=SAMPLES):
     program = draw(seed)
     make = maker(program, np)[0]
     x, v = argument(seed, np)
-    stack, directions = [np.stack([a * (1 - 0.01 * k) for k in range(SAMPLES)]) for a in (x, v)]
+    stack, directions = [np.stack([a * (1 - 0.01 * k) for k in range(samples)]) for a in (x, v)]
     with np.errstate(all="ignore"):
+        try:
+            state = hands_on(make, stack)
+        except AliasError:  # an inner transform of an array that its function captured, too: without vmap as well
+            found["alias"] += 1
+            return
         for form, batched, loop in forms(lambda: make()[0], 1, [directions]):
             try:
                 want = loop(stack)
-            except AliasError:  # an inner transform of an array that its function captured, too: without vmap as well
-                found["refused"] += 1
+            except AliasError:
+                found["alias"] += 1
                 continue
             try:
                 got = batched(stack)
             except BatchError as e:
-                found["state" if "sample to sample" in str(e) or "keeps a value" in str(e) else str(e)] += 1
+                found["state" if state and ("sample to sample" in str(e) or "keeps a value" in str(e)) else "refused"] += 1
                 continue
             got, want = [[np.asarray(y) for y in leaves(ys)] for ys in (got, want)]
             assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
@@ -47,13 +64,12 @@ def judged(seed, found):
         assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), f"seed {seed}, captured arrays\n{source(program).text}"
 
 
-def run(seeds):
+def run(seeds, samples=SAMPLES):
     found = Counter()
     for seed in seeds:
-        judged(seed, found)
+        judged(seed, found, samples)
     print(dict(found))
-    assert found["right"] > 0.5 * found.total() and found["refused"] < 0.02 * found.total(), found
-    assert found["right"] + found["state"] + found["refused"] == found.total(), found
+    assert found["right"] > 0.6 * found.total() and found["refused"] <= 0.02 * (found["right"] + found["refused"]), found
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -64,9 +80,10 @@ def test_programs(seeds):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(90_000, 94_000, 250)], ids=str)
-def test_four_thousand_programs(seeds):
-    run(seeds)
+@pytest.mark.parametrize("samples", [2, 3, 5])  # 2 and 5 are lengths of many axes, too
+@pytest.mark.parametrize("seeds", [range(k, k + 500) for k in range(90_000, 94_000, 500)], ids=str)
+def test_four_thousand_programs(seeds, samples):
+    run(seeds, samples)
 
 
 def test_the_judge_finds_a_batch_that_forgets(monkeypatch):

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad import _cache as cache
 from tapegrad.kernels.generated.kernel import named_recursion
-from tapegrad.kernels.launch import cache, cpu, stored
+from tapegrad.kernels.launch import cpu, stored
 
 NAME = cache.key("a test")
 
@@ -192,7 +193,7 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
 
 WRITER = """
 import sys
-from tapegrad.kernels.launch import cache
+from tapegrad import _cache as cache
 name = sys.argv[1]
 for n in range(300):
     cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
@@ -293,3 +294,29 @@ def test_what_is_lost_of_a_named_program_is_made_again(folder, lost):
     for a, b in zip(answers(k), before, strict=True):
         np.testing.assert_array_equal(a, b)
     assert traced
+
+
+PROGRAM = """
+import builtins, sys
+import numpy as np, tapegrad as tg
+from tapegrad._fast import entries
+made, compile_ = [], compile
+entries.compile = lambda text, file, kind: made.append(file) or compile_(text, file, kind)
+f = lambda x: np.sum(np.exp(x) * np.sin(x) / np.linalg.norm(x))
+x = np.array([0.5, 0.25])
+print(repr((tg.grad(f)(x).tolist(), tg.hessian(f)(x).tolist())), len(made))
+"""
+
+
+def test_the_texts_of_operations_are_compiled_once(folder):
+    def run():
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+        assert not done.returncode, done.stderr
+        found, _, count = done.stdout.rpartition(" ")
+        return found, int(count)
+
+    first = run()
+    assert first[1] > 5 and run() == (first[0], 0)
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])  # no file is whole any more
+    assert run() == first

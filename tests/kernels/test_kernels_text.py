@@ -12,9 +12,10 @@ from _kernel_cases import CASES, MATRICES, case
 from kernel_programs import GAUSSIAN
 
 import tapegrad as tg
+from tapegrad import _cache as cache
 from tapegrad.kernels.emit.lower import lowered
 from tapegrad.kernels.graph.nodes import Graph
-from tapegrad.kernels.launch import cache, waiting
+from tapegrad.kernels.launch import waiting
 from tapegrad.kernels.launch.cpu import Launcher, compiled
 
 kernels = tg.kernels

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 from _modes import host
-from keyword_calls import SQUARE, SYMMETRIC, A, Call, alone, calls, floats, functions, judge, method_calls, ufunc_calls
+from hosted_cupy import stats
+from keyword_calls import SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
@@ -51,6 +52,26 @@ def test_ufuncs_and_their_methods():
 
 def test_methods_of_arrays():
     report("methods", method_calls())
+
+
+@pytest.mark.cupy_only
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.long)])
+def test_on_a_device(xp, step):
+    """CuPy's functions of the same names on its arrays; every 23rd of the calls, and all in the long run."""
+    device = Device(xp)
+    there = [
+        c
+        for c in (*calls(), *ufunc_calls(), *method_calls())
+        if device.function(c) and not any(v is np._NoValue for v in c.kwargs.values())
+    ]
+    report("on a device", there[::step], lambda call: judge_known(call, device))
+
+
+def judge_known(call, device):
+    """Where the hosted CuPy knows the kernels; a real one knows all."""
+    stats["unknown"].clear()
+    r = judge(call, where=device)
+    return "unknown" if stats["unknown"] else r
 
 
 def quantile_calls():

@@ -224,3 +224,17 @@ def test_the_argument_is_not_written():
 def test_bad_input(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_constants_among_the_arguments():
+    """A plain call gets them as a transform passes them."""
+    data = tg.Const(np.array([1.0, 2.0]))
+    for method in ("Nelder-Mead", "BFGS", "trust-exact", "trust-ncg"):
+        r = tg.optimize.minimize(lambda x, d: ((x - d) ** 2).sum() + (d * d).sum(), np.zeros(2), args=(data,), method=method)
+        np.testing.assert_allclose(r.x, data.value, atol=1e-3)
+    r = tg.optimize.least_squares(lambda x, d: x - 2.0 * d, np.zeros(2), args=(data,))
+    np.testing.assert_allclose(r.x, 2.0 * data.value)
+    r = tg.optimize.root(lambda x, d: x**3 - d, np.ones(2), args=(data,))
+    np.testing.assert_allclose(r.x, np.cbrt(data.value))
+    r = tg.optimize.minimize_many(lambda x, d: ((x - d) ** 2).sum(), np.zeros((1, 2)), args=(data,))
+    np.testing.assert_allclose(r.x, data.value[None])

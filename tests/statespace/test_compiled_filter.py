@@ -7,7 +7,10 @@ import pytest
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
-from tapegrad.statespace._model import Observations
+from tapegrad.statespace import _compiled, _pattern
+from tapegrad.statespace._filter import loglik_on_arrays, moments_on_arrays
+from tapegrad.statespace._kernel import form_of
+from tapegrad.statespace._model import Observations, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
 
@@ -18,13 +21,16 @@ def both(build, y, start, constraints=None, joseph=False):
     ours = ModelObjective(build, data, parameters, joseph)
 
     def negative(u, build):
-        return -ss.loglik(build(parameters.tree(u)), data, joseph)
+        return -loglik_on_arrays(build(parameters.tree(u)), data, joseph)
 
     return ours, Objective(negative, parameters.start, (build,)), lambda u: scores(build, data, parameters, joseph, u)
 
 
 def scores(build, data, parameters, joseph, u):
-    return tg.jacobian(lambda u: ss.filter(build(parameters.tree(u)), data, joseph).loglik_terms, mode="forward")(u)
+    def terms(u, build):
+        return moments_on_arrays(system(build(parameters.tree(u)), data), data, joseph)[0].terms
+
+    return tg.jacobian(terms, mode="forward")(u, build)
 
 
 def assert_same(ours, arrays, scores, points, way="compiled filter", rtol=1e-10):
@@ -104,6 +110,166 @@ def test_against_the_filter_on_arrays(case):
     joseph = settings.pop("joseph", False)
     build = random_build(g, settings.pop("m"), settings.pop("p"), n, **settings)
     assert_same(*both(build, y, POINTS[0], joseph=joseph), POINTS)
+
+
+# --- loglik ---
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """The compiled filter is taken from the first call on."""
+    for name, number in (("FEW", 0), ("SHORT", 0), ("FILTERED", 0)):
+        monkeypatch.setattr(_compiled, name, number)
+    ran = []
+    for name in ("loglik", "moments"):
+        f = getattr(_compiled.Run, name)
+        monkeypatch.setattr(_compiled.Run, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
+    return ran
+
+
+def assert_loglik(build, y, points, joseph=False, rtol=1e-10):
+    """Value, gradient by each mode and Hessian of `ss.loglik`, by model and data."""
+    data = Observations(y)
+    kernel = lambda u, e: ss.loglik(build(u), y + e, joseph)
+    arrays = lambda u, e: loglik_on_arrays(build(u), Observations(y + e), joseph)
+    for u in points:
+        value = loglik_on_arrays(build(u), data, joseph)
+        np.testing.assert_allclose(ss.loglik(build(u), data, joseph), value, rtol=rtol)
+        e = 0.1 * np.cos(np.arange(np.size(y))).reshape(np.shape(y))
+        for of in (tg.grad(kernel, (0, 1)), tg.jacobian(lambda u, e: kernel(u, e), (0, 1), mode="forward"))[: 1 + (np.size(y) < 30)]:
+            for g, h in zip(of(u, e), tg.grad(arrays, (0, 1))(u, e), strict=True):
+                np.testing.assert_allclose(g, h, rtol=0, atol=rtol * max(1.0, abs(h).max()))
+        H, K = (tg.hessian(lambda u, f=f: f(u, e))(u) for f in (kernel, arrays))
+        np.testing.assert_allclose(H, K, rtol=0, atol=rtol * max(1.0, abs(K).max()))
+
+
+SOME = ["diffuse in part, gaps", "correlated errors, gaps", "varying, first step a transition"]
+FEW_OR_ALL = [case if case in SOME else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+
+
+@pytest.mark.parametrize("case", FEW_OR_ALL)
+def test_loglik_against_arrays(case, at_once):
+    settings = dict(CASES[case])
+    g, n = np.random.default_rng(len(case)), 20
+    y = with_gaps(g, n, settings["p"], settings.pop("share", 0.0))
+    joseph = settings.pop("joseph", False)
+    assert_loglik(random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), y, POINTS[:1], joseph)
+    assert len(at_once) >= 3
+
+
+def test_loglik_of_a_model_written_into_a_buffer(at_once):
+    """A captured matrix that the model function writes into, and data that are made once."""
+    g = np.random.default_rng(9)
+    T, data = np.array([[0.0, 1.0], [0.0, 0.3]]), Observations(g.normal(size=40))
+
+    def f(x):
+        T[0, 0] = x[0]
+        return ss.loglik(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+
+    def plain(x):
+        T = tg.numpy.stack([tg.numpy.stack([x[0], 1.0]), np.array([0.0, 0.3])])
+        return loglik_on_arrays(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+
+    x = np.array([0.4, 1.2])
+    for _ in range(2):
+        np.testing.assert_allclose(tg.hessian(f)(x), tg.hessian(plain)(x), rtol=1e-10)
+    np.testing.assert_allclose(tg.grad(f)(x), tg.grad(plain)(x), rtol=1e-10)
+    assert T[0, 0] == 0.4 and len(at_once) == 3
+
+
+@pytest.mark.parametrize("diffuse", [False, (True, False)])
+def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
+    """Of covariances the symmetric part counts, in both filters: compared with differences in each entry."""
+    g = np.random.default_rng(4)
+    y, T, Z = g.normal(size=(40, 2)), np.array([[0.9, 0.2], [0.0, 0.5]]), np.array([[1.0, 0.0], [1.0, 1.0]])
+    A = g.normal(size=(3, 2, 2))
+    covs = A @ A.transpose(0, 2, 1) + np.eye(2)
+
+    def f(covs, of=ss.loglik):
+        return of(ss.LinearGaussian(T, Z, covs[0], covs[1], start=ss.Start(0.0, covs[2], diffuse)), Observations(y))
+
+    found = tg.grad(f)(covs)
+    np.testing.assert_allclose(found, tg.grad(lambda covs: f(covs, loglik_on_arrays))(covs), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1), rtol=0, atol=1e-12)
+    for at in [(0, 0, 1), (1, 1, 0), (2, 1, 1)]:
+        step = np.zeros((3, 2, 2))
+        step[at] = 1e-5
+        np.testing.assert_allclose(found[at], (f(covs + step) - f(covs - step)) / 2e-5, rtol=0, atol=1e-7)
+    assert len(at_once) == 7
+
+
+def test_loglik_under_vmap(at_once):
+    """Where values are hidden the filter runs on arrays."""
+    y, u = np.random.default_rng(3).normal(size=40), np.array([[0.3, 0.2], [1.0, -0.5], [0.1, 0.0]])
+    f = lambda u: ss.loglik(ss.local_level(np.exp(u[0]), np.exp(u[1])), y)
+    np.testing.assert_allclose(tg.vmap(f)(u), [f(v) for v in u], rtol=1e-12)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(u), [tg.grad(f)(v) for v in u], rtol=1e-10)
+
+
+def test_a_variance_that_is_not_positive_is_named(at_once):
+    y = np.random.default_rng(3).normal(size=40)
+    for call in (ss.loglik, ss.filter, ss.smooth):
+        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"variance of y\[1\] given the past is -"):
+            call(ss.local_level(-0.55, 1.0), y)
+        Z, two = np.ones((2, 1)), np.stack([y, y], axis=1)
+        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
+            call(ss.LinearGaussian(0.5, Z, 1.0, np.array([[1.0, 5.0], [5.0, 1.0]]), start=ss.Start(0.0, 1.0)), two)
+    assert len(at_once) == 6
+
+
+def test_when_it_is_compiled(monkeypatch):
+    """After so many steps of one form, or if its kernel is on disk."""
+    monkeypatch.setattr(_compiled, "FILTERED", 200)
+    form_of.cache_clear()
+    ran, notes = [], set()
+    monkeypatch.setattr(_compiled.stored, "note", notes.add)
+    monkeypatch.setattr(_compiled.stored, "noted", lambda name: name in notes)
+    monkeypatch.setattr(_compiled.Run, "loglik", lambda self, f=_compiled.Run.loglik: ran.append(self) or f(self))
+    y = np.random.default_rng(3).normal(size=60)
+    values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]
+    assert len(ran) == 2 and len(notes) == 1
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    ss.loglik(ss.local_level(1.3, 0.4), y[:29])
+    assert len(ran) == 2
+    form_of.cache_clear()
+    ss.loglik(ss.local_level(1.0, 2.5), y)  # a variance of 1 is a number as any other
+    assert len(ran) == 3
+
+
+def everything(build, u, y, joseph, arrays=False):
+    """All that the filter and the smoother say, in one vector."""
+    with pytest.MonkeyPatch.context() as patch:
+        if arrays:
+            patch.setattr(_compiled, "FEW", 10**9)
+        f, s = ss.filter(build(u), y, joseph), ss.smooth(build(u), y, joseph)
+    parts = [f.predicted_mean, f.predicted_cov, f.filtered_mean, f.filtered_cov, f.innovation_cov, f.loglik_terms]
+    parts += [f.innovations, s.mean, s.cov, s.signal, s.signal_cov]
+    here = ~np.isnan(tg.value(f.innovations))
+    return tg.numpy.concatenate([tg.numpy.reshape(x[here] if x is f.innovations else x, (-1,)) for x in parts])
+
+
+def assert_moments(build, y, u, joseph=False, rtol=1e-10):
+    weights = np.cos(np.arange(everything(build, u, y, joseph, True).size))
+    ours, arrays = (lambda u, e, on=on: everything(build, u, y + e, joseph, on) for on in (False, True))
+    e = 0.1 * np.cos(np.arange(np.size(y))).reshape(np.shape(y))
+    x, z = ours(u, e), arrays(u, e)
+    np.testing.assert_allclose(x, z, rtol=0, atol=rtol * max(1.0, abs(z).max()))
+    for g, h in zip(
+        [*tg.grad(lambda u, e: ours(u, e) @ weights, (0, 1))(u, e), tg.jacobian(lambda u: ours(u, e), mode="forward")(u)],
+        [*tg.grad(lambda u, e: arrays(u, e) @ weights, (0, 1))(u, e), tg.jacobian(lambda u: arrays(u, e), mode="forward")(u)],
+        strict=True,
+    ):
+        np.testing.assert_allclose(g, h, rtol=0, atol=rtol * max(1.0, abs(h).max()))
+
+
+@pytest.mark.parametrize("case", FEW_OR_ALL)
+def test_filter_and_smoother_against_arrays(case, at_once):
+    settings = dict(CASES[case])
+    g, n = np.random.default_rng(len(case)), 20
+    y = with_gaps(g, n, settings["p"], settings.pop("share", 0.0))
+    joseph = settings.pop("joseph", False)
+    assert_moments(random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), y, POINTS[0], joseph)
+    assert len(at_once) >= 6
 
 
 @pytest.mark.long
@@ -214,17 +380,27 @@ def tg_fields(model):
     return model.transition, model.observation, model.transition_cov, model.observation_cov
 
 
-REASONS = {
-    "varies over time and depends": lambda q: ss.LinearGaussian(1.0, np.exp(q[0]) * np.ones((30, 1, 1)), np.exp(q[1]), 1.0),
-    "no step is left": lambda q: ss.LinearGaussian(np.eye(2), np.array([1.0, 1.0]), np.exp(q), 1.0),
-}
+def test_matrices_that_vary_by_parameters():
+    """Rows of data under differentiation."""
+    g = np.random.default_rng(6)
+    y, shift = with_gaps(g, 30, 2, 0.2), g.normal(size=30)
+
+    def build(q):
+        Z = np.exp(0.1 * q[0] * shift)[:, None, None] * np.array([[1.0, 0.0], [0.5, 1.0]])
+        H = np.exp(q[1] * shift)[:, None, None] * np.eye(2)
+        T = 0.5 * np.tanh(q[0] + shift)[:, None, None] * np.eye(2)
+        return ss.LinearGaussian(T, Z, np.exp(q[2]), H, observation_offset=q[1] * shift[:, None] * np.ones(2), start=ss.Start(0.0, 1.0))
+
+    ours, arrays, scores = both(build, y, POINTS[0])
+    assert "observation_cov varies over time and depends on the parameters" in ours.way
+    assert_same(ours, arrays, scores, POINTS, way="compiled filter, put together anew for each model")
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_why_it_is_filtered_on_arrays(reason):
+def test_no_step_is_left_for_a_kernel():
     y = np.random.default_rng(2).normal(size=30)
-    ours, arrays, scores = both(REASONS[reason], y, np.array([0.1, 0.2]))
-    assert reason in ours.way
+    build = lambda q: ss.LinearGaussian(np.eye(2), np.array([1.0, 1.0]), np.exp(q), 1.0)
+    ours, arrays, scores = both(build, y, np.array([0.1, 0.2]))
+    assert "no step is left" in ours.way
     assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
 
 
@@ -237,7 +413,7 @@ def test_a_start_that_takes_more_steps_elsewhere():
     ours, arrays, scores = both(build, y, np.array([1.0, 0.1]))
     assert_same(ours, arrays, scores, [ours.start])
     assert np.isfinite(ours(np.array([-1.0, 0.1]))[0])
-    assert "diffuse start depends on the parameters" in ours.way or "no step is left" in ours.way
+    assert "no step is left" in ours.way
     assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
 
 
@@ -249,11 +425,12 @@ def test_report():
 
 
 def test_single_precision_data():
-    """Matrices of float64 and data of float32: on arrays, as NumPy computes it."""
+    """Data of float32 are fitted as the same numbers in float64; a model and data of float32 have a likelihood of float32."""
     y = np.random.default_rng(2).normal(size=30).astype(np.float32)
-    ours, arrays, scores = both(lambda q: ss.local_level(np.exp(q[0]), np.exp(q[1])), y, np.array([0.1, 0.2]))
-    assert ours.way == "filter on arrays: the numbers are float32, not float64"
-    np.testing.assert_allclose(ours(ours.start)[0], arrays(arrays.start)[0], rtol=1e-12)
+    build = lambda q: ss.local_level(np.exp(q[0]), np.exp(q[1]))
+    ours = both(build, y, np.array([0.1, 0.2]))[0]
+    assert_same(ours, *both(build, y.astype(float), np.array([0.1, 0.2]))[1:], [ours.start])
+    assert ss.loglik(ss.local_level(np.float32(1.3), np.float32(0.4)), y).dtype == np.float32
 
 
 def test_one_state_and_two_noises():
@@ -280,6 +457,29 @@ def test_parameters_of_which_only_the_sum_is_known():
     y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
     with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one"):
         ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
+
+
+def test_parameters_on_a_ridge_are_named():
+    """Where no maximum is reached since two parameters are known only together, along a curve, or run to their bounds together: a cycle
+    that does not change has any small variance, and a damping as close to 1."""
+    g = np.random.default_rng(5)
+    y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
+    for build, message in (
+        (lambda p: ss.local_level(p["a"] / p["b"], p["c"]), "does not depend on a and b one by one"),
+        (lambda p: ss.local_level(p["c"], p["a"] / (p["b"] * p["d"])), "does not depend on a, b and d one by one"),
+    ):
+        with pytest.raises(tg.errors.DataError, match=message) as caught:
+            ss.fit(build, y, {"a": 1.0, "b": 1.5, "c": 2.0} | ({"d": 1.0} if "d" in message else {}))
+        error = caught.value
+        np.testing.assert_allclose(ss.loglik(build(error.params), y), error.loglik, rtol=1e-10)
+    with pytest.raises(tg.errors.DataError, match="does not depend on sigma2.cycle and damping.cycle one by one"):
+        ss.fit(ss.level() + ss.cycle(), np.random.default_rng(0).normal(size=80))
+
+
+def test_a_search_that_was_cut_short_is_not_taken_for_a_ridge():
+    y = np.random.default_rng(5).normal(size=80).cumsum()
+    with pytest.raises(tg.errors.ConvergenceError, match="no maximum reached"):
+        ss.fit(ss.level() + ss.trend(), y, method="Nelder-Mead", options={"maxiter": 3})
 
 
 @pytest.mark.parametrize("method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"])
@@ -341,7 +541,68 @@ def test_a_model_that_there_is_only_close_to_the_start():
         return ss.local_level(p["a"] ** 2, p["b"] ** 2)
 
     objective = ModelObjective(build, Observations(y), Parameters(start, None))
-    assert objective.way.startswith("filter on arrays: there is no model at the points around")
+    assert "put together anew for each model: there is no model at the points around" in objective.way
     wanted = tg.grad(lambda u: -ss.loglik(ss.local_level(u[0] ** 2, u[1] ** 2), y))(objective.start)
     np.testing.assert_allclose(objective(objective.start)[1], wanted, rtol=1e-12)
     assert abs(wanted).min() > 0.1
+
+
+# --- models of the library: what leads from the parameters to the matrices is in the kernel, too ---
+
+
+def whole_and_arrays(y, *, constraints=None, prior=None, **model):
+    """The objective of a SARIMAX fit, and the same on arrays."""
+    specified = ss.sarimax(y, **model)
+    problem = specified.model.problem(specified.data, None, constraints, False, prior)
+    inner = problem.quick or problem
+
+    def negative(u, build):
+        return -ss.loglik(build(inner.parameters.tree(u)), inner.data)
+
+    arrays = Objective(negative, inner.parameters.start, (inner.build,))
+    return problem.objective(), arrays, lambda u: scores(inner.build, inner.data, inner.parameters, False, u)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"order": (2, 0, 1), "trend": "c"},
+        {"order": (1, 1, 1), "trend": "ct", "exog": 1, "gap": False},
+        {"order": (1, 0, 0), "trend": "c", "gap": True},
+        {"order": (0, 1, 1), "seasonal_order": (0, 1, 1, 4)},
+    ],
+    ids=str,
+)
+def test_the_model_function_is_in_the_kernel(model):
+    g = np.random.default_rng(3)
+    n, model = 60, dict(model)
+    y = g.normal(size=n).cumsum()
+    if model.pop("gap", False):
+        y[[5, 6, 20]] = np.nan
+    if "exog" in model:
+        model["exog"] = g.normal(size=(n, model["exog"]))
+    ours, arrays, each = whole_and_arrays(y, **model)
+    assert ours.whole is not None
+    assert_same(ours, arrays, each, [ours.start, ours.start + 0.3 * g.normal(size=ours.start.size)])
+
+
+def test_a_kernel_with_the_model_function_is_only_for_what_its_name_can_say():
+    y = np.random.default_rng(4).normal(size=50)
+    assert whole_and_arrays(y)[0].whole is not None
+    own = ss.Constraint("stationary()", "numbers", lambda u: np.sin(u), np.arcsin, lambda x: True)
+    other, arrays, each = whole_and_arrays(y, constraints={"ar": own})
+    assert other.whole is None
+    assert_same(other, arrays, each, [other.start + 0.2])
+    assert whole_and_arrays(y, prior=lambda p: -p["sigma2"])[0].whole is None
+    assert whole_and_arrays(y, order=(4, 0, 0))[0].whole is None  # its start is found by a loop that looks at numbers
+    assert whole_and_arrays(np.where(np.arange(50) == 9, np.nan, y), order=(1, 1, 0))[0].whole is None  # with missing data it is diffuse
+
+
+def test_a_number_that_only_seemed_constant_keeps_the_kernel_from_the_model_function(monkeypatch):
+    def nothing_moves(numbers, s, build, u):
+        known = np.asarray(numbers.of_system(s, numbers.data))
+        return known, np.zeros(known.size, bool)
+
+    monkeypatch.setattr(_pattern, "_examined", nothing_moves)
+    ours = whole_and_arrays(np.random.default_rng(4).normal(size=50))[0]
+    assert ours.whole is None

@@ -6,6 +6,7 @@ from test_compiled_filter import structural
 
 import tapegrad as tg
 from tapegrad import statespace as ss
+from tapegrad.statespace import _many
 
 
 def level(p):
@@ -40,16 +41,49 @@ def test_local_levels():
 
 
 def test_gaps_and_lengths():
-    """Gaps of their own, series of several lengths, and some whose first observation is missing, which go by themselves."""
+    """Gaps of their own, series of several lengths, and some whose first observations are missing."""
     Y = list(walks(9, 60, seed=1))
     g = np.random.default_rng(2)
     for b, y in enumerate(Y):
         y[1:][g.random(59) < 0.2] = np.nan
         Y[b] = y[: 40 + 2 * b]
-    Y[3][:2] = np.nan
+    Y[3][:2] = Y[5][:1] = Y[6][:2] = np.nan
     r = ss.fit_many(level, Y, LEVEL, ss.positive())
-    assert "for 8 series" in r.report() and "1 series with gaps" in r.report()
+    assert "for 9 series" in r.report() and "one by one" not in r.report()
     assert_as_one_by_one(r, level, Y, LEVEL, ss.positive())
+
+
+def damped(p):
+    """A trend whose slope dies away: the transition depends on a parameter, and the start is diffuse."""
+    T = np.array([[1.0, 1.0], [0.0, 0.0]]) + np.array([[0.0, 0.0], [0.0, 1.0]]) * p["phi"]
+    return ss.LinearGaussian(T, np.array([1.0, 0.0]), p["level"] * np.array([1.0, 0.3]), p["noise"])
+
+
+def test_transitions_that_depend_on_parameters(monkeypatch):
+    """Then gains of the first steps do, too: these steps are part of the numbers of the model; small groups of series with other
+    first steps go by themselves."""
+    monkeypatch.setattr(_many, "FEW", 2)
+    g = np.random.default_rng(8)
+    slope = np.zeros((6, 80))
+    for t in range(1, 80):
+        slope[:, t] = 0.7 * slope[:, t - 1] + g.normal(size=6)
+    Y = slope.cumsum(axis=1) + g.normal(size=(6, 80)) + 0.7 * g.normal(size=(6, 80)).cumsum(axis=1)
+    Y[1, 1] = Y[3, 1] = Y[2, 0] = Y[4, 30] = np.nan
+    start, constraints = {"phi": 0.5, "level": 1.0, "noise": 1.0}, {"level": ss.positive(), "noise": ss.positive()}
+    r = ss.fit_many(damped, Y, start, constraints)
+    assert "for 5 series" in r.report() and "1 series that begin as few others do" in r.report()
+    assert_as_one_by_one(r, damped, Y, start, constraints, rtol=1e-5)
+
+
+def test_first_step_a_transition():
+    Y = walks(3, 50, seed=7)
+
+    def build(p):
+        return ss.LinearGaussian(1.0, 1.0, p["level"], p["noise"], start=ss.Start(0.0, p["level"], predict_first=True))
+
+    r = ss.fit_many(build, Y, LEVEL, ss.positive())
+    assert r.report().startswith("one compiled filter for 3 series")
+    assert_as_one_by_one(r, build, Y, LEVEL, ss.positive())
 
 
 def test_structural_models():

@@ -6,6 +6,7 @@ import pytest
 from test_statespace import NILE, host
 
 from tapegrad import statespace as ss
+from tapegrad.errors import ArgumentError, DataError, ShapeError
 
 FLOW = NILE[:40] / 100
 DAM = (np.arange(40) >= 28).astype(float)
@@ -222,6 +223,73 @@ def test_dynamic_factors_against_statsmodels(settings, params, loglik):
     assert np.isfinite(ss.loglik(specified.model(problem.parameters.tree(problem.parameters.start)), MACRO))
 
 
+WAVES = np.stack([np.sin(np.arange(40.0)), DAM], axis=1)
+AHEAD = np.array([[0.7, 1.0], [-0.2, 1.0]])
+
+
+def assert_regressors_enter(specified, params, loglik, mean, errors):
+    """Log-likelihood and forecasts at given parameters; a fit is a maximum, and forecasts from it want the regressors to come."""
+    params = {name: np.array(x) for name, x in params.items()}
+    y = np.asarray(specified.data.raw)
+    np.testing.assert_allclose(ss.loglik(specified.model(params), y), loglik, rtol=1e-12)
+    ahead = ss.forecast(specified.model.extended(2, AHEAD)(params), y, 2)
+    np.testing.assert_allclose(ahead.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(ahead.cov, axis1=1, axis2=2)), errors, rtol=1e-10)
+
+
+def test_vector_autoregression_with_regressors_against_statsmodels():
+    """VARMAX(MACRO[:40, :2], exog=WAVES, order=(2, 0), trend="c"), its start set to that of regressors that were as at the first step"""
+    specified = ss.var(MACRO[:40, :2], order=2, exog=WAVES)
+    params = {
+        "intercept": [0.3, 0.4],
+        "beta": [[0.3, -0.2], [0.1, 0.4]],
+        "coefficients": [[0.1, 0.2, -0.1, 0.05], [0.3, 0.1, 0.2, 0.1]],
+        "sqrt.var": [0.9, 0.6],
+        "sqrt.cov": [0.4],
+    }
+    mean, errors = [[0.6688, 1.5825], [0.32278, 1.56289]], [[0.9, 0.7211102550927979], [0.9237423883312923, 0.787210264160726]]
+    assert_regressors_enter(specified, params, -108.50428703009126, mean, errors)
+    problem = specified.model.problem(specified.data, None, None, False, None)
+    assert problem.parameters.names[2:6] == ["beta.x1.y1", "beta.x2.y1", "beta.x1.y2", "beta.x2.y2"]
+    assert repr(specified) == "VAR(2) of 2 series + x1 + x2 of 40 steps"
+
+
+def test_dynamic_factor_with_regressors_against_statsmodels():
+    """DynamicFactor(MACRO[:40], k_factors=1, factor_order=1, exog=WAVES, error_order=1)"""
+    specified = ss.dynamic_factor(MACRO[:40], error_order=1, trend="n", exog=WAVES)
+    params = {
+        "beta": [[0.3, -0.2], [0.1, 0.4], [1.0, -0.5]],
+        "loadings": [0.9, 0.5, 4.0],
+        "sigma2": [0.3, 0.3, 7.0],
+        "transition": [0.3],
+    } | {f"error_ar.y{i + 1}": [x] for i, x in enumerate([0.3, 0.1, -0.2])}
+    mean = [[0.4521584152344321, 0.6586304756919809, 1.554127668353251], [-0.12735247542967038, 0.4369235764356446, -0.20961495634172017]]
+    errors = [[1.0535653752852738, 0.7426189494674885, 4.85727924287646], [1.0999545445153633, 0.758773526592297, 4.972517633596968]]
+    assert_regressors_enter(specified, params, -239.21217093174621, mean, errors)
+
+
+def test_fits_with_regressors():
+    g = np.random.default_rng(0)
+    beta, y = np.array([[1.0, 0.5], [0.2, -0.3]]), np.zeros((40, 2))
+    for t in range(40):
+        y[t] = [[0.5, 0.1], [-0.2, 0.4]] @ y[t - 1] + beta @ WAVES[t] + 0.3 * g.normal(size=2) + 1
+    y[[4, 11], [0, 1]] = np.nan
+    fit = ss.var(y, exog=WAVES).fit()
+    assert fit.gradient < 1e-9 and abs(fit.params["beta"] - beta).max() < 0.4
+    with pytest.raises(ArgumentError, match="the model has regressors; give their values at the steps ahead"):
+        fit.forecast(2)
+    np.testing.assert_allclose(fit.forecast(2, exog=AHEAD).mean, ss.forecast(fit.model_ahead(2, AHEAD), y, 2).mean)
+    for X, error, message in (
+        (WAVES[:30], ShapeError, "exog has 30 rows and Y has 40"),
+        (np.ones(40), DataError, "collinear.*belongs to the intercept"),
+        (np.where(DAM == 1, np.nan, DAM), DataError, "regressors must be known at every step"),
+    ):
+        with pytest.raises(error, match=message):
+            ss.var(y, exog=X)
+        with pytest.raises(error, match=message):
+            ss.dynamic_factor(y, exog=X)
+
+
 COMPILED = {
     "slope, seasonal": ss.level() + ss.trend() + ss.seasonal(4),
     "waves": ss.level() + ss.seasonal(6, harmonics=3),
@@ -313,3 +381,90 @@ def test_models_on_any_device(xp, name):
     expected = ss.loglik(here.build(here.parameters.tree(u)), here.data)
     found = ss.loglik(there.build(there.parameters.tree(xp.asarray(u))), there.data)
     np.testing.assert_allclose(host(found), expected, rtol=1e-10)
+
+
+# --- lists of lags, powers of time ---
+
+# SARIMAX(FLOW, ..., simple_differencing=True), with a stationary start
+LISTS = {
+    "([1, 3], 0, [2])": (dict(order=([1, 3], 0, [2])), {"ar": [0.58, 0.4], "ma": [0.27], "sigma2": 0.78}, -102.8774305974151),
+    "([1, 3], 1, [2]) c": (
+        dict(order=([1, 3], 1, [2]), trend="c"),
+        {"intercept": 0.034, "ar": [-0.395, 0.125], "ma": [-0.18], "sigma2": 0.79},
+        -95.50423338922126,
+    ),
+    "([2], 0, 0)([2], 0, [1, 3], 4)": (
+        dict(order=([2], 0, 0), seasonal_order=([2], 0, [1, 3], 4)),
+        {"ar": [0.97], "seasonal_ar": [-0.15], "seasonal_ma": [-0.07, 0.12], "sigma2": 1.17},
+        -116.08253618685585,
+    ),
+}
+LABELS = {"([2], 0, 0)([2], 0, [1, 3], 4)": ["ar.L2", "ar.S.L8", "ma.S.L4", "ma.S.L12", "sigma2"]}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_lags_against_statsmodels(name):
+    settings, params, loglik = LISTS[name]
+    specified = ss.sarimax(FLOW, **settings)
+    params = {key: np.asarray(x, float)[()] for key, x in params.items()}
+    problem = specified.model.problem(specified.data, None, None, False, None)
+    inner = problem.quick or problem
+    np.testing.assert_allclose(ss.loglik(inner.build(params), inner.data), loglik, rtol=1e-10)
+    np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + problem.offset, loglik, rtol=1e-9)
+    assert name not in LABELS or problem.parameters.names == LABELS[name]
+
+
+def test_a_list_without_gaps_is_an_order():
+    one, other = ss.sarimax(FLOW, ([1, 2], 0, [])), ss.sarimax(FLOW, (2, 0, 0))
+    assert repr(one) == repr(other) and one.fit().loglik == other.fit().loglik
+    assert repr(ss.sarimax(FLOW, ([3, 1], 0, 0))) == "ARIMA((1, 3), 0, 0) of 40 steps"
+
+
+def test_gaps_between_lags_are_zeros():
+    """With missing data, and in forecasts."""
+    fit = ss.sarimax(GAPS, ([1, 3], 0, [2])).fit()
+    assert fit.names == ["ar.L1", "ar.L3", "ma.L2", "sigma2"]
+    (one, three), (two,) = fit.params["ar"], fit.params["ma"]
+    whole = ss.arma(np.array([one, 0.0, three]), np.array([0.0, two]), fit.params["sigma2"])
+    np.testing.assert_allclose(ss.loglik(whole, GAPS), fit.loglik, rtol=1e-10)
+    np.testing.assert_allclose(ss.forecast(whole, GAPS, 4).mean[:, 0], fit.forecast(4).mean, rtol=1e-10)
+    for name, k in (("ar.L3", 1), ("ma.L2", 2)):  # a maximum of what is not zero
+        for step in (-1e-3, 1e-3):
+            params = {key: np.array(x) for key, x in fit.params.items()}
+            params[name[:2]][-1] += step
+            assert ss.loglik(fit.problem.build(params), GAPS) < fit.loglik, (name, k)
+
+
+def test_powers_of_time():
+    """phi(B) mu = c + b t^2: the same likelihood with mu taken off by hand, and the same maximum as with powers as regressors."""
+    phi, t = np.array([0.5, -0.2]), np.arange(40.0)
+    at = np.array([2.0, 9.0, 30.0])[:, None]
+    lagged = at ** np.arange(3) - sum(c * (at - i) ** np.arange(3) for i, c in enumerate(phi, 1))
+    line = np.stack([t**k for k in range(3)], axis=1) @ np.linalg.solve(lagged, 0.4 + 0.01 * at[:, 0] ** 2)
+    for d, w in ((0, FLOW - line), (1, np.diff(FLOW) - line[1:])):
+        specified = ss.sarimax(FLOW, (2, d, 0), trend=[1, 0, 1])
+        params = {"intercept": 0.4, "trend.2": 0.01, "ar": phi, "sigma2": 1.3}
+        expected = ss.loglik(ss.arma(phi, (), 1.3), w)
+        np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + d * LOG_2PI / 2, expected, rtol=1e-10)
+    fit = ss.sarimax(FLOW, (1, 0, 1), trend=[1, 1, 1]).fit()
+    assert fit.names[:3] == ["intercept", "drift", "trend.2"]
+    regression = lambda n: np.arange(n, n + 40.0)[:, None] ** np.arange(3) / 40.0 ** np.arange(3)
+    other = ss.sarimax(FLOW, (1, 0, 1), exog=regression(0)).fit()
+    np.testing.assert_allclose(fit.loglik, other.loglik, rtol=1e-10)
+    np.testing.assert_allclose(fit.forecast(3).mean, other.forecast(3, exog=regression(40)[:3]).mean, rtol=1e-6)
+    gaps = ss.sarimax(GAPS, (0, 1, 1), trend=[0, 0, 1]).fit()
+    assert gaps.names == ["trend.2", "ma.L1", "sigma2"] and np.isfinite(gaps.forecast(2).mean).all()
+
+
+def test_bad_lists():
+    for settings, message in (
+        (dict(order=([1, 1], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=([0, 2], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=([1.5], 0, 0)), "different whole numbers, from 1 on"),
+        (dict(order=(1, [1], 0)), "wanted 3 whole numbers, \\(p, d, q\\)"),
+        (dict(seasonal_order=([1], 0, 0, 1)), "at least 2"),
+        (dict(trend=[1, 2]), "a 1 for each power of time"),
+        (dict(trend={"c": 1}), "or a list as"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            ss.sarimax(FLOW, **settings)

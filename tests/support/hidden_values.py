@@ -10,6 +10,7 @@ import numpy as np
 
 from tapegrad._array import is_array
 from tapegrad._calls import Inputs, entered, run_once, value_out
+from tapegrad._hollow import LIKE, OF_LAYOUT, OF_VALUES
 from tapegrad._primitive import Trace, bind, live, lower
 from tapegrad._tree import leaves
 from tapegrad._variable import Variable, bottom, copied, variable
@@ -28,17 +29,6 @@ def refused(what: str) -> Any:
     return method
 
 
-OF_VALUES = (
-    "__bool__ __int__ __float__ __complex__ __index__ __round__ __contains__ __iter__ item tolist tobytes tofile dump dumps argsort "
-    "argmax argmin argpartition sort partition searchsorted nonzero round choose __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ "
-    "__truediv__ __rtruediv__ __pow__ __rpow__ __mod__ __rmod__ __floordiv__ __rfloordiv__ __divmod__ __rdivmod__ __matmul__ "
-    "__rmatmul__ __neg__ __pos__ __abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
-    "__invert__ is_integer as_integer_ratio hex conj conjugate dot sum prod mean any all max min take repeat"
-).split()
-OF_LAYOUT = {
-    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.result_type, np.diagonal, np.broadcast_to, np.einsum,
-}  # fmt: skip
-LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 BLIND = {name: refused(name) for name in OF_VALUES}
 BLIND["__array_ufunc__"] = lambda x, ufunc, *args, **kwargs: refused(ufunc.__name__)()
 BLIND["__hash__"] = object.__hash__

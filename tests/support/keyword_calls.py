@@ -4,6 +4,8 @@
 keyword, at its default or at another value from OTHERS.  `judge` runs one by NumPy or SciPy and by tapegrad, and compares
 value, dtype, shape, the tangent with differences and the cotangents with the tangent."""
 
+import contextlib
+import importlib
 import inspect
 import warnings
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from cases import distinct, normal
 
 import tapegrad as tg
 import tapegrad.numpy  # fills the registry
+from tapegrad._array import is_array
 from tapegrad._faces import face
 from tapegrad.errors import TapegradError
 from tapegrad.ops._define import NUMPY
@@ -290,11 +293,11 @@ def results(call, y):
     """The members of a result, without what is a matter of choice."""
     if call.f is scipy.linalg.cho_factor:
         y = (np.tril if y[1] else np.triu)(y[0])
-    return [CHOSEN[call.f](v) if call.f in CHOSEN and isinstance(tg.value(v), np.ndarray) else v for v in members(y)]
+    return [CHOSEN[call.f](v) if call.f in CHOSEN and is_array(tg.value(v)) else v for v in members(y)]
 
 
 def is_float(y):
-    return isinstance(y, (np.ndarray, np.generic)) and y.dtype.kind in "fc" or type(y) in (float, complex)
+    return (is_array(y) or isinstance(y, np.generic)) and y.dtype.kind in "fc" or type(y) in (float, complex)
 
 
 def run(call, f, args, kwargs, zeros):
@@ -307,17 +310,73 @@ def run(call, f, args, kwargs, zeros):
     return args[0] if call.f in IN_PLACE and not call.method else y
 
 
-def plain_result(call, values=None):
+class Host:
+    """Where a call runs: on NumPy's arrays."""
+
+    zeros, faced_zeros = staticmethod(np.zeros), staticmethod(tg.numpy.zeros)
+    put = take = staticmethod(lambda x: x)
+
+    @staticmethod
+    def function(call):
+        return call.f
+
+    @staticmethod
+    def face(call):
+        return call.f if call.method or call.ufunc else face(call.f)
+
+
+class Device:
+    """The same call by CuPy's function of that name, on CuPy's arrays; what it gives is looked at on the host."""
+
+    MODULES = {"numpy": "cupy", "scipy": "cupyx.scipy"}
+
+    def __init__(self, cupy):
+        self.cupy, self.zeros, self.faced_zeros = cupy, cupy.zeros, face(cupy.zeros, np.zeros)
+
+    def function(self, call):
+        """CuPy's function, or None."""
+        if call.method:
+            return call.f if hasattr(self.cupy.ndarray, call.f.__name__) else None
+        if call.ufunc:
+            return None
+        for home, theirs in self.MODULES.items():
+            module = (getattr(call.f, "__module__", None) or home).partition("._")[0]
+            module = "scipy.special" if call.f in SPECIAL else "numpy" if isinstance(call.f, np.ufunc) else module
+            if module.split(".")[0] == home:
+                with contextlib.suppress(ImportError):
+                    return getattr(importlib.import_module(theirs + module[len(home) :]), call.f.__name__, None)
+        return None
+
+    def face(self, call):
+        return call.f if call.method else face(self.function(call), call.f)
+
+    def put(self, x):
+        if isinstance(x, (list, tuple)):
+            return type(x)([self.put(e) for e in x])
+        if isinstance(x, dict):
+            return {k: self.put(v) for k, v in x.items()}
+        return self.cupy.asarray(x) if isinstance(x, np.ndarray) and x.dtype.kind in "fcbiu" else x
+
+    def take(self, x):
+        if isinstance(x, (list, tuple)):
+            return type(x)([self.take(e) for e in x]) if type(x) in (list, tuple) else tuple([self.take(e) for e in x])
+        return x.get() if is_array(x) and not isinstance(x, np.ndarray) else x
+
+
+SPECIAL = {f for f in vars(scipy.special).values() if isinstance(f, np.ufunc)}
+
+
+def plain_result(call, values=None, where=Host):
     args, kwargs = rebuilt((call.args, call.kwargs), iter(floats((call.args, call.kwargs)) if values is None else values))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return run(call, call.f, args, kwargs, np.zeros)
+        return where.take(run(call, where.function(call), where.put(args), where.put(kwargs), where.zeros))
 
 
-def given_out(call):
+def given_out(call, where=Host):
     """out= of the right shape and dtype."""
     if call.kwargs.get("out") == "result":
-        y = members(plain_result(Call(call.f, call.args, {k: v for k, v in call.kwargs.items() if k != "out"}, call.method)))
+        y = members(plain_result(Call(call.f, call.args, {k: v for k, v in call.kwargs.items() if k != "out"}, call.method), None, where))
         call.kwargs = {**call.kwargs, "out": [(np.shape(v), np.asarray(v).dtype) for v in y]}
 
 
@@ -331,72 +390,85 @@ SYMMETRISED = {
     scipy.linalg.eigvalsh,
 }  # fmt: skip
 REFUSED = (TapegradError,)
+ORDINARY = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
-def judge(call, tracked=None, eps=1e-6):
+def judge(call, tracked=None, eps=1e-6, where=Host):
     """'right', 'refused' (an error of tapegrad's own, or the plain call's), or what is wrong.  `tracked`: which of the float
-    arguments are watched."""
-    try:
-        given_out(call)
-        plain = plain_result(call)
-    except Exception as error:
-        expected, plain = error, None
+    arguments are watched.  What a device's library refuses is compared with NumPy's, and so is
+    a `dtype=` by which CuPy picks the first loop with that result, whatever becomes of the operand (`cupyx.scipy.special.log1p(x,
+    dtype=float)` may compute with booleans)."""
+    theirs, expected = where.face(call), None
+    for judged in dict.fromkeys((where, Host)):
+        try:
+            given_out(call, judged)
+            plain = plain_result(call, None, judged)
+            break
+        except Exception as error:
+            expected, plain = expected or error, None
     else:
-        expected = None
+        judged = None
     values = floats((call.args, call.kwargs))
     tracked = range(len(values)) if tracked is None else tracked
-    x0 = [values[k] for k in tracked]
+    x0 = [where.put(values[k]) for k in tracked]
     seen = []
-    theirs = call.f if call.method or call.ufunc else face(call.f)
 
     def g(*xs):
         now = list(values)
         for k, x in zip(tracked, xs, strict=True):
             now[k] = x
         args, kwargs = rebuilt((call.args, call.kwargs), iter(now))
-        y = run(call, theirs, args, kwargs, tg.numpy.zeros)
+        y = run(call, theirs, where.put(args), where.put(kwargs), where.faced_zeros)
         seen[:] = results(call, y)
         return tuple([v + 0.0 for v in seen if is_float(tg.value(v))])
 
     rng = np.random.default_rng(7)
-    directions = [np.asarray(rng.standard_normal(np.shape(x)), np.asarray(x).dtype)[()] for x in x0]
+    directions = [np.asarray(rng.standard_normal(np.shape(values[k])), np.asarray(values[k]).dtype)[()] for k in tracked]
     if call.f in SYMMETRISED or call.kwargs.get("assume_a") == "pos" or call.kwargs.get("hermitian"):
         directions = [d + d.T if np.ndim(d) == 2 and len(d) == len(d.T) else d for d in directions]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             if x0:
-                _, ts = tg.jvp(tg.Const(g), tuple(x0), tuple(directions))
+                _, ts = tg.jvp(tg.Const(g), tuple(x0), where.put(tuple(directions)))
             else:
                 tg.jvp(tg.Const(lambda x: (g(), x)[1]), (1.0,), (1.0,))
                 ts = ()
-            ours = [tg.value(v) for v in seen]
+            ours = where.take([tg.value(v) for v in seen])
     except REFUSED as error:
         return f"refused: {type(error).__name__}: {error}"
     except Exception as error:
         if isinstance(error.__cause__, REFUSED):
             return f"refused: {type(error.__cause__).__name__}: {error.__cause__}"
-        if expected is not None and isinstance(error, (TypeError, ValueError, LookupError, ArithmeticError)):
+        if expected is not None and isinstance(error, (*ORDINARY, NotImplementedError)):
             return "refused: as the plain call"
+        if where is not Host and isinstance(error, ORDINARY):
+            return "refused: as by NumPy"
         return f"WRONG: {type(error).__name__}: {error}" + (f" (plain: {type(expected).__name__}: {expected})" if expected else "")
-    if expected is not None:
+    if judged is None:
         return f"WRONG: the plain call raises {type(expected).__name__}: {expected}"
-    wanted = results(call, plain)
-    if len(ours) != len(wanted):
-        return f"WRONG: {len(ours)} results for {len(wanted)}"
-    for a, b in zip(ours, wanted, strict=True):
-        if (problem := different(a, b, call)) is not None:
-            return f"WRONG: {problem}"
+    problem = problem_of(ours, results(call, plain), call, where)
+    if problem is not None and judged is not Host and "dtype" in call.kwargs:
+        judged = Host
+        problem = problem_of(ours, results(call, plain_result(call)), call, where)
+    if problem is not None:
+        return f"WRONG: {problem}"
     if not x0:
         return "right"
-    return derivative_problem(call, g, values, tracked, x0, directions, ts, eps) or "right"
+    return derivative_problem(call, g, values, tracked, x0, directions, where.take(ts), eps, where, judged) or "right"
 
 
-def different(a, b, call):
+def problem_of(ours, wanted, call, where):
+    if len(ours) != len(wanted):
+        return f"{len(ours)} results for {len(wanted)}"
+    return next((p for a, b in zip(ours, wanted, strict=True) if (p := different(a, b, call, where)) is not None), None)
+
+
+def different(a, b, call, where):
     if isinstance(b, (np.ndarray, np.generic, float, int, complex)) and not isinstance(b, (bool, np.bool_)):
         if np.shape(a) != np.shape(b):
             return f"shape {np.shape(a)} for {np.shape(b)}"
-        if isinstance(a, np.ndarray) != isinstance(b, np.ndarray) and isinstance(b, (np.ndarray, np.generic)):
+        if where is Host and isinstance(a, np.ndarray) != isinstance(b, np.ndarray) and isinstance(b, (np.ndarray, np.generic)):
             return f"{type(a)} for {type(b)}"
         if np.asarray(a).dtype != np.asarray(b).dtype:
             return f"dtype {np.asarray(a).dtype} for {np.asarray(b).dtype}"
@@ -408,14 +480,15 @@ def different(a, b, call):
     return None if same else f"{a!r} for {b!r}"
 
 
-def derivative_problem(call, g, values, tracked, x0, directions, ts, eps):
+def derivative_problem(call, g, values, tracked, x0, directions, ts, eps, where, judged):
     def moved(h):
         now = list(values)
-        for k, x, d in zip(tracked, x0, directions, strict=True):
+        for k, d in zip(tracked, directions, strict=True):
+            x = values[k]
             now[k] = x + h * d if not isinstance(x, float) else float(x + h * d)
-        return [np.asarray(v) for v in results(call, plain_result(call, now)) if is_float(v)]
+        return [np.asarray(v) for v in results(call, plain_result(call, now, judged)) if is_float(v)]
 
-    single = any(np.asarray(v).dtype.itemsize < 8 for v in results(call, plain_result(call)) if is_float(v))
+    single = any(np.asarray(v).dtype.itemsize < 8 for v in results(call, plain_result(call, None, judged)) if is_float(v))
     h, close = (1e-3, dict(rtol=2e-2, atol=2e-2)) if single else (eps, dict(rtol=1e-5, atol=1e-7))
     high, low = moved(h), moved(-h)
     for t, a, b in zip(ts, high, low, strict=True):
@@ -427,8 +500,8 @@ def derivative_problem(call, g, values, tracked, x0, directions, ts, eps):
         try:
             ys, pull = tg.vjp(tg.Const(g), *x0)
             rng = np.random.default_rng(8)
-            ws = [np.asarray(rng.standard_normal(np.shape(y)), np.asarray(y).dtype)[()] for y in ys]
-            cs = pull(tuple(ws)) if ys else [0.0 * x for x in x0]
+            ws = [np.asarray(rng.standard_normal(np.shape(y)), where.take(y).dtype)[()] for y in ys]
+            cs = where.take(pull(where.put(tuple(ws))) if ys else [0.0 * x for x in x0])
         except REFUSED as error:
             return f"refused in reverse: {type(error).__name__}: {error}"
         except Exception as error:

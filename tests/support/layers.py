@@ -9,7 +9,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow"],
+    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "_cache"],
     ["_primitive", "_loans"],
     ["_tape", "_dual", "ops", "ops._define"],
     [
@@ -51,7 +51,7 @@ FLOORS = [
     ],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_reads", "_calls", "_transforms", "_transposed", "_rule", "_recording", "_memory", "_vmap"],
+    ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
     [
         "kernels.graph.",
         "kernels.trace.",
@@ -62,7 +62,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse", "operators", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse", "operators", "implicit", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 

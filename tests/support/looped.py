@@ -5,7 +5,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad._tree import leaves
 
-WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125])
+WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125, -0.7])
 
 
 def looped(f):

@@ -332,7 +332,7 @@ class _Lowering:
 
     def live(self, outs: list[int], depth: int) -> tuple[list[int], list[int]]:
         """The nodes that are computed at this depth for `outs`, and those outside of it that they use."""
-        g, seen, outside, stack = self.g, set(), set(), list(outs)
+        g, seen, outside, stack, form = self.g, set(), set(), list(outs), self.form
         while stack:
             i = stack.pop()
             if i in seen or i in outside or i in self.known:
@@ -342,11 +342,12 @@ class _Lowering:
                 continue
             seen.add(i)
             if i in self.narrowed:
-                self.form[i] = "same" if g.boolean(i) else "narrow", (self.narrowed[i],)
+                form[i] = "same" if g.boolean(i) else "narrow", (self.narrowed[i],)
                 stack.append(self.narrowed[i])
             elif g.op[i] not in LEAVES:
-                self.form[i] = fused(g, i)
-                stack.extend(self.form[i][1])
+                if i not in form:
+                    form[i] = fused(g, i)
+                stack.extend(form[i][1])
         return sorted(seen), sorted(outside)
 
 

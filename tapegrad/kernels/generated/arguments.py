@@ -114,6 +114,18 @@ def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> 
     return made
 
 
+def surely_finite(x: np.ndarray) -> bool:
+    """Is every element of x finite?  No for numbers so large that their sum is none.  BLAS is faster on few, and would wait for other
+    threads on many."""
+    with np.errstate(all="ignore"):
+        flat = x if x.ndim == 1 else x.ravel() if x.size < FEW else x
+        check = float(flat.dot(flat) if x.size < FEW else flat.sum())
+    return check - check == 0.0
+
+
+FEW = 8192
+
+
 class Looking:
     """Do the data hold nan?  Data that were looked at, and cannot have changed, are not looked at again."""
 
@@ -128,15 +140,12 @@ class Looking:
         known = self.clean.get(id(data))
         if known is not None and known[0]() is data and not data.flags.writeable:
             return False  # read-only data that own their memory are looked at once
-        flat = data if data.ndim == 1 else data.ravel()
-        with np.errstate(all="ignore"):
-            check = float(flat.dot(flat))
-        if check - check == 0.0:
+        if surely_finite(data):
             if not data.flags.writeable and data.base is None:
                 self.clean = {id(data): (weakref.ref(data), 0, False)}
             return False
-        self.refuse_inf(bool(xp.isinf(flat).any()))
-        return bool(xp.isnan(flat).any())
+        self.refuse_inf(bool(xp.isinf(data).any()))
+        return bool(xp.isnan(data).any())
 
     def on_device(self, xp: Any, data: Any) -> bool:
         """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""

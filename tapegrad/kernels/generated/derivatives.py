@@ -29,6 +29,7 @@ from ..graph.adjoint import forward, reverse
 from ..graph.program import Program
 from ..launch.cpu import Launcher
 from ..launch.stored import StoredLauncher
+from .samples import batched_as
 
 # which groups of outputs have the dtype of the sums
 PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}
@@ -139,6 +140,7 @@ class Family:
             pull = {"F": self.pull_value, "R": self.pull_gradient, "D": self.pull_gradient, "VG": self.pull_both}[kind]
             push = {"F": self.push_value, "R": self.push_gradient, "D": self.push_gradient, "VG": self.push_both}[kind]
             at = Place(self, kind, n)
+            prim.batch = batched_as(kind, n, not self.by_data)
             prim.vjp = (lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),)
             prim.jvp = lambda t, out, *arrays, run: push(at, run, self.checked(t), out, arrays)
             found = self.prims[key] = prim

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._array import xp_of
+from .arguments import surely_finite
 
 
 class ByStep:
@@ -98,8 +99,6 @@ class ByStep:
 
 def finite_or_nan(xp: Any, x: Any) -> Any:
     """inf in data would be an error for all samples: nan rejects that one alone."""
-    if xp is np:
-        with np.errstate(all="ignore"):
-            if np.isfinite(x.ravel().dot(x.ravel())):
-                return x
+    if xp is np and surely_finite(x):
+        return x
     return xp.where(xp.isinf(x), np.nan, x)

@@ -45,7 +45,7 @@ from .arguments import (
 )
 from .derivatives import Family
 
-BLOCKS = ("value", "each")  # what is traced with large matrices as blocks, where that is shorter
+BLOCKS = ("value", "each", "path")  # what is traced with large matrices as blocks, where that is shorter
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Generated(Remade):
                 what == "value" and self._rejects,
                 sums=what == "value" and sums_of(parts.sums),
             )
-            for what in ("value", "each", "final", "scores")
+            for what in ("value", "each", "path", "final", "scores")
         }
         for what, family in self._families.items():
             family.captured = self._captured
@@ -310,20 +310,22 @@ class Generated(Remade):
         """Launch a kernel of the value on plain arrays."""
         return self._run_value(self._family, kind, n, arrays, outs)
 
-    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None, numbers: bool = False) -> Any:
+        """`numbers`: the data are a number at each step, and come as (1, N, B)."""
         theta, data = arrays[:2]
         missing = self._is_missing(data)
         key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
         last, launcher = self._last
-        if key != last or family is not self._family:
-            launcher = self._launcher(family, kind, n, arrays, missing)
-            if family is self._family:
+        if key != last or family is not self._family or numbers:
+            launcher = self._launcher(family, kind, n, arrays, missing, numbers)
+            if not numbers and family is self._family:
                 self._last = key, launcher
         return self._launch(launcher, kind, n, arrays, outs, False)
 
-    def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple) -> Any:
+    def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
         """Launch a kernel of any family on plain arrays."""
-        return self._launch(self._launcher(family, kind, n, arrays, self._is_missing(arrays[1])), kind, n, arrays, None, not family.scalar)
+        launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
+        return self._launch(launcher, kind, n, arrays, None, not family.scalar)
 
     def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
         theta, data = arrays[:2]
@@ -368,7 +370,7 @@ class Generated(Remade):
             outs = [made[0][0], *made[1:]]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _launcher(self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool) -> Any:
+    def _launcher(self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool, numbers: bool = False) -> Any:
         if missing and self.missing is None:
             raise KernelError(
                 f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that "
@@ -376,7 +378,7 @@ class Generated(Remade):
                 "for nan, by np.where(np.isnan(y), ...)"
             )
         theta, data = arrays[:2]
-        signature = theta.shape[0], 0 if data.ndim == 1 else data.shape[0], missing
+        signature = theta.shape[0], 0 if data.ndim == 1 or numbers else data.shape[0], missing
         return family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, launcher_of(*arrays))
 
 
@@ -415,6 +417,12 @@ class Recursion(Generated):
         samples = () if single else (theta.shape[1],)
         rows = rows[:, 0] if single else rows
         return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
+
+    def path(self, theta: Any, data: Any) -> Any:
+        """What the steps give in the place of a contribution, which may be an array: (numbers, N, B); (numbers, N) for theta (p,)."""
+        theta, data, single = self._arguments(theta, data)
+        rows = self._families["path"].F(self._runs["path"], theta, data)
+        return rows[:, :, 0] if single else rows
 
     def scores(self, theta: Any, data: Any) -> Any:
         """The gradient of each datum's term, (T, p, B), by forward mode in p directions; (T, p) for theta (p,).

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .lengths import length_of, pull_length, push_length
+from .lengths import length_of
 
 ELEMENT, BITS = 1 << 60, 28
 MASK = (1 << BITS) - 1
@@ -244,9 +244,6 @@ class Blocks:
         """Node i as a block of this shape."""
         return i if self.shape[i] == shape else self.pack(self.names(i, shape))
 
-    def transposed(self, i: int) -> int:
-        return i if not self.shape[i] else self.pack(self.names(i).T)
-
     def remade(self, i: int, x: list[int]) -> int:
         """Node i with other operands."""
         op, meta = self.op[i], self.meta[i]
@@ -338,11 +335,18 @@ class Blocks:
         derivatives by a."""
         return self.raw("lu", a, shape=(2, *self.shape[a]))
 
-    def lusolve(self, a: int, f: int, b: int, transpose: bool) -> int:
+    def lusolve(self, a: int, b: int) -> int:
+        """a^-1 b; by the factors of a's transpose where only it has some."""
+        turned, shape = self.pack(self.names(a).T), (2, *self.shape[a])
+        if ("lu", (turned,), shape, None) in self.memo and ("lu", (a,), shape, None) not in self.memo:
+            return self.lusolve_with(turned, self.lu(turned), b, True)
+        return self.lusolve_with(a, self.lu(a), b, False)
+
+    def lusolve_with(self, a: int, f: int, b: int, transpose: bool) -> int:
         """a^-1 b, or a^-T b; f = lu(a)."""
         if b == self.zero:
             return b
-        found = self.through(b, lambda b: self.lusolve(a, f, b, transpose))
+        found = self.through(b, lambda b: self.lusolve_with(a, f, b, transpose))
         return self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
 
     def logdet(self, a: int, f: int) -> int:
@@ -355,35 +359,15 @@ class Blocks:
     def detsign(self, f: int) -> int:
         return self.raw("detsign", f, shape=())
 
-    def inverse(self, a: int, f: int, transpose: bool) -> int:
-        return self.lusolve(a, f, self.array(np.eye(self.shape[a][0])), transpose)
-
-    def times_array(self, x: int, values: np.ndarray) -> int:
-        return self.mul(x, self.array(values))
-
     # --- derivatives ---
 
-    def pulled_block(self, i: int, bar: int) -> list[tuple[int, int]]:
-        """`pulled` for the operations above."""
-        op, x = self.op[i], self.args[i]
-        if op == "elem":
-            names = np.full(self.shape[x[0]], self.zero, np.int64)
+    def pulled_moves(self, i: int, bar: int) -> list[tuple[int, int]]:
+        """`pulled` for what moves elements: they go back."""
+        if self.op[i] == "elem":
+            (x,) = self.args[i]
+            names = np.full(self.shape[x], self.zero, np.int64)
             names.flat[self.meta[i]] = bar
-            return [(x[0], self.pack_or_zero(names))]
-        if op in ("view", "assemble"):
-            return self._pulled_moves(i, bar)
-        if op == "sum":
-            return [(x[0], self._opened(bar, self.meta[i], self.shape[x[0]]))]
-        return PULL[op](self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]), *x)
-
-    def _opened(self, bar: int, axes: tuple, shape: tuple) -> int:
-        """The adjoint of a sum, for each summand."""
-        if not self.shape[bar]:
-            return bar
-        names = np.expand_dims(self.names(bar), axes)
-        return self.pack(np.broadcast_to(names, shape))
-
-    def _pulled_moves(self, i: int, bar: int) -> list[tuple[int, int]]:
+            return [(x, self.pack_or_zero(names))]
         bars = self.names(bar, self.shape[i]).ravel()
         shares, homes = [], {}
         for piece in self.pieces(i):
@@ -413,18 +397,11 @@ class Blocks:
             return share
         return self.sum(share) if self.shape[share] else self.mul(self.const(size_of(self.shape[i])), share)
 
-    def pushed_block(self, i: int, t: dict) -> int:
-        op, x = self.op[i], self.args[i]
-        if all(t[j] == self.zero for j in x):
-            return self.zero
-        if op == "elem":
-            return self.node_of(int(self.names(t[x[0]], self.shape[x[0]]).flat[self.meta[i]]))
-        if op in ("view", "assemble"):
-            return self.pack_or_zero(self._moved_names(i, t.get).reshape(self.shape[i]))
-        if op == "sum":
-            return self.sum(self.spread(t[x[0]], self.shape[x[0]]), self.meta[i])
-        d = [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x]
-        return PUSH[op](self, i, x, d)
+    def pushed_moves(self, i: int, t: dict) -> int:
+        if self.op[i] == "elem":
+            (x,) = self.args[i]
+            return self.node_of(int(self.names(t[x], self.shape[x]).flat[self.meta[i]]))
+        return self.pack_or_zero(self._moved_names(i, t.get).reshape(self.shape[i]))
 
 
 def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
@@ -447,99 +424,10 @@ def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
         n = stop
 
 
-# --- derivatives of linear algebra ---
-
-
-def half_lower(g, x: int) -> int:
-    """The lower triangle, the diagonal halved."""
-    n = g.shape[x][0] if g.shape[x] else 0
-    return g.times_array(x, triangle(n, True, 0.5)) if n else x
-
-
-def pull_cholesky(g, i: int, bar: int, a: int) -> list:
-    """a's adjoint: L^-T half(L^T bar) L^-1, taken to the lower triangle, which alone is read."""
-    if bar == g.zero:
-        return []
-    inner = half_lower(g, g.matmul(g.transposed(i), bar))
-    left = g.transposed(g.trisolve(i, inner, True, True, False))
-    s = g.trisolve(i, left, True, True, False)
-    return [(a, half_lower(g, g.add(s, g.transposed(s))))]
-
-
-def push_cholesky(g, i: int, x: tuple, d: list) -> int:
-    """dL = L half(L^-1 dA L^-T)"""
-    n = g.shape[i][0]
-    low = g.times_array(d[0], triangle(n, True, 0.5))
-    left = g.transposed(g.trisolve(i, g.add(low, g.transposed(low)), True, False, False))
-    return g.matmul(i, half_lower(g, g.trisolve(i, left, True, False, False)))
-
-
-def pull_trisolve(g, i: int, bar: int, t: int, b: int) -> list:
-    lower, transpose, unit = g.meta[i]
-    pulled = g.trisolve(t, bar, lower, not transpose, unit)
-    if pulled == g.zero:
-        return []
-    left, right = (i, pulled) if transpose else (pulled, i)
-    outer = g.neg(g.matmul(left, g.transposed(right)))
-    return [(b, pulled), (t, g.times_array(outer, triangle(g.shape[t][0], lower, 0.0 if unit else 1.0)))]
-
-
-def push_trisolve(g, i: int, x: tuple, d: list) -> int:
-    lower, transpose, unit = g.meta[i]
-    right = d[1]
-    if d[0] != g.zero:
-        dt = g.times_array(d[0], triangle(g.shape[x[0]][0], lower, 0.0 if unit else 1.0))
-        right = g.sub(right, g.matmul(g.transposed(dt) if transpose else dt, i))
-    return g.trisolve(x[0], right, lower, transpose, unit)
-
-
-def pull_lusolve(g, i: int, bar: int, a: int, f: int, b: int) -> list:
-    (transpose,) = g.meta[i]
-    pulled = g.lusolve(a, f, bar, not transpose)
-    if pulled == g.zero:
-        return []
-    left, right = (i, pulled) if transpose else (pulled, i)
-    return [(b, pulled), (a, g.neg(g.matmul(left, g.transposed(right))))]
-
-
-def push_lusolve(g, i: int, x: tuple, d: list) -> int:
-    (transpose,) = g.meta[i]
-    da, _, right = d
-    if da != g.zero:
-        right = g.sub(right, g.matmul(g.transposed(da) if transpose else da, i))
-    return g.lusolve(x[0], x[1], right, transpose)
-
-
-def pull_matmul(g, i: int, bar: int, a: int, b: int) -> list:
-    return [(a, g.matmul(bar, g.transposed(b))), (b, g.matmul(g.transposed(a), bar))]
-
-
-def push_matmul(g, i: int, x: tuple, d: list) -> int:
-    return g.add(g.matmul(d[0], x[1]), g.matmul(x[0], d[1]))
-
-
-def pull_logdet(g, i: int, bar: int, a: int, f: int) -> list:
-    bar = bar if g.op[i] == "logdet" else g.mul(bar, i)
-    return [(a, g.mul(bar, g.inverse(a, f, True)))]
-
-
-def push_logdet(g, i: int, x: tuple, d: list) -> int:
-    if d[0] == g.zero:
-        return g.zero
-    change = g.sum(g.mul(g.inverse(x[0], x[1], True), d[0]))
-    return change if g.op[i] == "logdet" else g.mul(i, change)
-
-
-PULL = {
-    "matmul": pull_matmul, "cholesky": pull_cholesky, "trisolve": pull_trisolve, "lusolve": pull_lusolve, "logdet": pull_logdet,
-    "det": pull_logdet, "lu": lambda g, i, bar, a: [], "detsign": lambda g, i, bar, f: [], "length": pull_length,
-}  # fmt: skip
-PUSH = {
-    "matmul": push_matmul, "cholesky": push_cholesky, "trisolve": push_trisolve, "lusolve": push_lusolve, "logdet": push_logdet,
-    "det": push_logdet, "lu": lambda g, i, x, d: g.zero, "detsign": lambda g, i, x, d: g.zero, "length": push_length,
-}  # fmt: skip
 MAKERS = {
-    "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve,
+    "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve_with,
     "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_of,
 }  # fmt: skip
-BLOCK_OPS = frozenset((*MAKERS, "elem", "view", "assemble", "sum"))
+MOVES = frozenset(("elem", "view", "assemble"))
+WHOLE = frozenset((*MAKERS, "sum"))  # their derivatives: trace/whole_matrices.py, and of lengths lengths.py
+BLOCK_OPS = MOVES | WHOLE

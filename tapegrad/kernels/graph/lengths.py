@@ -66,23 +66,22 @@ def parts(g: Any, i: int, x: tuple) -> list[int]:
     return [g.node("over_length", v, i, s, l) for v in x]
 
 
-def pull_length(g: Any, i: int, bar: int, *x: int) -> list:
-    return [(v, g.mul(bar, u)) for v, u in zip(x, parts(g, i, x), strict=True)]
-
-
-def push_length(g: Any, i: int, x: tuple, d: list) -> int:
-    total = g.zero
-    for u, t in zip(parts(g, i, x), d, strict=True):
-        term = g.mul(u, t)
-        total = g.add(total, g.sum(term) if g.shape[term] else term)
-    return total
-
-
 class Length:
-    """`length` as an operation: what it is written out in."""
+    """`length` as an operation: what it is written out in, and its derivatives."""
 
     form = staticmethod(length_written)
     length, singular = 8, False
+
+    def pulled(self, g: Any, i: int, bar: int) -> list:
+        x = g.args[i]
+        return [(v, g.mul(bar, u)) for v, u in zip(x, parts(g, i, x), strict=True)]
+
+    def pushed(self, g: Any, i: int, t: list) -> int:
+        total = g.zero
+        for u, d in zip(parts(g, i, g.args[i]), t, strict=True):
+            term = g.mul(u, d)
+            total = g.add(total, g.sum(term) if g.shape[term] else term)
+        return total
 
 
 class OverLength:

@@ -20,13 +20,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .blocks import BLOCK_OPS, LIMITS, Blocks, Limits, size_of
+from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, size_of
+from .gated import Times0
 from .lengths import Length, OverLength
 
 LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-OPERATIONS: dict = {"length": Length(), "over_length": OverLength()}  # and those that ops/ declares (trace/symbolic.py)
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}  # and those that ops/ declares (trace/symbolic.py)
 STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
@@ -270,6 +271,10 @@ class Graph(Blocks):
         c, u, v = self.args[s]
         return self.select(c, self.mul(u, x), self.mul(v, x))
 
+    def times0(self, a: int, b: int) -> int:
+        """a b, and zero where a is zero, whatever b is (gated.py)."""
+        return self.mul(a, b) if self.value(a) is not None or self.value(b) is not None else self.raw("times0", a, b)
+
     def neg(self, a: int) -> int:
         c = self.value(a)
         if c is not None:
@@ -413,39 +418,37 @@ class Graph(Blocks):
 
     def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         """(operand, its share of the adjoint) for node i with adjoint `bar`."""
-        if self.op[i] in BLOCK_OPS:
-            return self.pulled_block(i, bar)
-        shares = self._pulled(i, bar)
-        return [(j, self.fitted(share, i, j)) for j, share in shares] if self.shape[i] else shares
-
-    def _pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
         op, x = self.op[i], self.args[i]
+        if op in MOVES:
+            return self.pulled_moves(i, bar)
+        if op in WHOLE:
+            return OPERATIONS[op].pulled(self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]))
         if op in BOOLS or op in STEPS:
             return []
-        if op == "select":
-            return [(x[1], self.select(x[0], bar, self.zero)), (x[2], self.select(x[0], self.zero, bar))]
         pull = OPERATIONS[op].pull
         shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
+        if self.shape[i]:
+            shares = [self.fitted(share, i, j) for j, share in zip(x, shares, strict=True)]
         return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:
         """The tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
-        if op in BLOCK_OPS:
-            return self.pushed_block(i, t)
-        if op in BOOLS or op in STEPS:
+        if op in BOOLS or op in STEPS or all([t[j] == self.zero for j in x]):
             return self.zero
-        if op == "select":
-            return self.select(x[0], t[x[1]], t[x[2]])
-        out = self.zero
+        if op in MOVES:
+            return self.pushed_moves(i, t)
+        if op in WHOLE:
+            return OPERATIONS[op].pushed(self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x])
+        out, product = self.zero, self.times0 if len(x) > 1 and OPERATIONS[op].singular else self.mul
         for k, j in enumerate(x):
             if t[j] != self.zero:
-                out = self.add(out, self.mul(OPERATIONS[op].partial(k)(self, i, *x), t[j]))
+                out = self.add(out, product(t[j], OPERATIONS[op].partial(k)(self, i, *x)))
         return out
 
 
 SIMPLIFY = {
     "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
-    "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
+    "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
     **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},
 }  # fmt: skip

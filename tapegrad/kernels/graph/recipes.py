@@ -17,9 +17,11 @@ class Recipe:
     0.2
     """
 
-    def __init__(self, make: Callable, n: int):
+    def __init__(self, make: Callable, n: int, logical: tuple = ()):
+        """`logical`: which of the nodes are true or false."""
         g = Graph()
         x = [g.input("th", 0, k) for k in range(n)]
+        x = [g.isnan(i) if k in logical else i for k, i in enumerate(x)]
         out = make(g, *x)
         order = [i for i in g.reach([out], x) if i not in x]
         place = {i: k for k, i in enumerate([*x, *order])}

@@ -9,9 +9,10 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from ... import _cache as cache
 from ..emit.llvm import emit
 from ..emit.lower import SUMS, Lowered
-from . import cache, waiting
+from . import waiting
 
 LOCK = threading.RLock()
 STATE: dict = {}
@@ -61,7 +62,9 @@ def name_of(text: str) -> str:
 def placed(name: str, code: bytes) -> Any:
     """The engine that holds this machine code."""
     make, _ = machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), make())  # the engine owns both, and is kept for ever
+    empty = llvm.parse_assembly("")
+    engine = llvm.create_mcjit_compiler(empty, make())  # kept for ever
+    engine.remove_module(empty)  # compiling it would take longer than all else here
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     STATE[name] = engine

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ... import _cache as cache
 from ...errors import DeviceError, KernelError
 from ..emit.cuda import Signature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
 from ..emit.lower import CHUNK, SUMS, Lowered
-from . import cache
 
 try:
     import cupy

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import _cache as cache
 from ...errors import KernelError
-from . import cache
 from .cpu import machine
 from .waiting import in_turn, patiently
 

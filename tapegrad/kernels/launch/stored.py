@@ -8,6 +8,7 @@ here."""
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,19 +16,30 @@ from typing import Any
 
 import numpy as np
 
-from . import cache, cpu
+from ... import _cache as cache
+from . import cpu
 from .cpu import Launcher, Plan
 
 
 @functools.cache
 def state_of_package() -> str:
     """Names, sizes and times of the files that decide what a kernel computes: other text, other kernels."""
-    found = [str(Path(__file__))]
+    found = []
     for folder in ("kernels", "ops", "statespace"):
-        for path in sorted((Path(__file__).parents[2] / folder).glob("**/*.py")):
-            status = path.stat()
-            found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256(" ".join(found).encode()).hexdigest()
+        for where, _, names in os.walk(Path(__file__).parents[2] / folder):
+            for path in [f"{where}/{name}" for name in names if name.endswith(".py")]:
+                status = os.stat(path)
+                found.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()
+
+
+def note(name: str) -> None:
+    """Let later processes know that programs of this name have been compiled."""
+    cache.save(cache.key(state_of_package(), name), b"compiled")
+
+
+def noted(name: str) -> bool:
+    return cache.load(cache.key(state_of_package(), name)) is not None
 
 
 class StoredLauncher(Launcher):

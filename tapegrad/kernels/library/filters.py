@@ -335,8 +335,8 @@ class Filter(Shelved):
             x = x.reshape((*lead, n, *rest))
             if a.symmetric:
                 full, share = _symmetric(shape[0])
-                weights = xp_of(layout_of(x)).asarray(share.reshape((-1, *[1] * len(rest))), layout_of(x).dtype)
-                x = (x[:, full] if mode else x[full]) * weights
+                x = x * xp_of(layout_of(x)).asarray(share.reshape((-1, *[1] * len(rest))), layout_of(x).dtype)
+                x = x[:, full] if mode else x[full]
             parts.append(x.reshape((*lead, *shape, *rest)))
         return parts
 
@@ -412,10 +412,10 @@ def _triangle(k: int) -> tuple:
 
 @functools.cache
 def _symmetric(k: int) -> tuple:
-    """For each element of a matrix its row in the lower triangle, and its share of that row's derivative."""
+    """For each element of a matrix its row in the lower triangle, and for each row the share that an element has of its derivative."""
     i, j = np.indices((k, k))
     i, j = np.maximum(i, j).ravel(), np.minimum(i, j).ravel()
-    return i * (i + 1) // 2 + j, np.where(i == j, 1.0, 0.5)
+    return i * (i + 1) // 2 + j, np.where(np.equal(*_triangle(k)), 1.0, 0.5)
 
 
 def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
@@ -425,7 +425,12 @@ def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
     lead = (steps,) if kind == 2 else ()
     if a.symmetric:
         i, j = _triangle(sizes[a.axes[0]])
-        v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
+        if isinstance(v, Variable):
+            v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
+        else:  # the same in one array
+            v, other = v[..., i, j, :], v[..., j, i, :]
+            v += other
+            v *= 0.5
     return v.reshape((math.prod(lead) * a.rows(sizes), v.shape[-1]))
 
 

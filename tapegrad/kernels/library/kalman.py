@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .filters import Argument, Filter, Parts
-from .handwritten import LOG_2_PI
+from .observation import one_by_one
 
 
 class Model(NamedTuple):
@@ -59,17 +59,11 @@ def start(model: Model) -> tuple:
 
 def step(carry: tuple, model: Model, y: Any) -> tuple:
     """The mean and covariance of the next state, and the log density of y given those before it."""
-    m, P = carry
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    u = P @ c
-    S = np.where(here, c @ u + r, np.inf)  # a missing datum teaches nothing: 1 / S = 0
-    v = np.where(here, y, 0.0) - c @ m
-    gain = u / S
-    term = np.where(here, -0.5 * (LOG_2_PI + np.log(S) + v * v / S), 0.0)
-    m, P = m + gain * v, P - np.outer(gain, u)
-    return (A @ m, A @ P @ A.T + Q), np.where(valid, term, np.nan)
+    m, P, term = one_by_one(*carry, [c], [r], [np.where(here, y, 0.0)], [here])
+    return (A @ m, A @ P @ A.T + Q), np.where(valid, -0.5 * term, np.nan)
 
 
 loglik = Filter(

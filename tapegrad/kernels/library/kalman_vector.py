@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .filters import Argument, Filter, Parts
-from .handwritten import LOG_2_PI
 from .kalman import start
+from .observation import together
 
 
 class Model(NamedTuple):
@@ -50,29 +50,13 @@ ARGUMENTS = (
 )
 
 
-def substituted(L: Any, b: Any) -> Any:
-    """L^-1 b, row by row."""
-    rows: list = []
-    for i in range(len(L)):
-        rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])
-    return np.stack(rows)
-
-
 def step(carry: tuple, model: Model, y: Any) -> tuple:
     """The mean and covariance of the next state, and the log density of y given those before it."""
-    m, P = carry
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    CP = C @ P
-    S = CP @ C.T + R
-    S[np.diag_indices(len(y))] = np.where(here, np.diag(S), np.inf)  # its row and column of 1 / L are 0
-    v = np.where(here, y, 0.0) - C @ m
-    L = np.linalg.cholesky(S)
-    W, z = substituted(L, CP).T, substituted(L, v)
-    term = -0.5 * (np.sum(np.where(here, LOG_2_PI + 2.0 * np.log(np.diag(L)), 0.0)) + z @ z)
-    m, P = m + W @ z, P - W @ W.T
-    return (A @ m, A @ P @ A.T + Q), np.where(valid, term, np.nan)
+    m, P, term = together(*carry, C, R, np.where(here, y, 0.0), here)
+    return (A @ m, A @ P @ A.T + Q), np.where(valid, -0.5 * term, np.nan)
 
 
 loglik = Filter(

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ... import _cache as cache
 from ..._array import is_array, xp_of
 from ..._late import load
 from ..._primitive import values_of
 from ..._transforms import jvp, vjp
 from ..._tree import Const
 from ...errors import KernelError, NoRuleError
-from ..launch import cache
 from ..launch.host import sanitized, uses_block
 from .declare import SLOTS, bind_dimensions
 from .plan import REALS

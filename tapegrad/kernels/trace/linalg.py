@@ -33,11 +33,12 @@ def cholesky(a: Any, upper: bool = False) -> Sym:
 def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
-    if trans in (1, "T", 2, "C"):
-        a, lower = a.T, not lower
+    transpose = trans in (1, "T", 2, "C")
     if g.limits.large(a.size) or large(g, b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
-        return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, False, unit_diagonal), b.shape))
+        return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, transpose, unit_diagonal), b.shape))
+    if transpose:
+        a, lower = a.T, not lower
     n, rows = len(a), [None] * len(a)
     for i in range(n) if lower else range(n - 1, -1, -1):
         v = b[i]
@@ -78,9 +79,8 @@ def solve(a: Any, b: Any) -> Sym:
         r = 1.0 / d
         return lift(g, [(a[1, 1] * b[0] - a[0, 1] * b[1]) * r, (a[0, 0] * b[1] - a[1, 0] * b[0]) * r])
     if g.limits.large(a.size) or large(g, b.ids):
-        block = g.pack(a.ids)
         right = b.reshape(-1, 1) if b.ndim == 1 else b
-        return Sym(g, g.names(g.lusolve(block, g.lu(block), g.pack(right.ids), False), b.shape))
+        return Sym(g, g.names(g.lusolve(g.pack(a.ids), g.pack(right.ids)), b.shape))
     u, c, _ = _eliminated(a, b)
     return solve_triangular(u, c)
 

@@ -26,6 +26,7 @@ BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
+ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, which rules mean
 
 
 class NotKnown(KernelError):
@@ -270,7 +271,10 @@ class Symbols(Trace):
 
     def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
         f, x = prim.scalar, [bottom(a) for a in args]
-        g = graph_of(*x)
+        g, whole = graph_of(*x), ARRAYS.get(prim)
+        if whole is not None:
+            out = whole(*x, **params)
+            return tuple([variable(o, self) for o in out]) if prim.multi else variable(out, self)
         self.gated = self.gated or isinstance(f, Gated)
         if isinstance(f, Written):
             return variable(f.form(*[lift(g, v) for v in x], **params), self)
@@ -307,6 +311,7 @@ class Operation:
         self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
         self.inside = (*inside, prim)
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
+        self.logical = (0,) if prim.scalar == "select" else ()  # the inputs that are true or false
         self._partials: dict = {}
         self._pulls: dict = {}
         self._gated: dict = {}  # input -> does its rule use a gated product?
@@ -340,15 +345,18 @@ class Operation:
         """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
         found = self._partials.get(k)
         if found is None:
-            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n)
+            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
         return found
 
     def pull(self, k: int) -> Recipe:
         """The share of input k in a cotangent as a function of (cotangent, node, *inputs): its reverse rule."""
         found = self._pulls.get(k)
         if found is None:
-            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n)
+            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
         return found
+
+    def _after(self, n: int) -> tuple:
+        return tuple([n + k for k in self.logical])
 
     @functools.cached_property
     def singular(self) -> bool:
@@ -524,4 +532,4 @@ def implements(*theirs: Any) -> Callable:
     return declare
 
 
-FUNCTIONS[np.where] = where
+FUNCTIONS[np.where] = ARRAYS[PRIMITIVES["select"].prim] = where

@@ -204,6 +204,10 @@ def contribution(g: Graph, x: Any, f: Any) -> int:
     return int(x.nodes.ravel()[0])
 
 
+def handed_out(g: Graph, x: Any) -> list[int]:
+    return [int(i) for i in real(lift(g, x)).nodes.ravel()]
+
+
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
     return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
 
@@ -308,15 +312,16 @@ class Recursion:
         self.start, self.build = flat(t.g, t.run(init, self.theta))
         t.varying(self.start)
 
-    def traced(self, ids: list[int]) -> tuple[list[int], int]:
+    def traced(self, ids: list[int], what: str) -> tuple[list[int], list[int]]:
         t, g = self.t, self.g
         absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
         with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
             out = t.run(self.step, self.build(ids), self.theta, y)
             if not isinstance(out, tuple) or len(out) != 2:
                 raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
-            (after, _), inc = flat(g, out[0]), contribution(g, out[1], self.step)
-            t.varying([*after, inc])
+            after = flat(g, out[0])[0]
+            inc = handed_out(g, out[1]) if what == "path" else [contribution(g, out[1], self.step)]
+            t.varying([*after, *inc])
         self.loop.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
             before, then = count(g, self.start), count(g, after)
@@ -324,7 +329,7 @@ class Recursion:
                 raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
             raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
         if absent is not None:
-            inc = g.select(absent, g.zero, inc)
+            inc = [g.select(absent, g.zero, i) for i in inc]
             kept = ids
             if self.skip is not None:
                 with t.step(self.loop.id, absent) as region:
@@ -335,7 +340,8 @@ class Recursion:
         return after, inc
 
     def program(self, what: str) -> Program:
-        """`what`: "value" (the sum of the contributions), "each" (the contributions) or "final" (the carry after the last step)."""
+        """`what`: "value" (the sum of the contributions), "each" (the contributions), "path" (likewise, where they are arrays) or
+        "final" (the carry after the last step)."""
         g, loop, start = self.g, self.loop, self.start
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
@@ -344,7 +350,7 @@ class Recursion:
         while True:
             forget()
             ids = [start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]]) for k, r in enumerate(leader)]
-            after, inc = self.traced(ids)
+            after, inc = self.traced(ids, what)
             moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
             if moved:
                 fixed -= moved
@@ -365,10 +371,10 @@ class Recursion:
         loop.final = [g.input("co", loop.id, k, g.shape[start[k]]) for k in kept]
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         if what == "value":
-            value = loop.add_sum(g, inc)
+            value = loop.add_sum(g, inc[0])
             return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
-        if what == "each":
-            loop.each = [inc]
+        if what in ("each", "path"):
+            loop.each = inc
             return Program(g, [self.p], self.rows, [*self.t.loops, loop], [])
         outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
         layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, under a hash of everything that they depend on.
+"""What was compiled, kernels and generated texts, on disk under a hash of everything that it depends on.
 
 What is read is executed.  So a file counts only if it is a regular file of this user that nobody else may write, and if it holds the
 key under which it was asked for and a hash of key and content: then it is whole, and made for this.  What does not count is ignored

@@ -1,0 +1,241 @@
+"""Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
+
+A loop would show each sample what the one before has kept.  So the function is run again, each sample beside what the one before kept
+in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
+the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
+
+Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside other numbers, whose
+derivatives are followed: nothing may depend on them."""
+
+import collections
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ._array import is_array, xp_of
+from ._batch import Batch
+from ._carried import Buffer, Marks
+from ._dual import Dual
+from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
+from ._shadow.containers import Contents, base_of
+from ._shadow.kinds import ATOMS, HELD, is_user_class, state_of
+from ._stacked import room_for
+from ._variable import Variable, View, bottom, like_layout
+from .errors import BatchError
+from .ops._define import dtype, ndim, shape
+
+# --- what is kept ---
+
+
+def lies_on(x: Any, trace: Any) -> bool:
+    while isinstance(x, Variable):
+        if x._trace is trace:
+            return True
+        x = x._value
+    return False
+
+
+def put_by(change: tuple) -> Any:
+    """What the function has put into a holder; of a container that held numbers only, all that it holds now."""
+    kind, _, new, *first = change
+    return base_of(new).read(new) if kind is Contents and first == [None] else kind.put(change)
+
+
+CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+
+
+def parts_of(x: Any) -> Any:
+    """What x holds; None of what is not entered."""
+    if isinstance(x, CONTAINERS):
+        return [e for pair in x.items() for e in pair] if isinstance(x, dict) else list(x)
+    if type(x) is types.FunctionType:
+        return [c.cell_contents for c in x.__closure__ or () if c != EMPTY]
+    if type(x) is np.ndarray and x.dtype.kind == "O":
+        return list(x.flat)
+    return list(state_of(x).values()) if is_user_class(type(x)) or type(x) in HELD else None
+
+
+EMPTY = types.CellType()
+
+
+def walked(x: Any, met: dict) -> Iterator:
+    """x and all that it holds, each once; then again as the number under which it was met."""
+    if type(x) in ATOMS:
+        yield x
+        return
+    if id(x) in met:
+        yield Again(met[id(x)][0])
+        return
+    met[id(x)] = len(met), x
+    yield x
+    for part in () if isinstance(x, Variable) else parts_of(x) or ():
+        yield from walked(part, met)
+
+
+class Again(int):
+    """The number of an object that was met before."""
+
+
+def changes() -> list:
+    return [change for shadow in OPEN.shadows for change in shadow.changes]
+
+
+def kept_in(trace: Batch) -> tuple:
+    """(the handles that hold values which differ between samples, where the first of them is kept)"""
+    found, where, met = [], "", {}
+    for change in changes():
+        for v in put_by(change):
+            for x in walked(v, met):
+                if isinstance(x, Variable) and lies_on(x, trace):
+                    where = where or change[0].words.format(change[1])
+                    found.append(x)
+    return found, where
+
+
+# --- the same in another run? ---
+
+
+def seen_as(trace: Batch, x: Any) -> Any:
+    """What of an object another run must give again."""
+    if isinstance(x, Variable):
+        y = live(x)
+        base = x._base if type(x) is View else x
+        if base._trace is trace and type(base._slot) is Buffer:
+            return "captured", id(base), x._path if type(x) is View else ()
+        return primal_of(y._slot if y._trace is trace and type(y._slot) is not Buffer else y)
+    if type(x) in ATOMS or isinstance(x, Again):
+        return type(x), repr(x)
+    if is_array(x) and x.dtype.kind != "O":
+        return x.copy()
+    return type(x), len(parts_of(x) or ())
+
+
+def alike(a: Any, b: Any) -> bool:
+    if type(a) is tuple or type(b) is tuple:
+        return type(a) is type(b) and a == b
+    if shape(a) != shape(b) or dtype(a) != dtype(b):
+        return False
+    return truth_of(((a == b) | ((a != a) & (b != b))).all()) if ndim(a) else truth_of((a == b) | ((a != a) & (b != b)))
+
+
+class Run:
+    """What a run has given and left: its result, what is kept in holders, and captured arrays."""
+
+    def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
+        self.met: dict = {}
+        kept = [list(put_by(change)) for change in members]
+        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in walked(v, self.met)]
+        self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
+
+    def agrees(self, other: "Run", adopted: list) -> bool:
+        if len(self.seen) != len(other.seen) or not all([alike(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
+            return False
+        return all([left_alike(x._slot.marks, a, b) for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)])
+
+
+def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
+    """Is a captured array after two runs what a loop leaves there?"""
+    value, batched, written, _ = first
+    if batched != second[1] or not alike(primal_of(value), primal_of(second[0])) or marks.overlap(True, marks.read, ~_mask(written)):
+        return False
+    if not batched:
+        return True
+    only_first = _mask(written) & ~_mask(second[2])  # by the first sample, in a loop
+    ends = [bind(READ, (primal_of(value),), {"path": (), "at": k, "copy": True}) for k in (0, -1)]
+    library = xp_of(bottom(value))
+    differ = (ends[0] != ends[1]) & library.broadcast_to(library.asarray(only_first), shape(ends[0]))
+    return not truth_of(differ.any() if ndim(differ) else differ)
+
+
+def _mask(some: Any) -> Any:
+    return np.asarray(some)
+
+
+class Told(Dual):
+    """Who depends on what was kept?  A tangent that is zero, whatever outer transforms vary, is none."""
+
+    __slots__ = ()
+
+    def apply(self, prim, args, params):
+        out = super().apply(prim, args, params)
+        return tuple([self.pruned(o) for o in out]) if type(out) is tuple else self.pruned(out)
+
+    def pruned(self, y: Any) -> Any:
+        if not isinstance(y, Variable) or y._trace is not self:
+            return y
+        t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
+        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.samples else t
+        if primal_of(t) is not t:
+            return y
+        nonzero = (t != 0).any() if ndim(t) else t != 0
+        return y if truth_of(nonzero) else handle(y._value)
+
+
+# --- the runs ---
+
+
+def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
+    """Each sample gets what the one before kept; the first one, which has been right, that of the last.  `told`: other numbers."""
+    met, noise = set(), np.random.default_rng(0)
+    for x in handles:
+        base = x._base if type(x) is View else x
+        y = live(base)
+        if id(base) in met or y._trace is not trace or type(y._slot) is Buffer:
+            continue
+        met.add(id(base))
+        stack = y._slot
+        library = xp_of(bottom(stack))
+        stack = bind(READ, (stack,), {"path": (), "at": library.asarray(np.roll(np.arange(trace.count), 1)), "copy": True})
+        varied = told is not None and dtype(stack).kind in "fc"
+        if varied:
+            stack = primal_of(stack)
+            stack = stack * library.asarray(1 + 0.1 * noise.normal(size=shape(stack))).astype(dtype(stack)) + 0.01
+        new = trace.made(like_layout(stack, room_for(trace.count, y._value)), is_array(y._value))
+        if varied:
+            to = shape(new)
+            t = library.asarray(noise.normal(size=to)).astype(dtype(new)) if is_array(y._value) else dtype(new).type(noise.normal())
+            new = told.watch(new, t)
+        base._become(new)
+        base._saved = True
+
+
+def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable) -> None:
+    """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
+    where a loop would give others."""
+    if trace.count == 1:
+        return
+    members = changes()
+    if not trace.count:
+        refuse(trace, where)
+    adopted = [*trace.adopted]
+    for x in (*[v for v in walked(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
+        (x._base if type(x) is View else x)._saved = True
+    before = Run(trace, first, members, adopted)
+    told = None
+    try:
+        while True:
+            handed_on(trace, handles, told)
+            with np.errstate(all="ignore"):
+                after = Run(trace, again(), members, adopted)
+            handles = kept_in(trace)[0]
+            free = told is None or not any([lies_on(x, told) for x in (*handles, *[x for x, *_ in adopted])])
+            if not free or not before.agrees(after, adopted):
+                refuse(trace, where)
+            if told is not None or OPEN.depth < 2:
+                return
+            told = Told()
+    finally:
+        if told is not None:
+            told.close()
+        for (x, *_), (_, _, written, own) in zip(adopted, before.arrays, strict=True):
+            x._slot.marks.joined_with(written, own)
+
+
+def refuse(trace: Batch, where: str) -> None:
+    raise BatchError(
+        f"{trace.call}: the function keeps a value that differs between samples in {where}, which outlives the call, and what it gives "
+        "depends on what was kept there: a loop over the samples would show it to the next one, and tg.vmap runs the function for all "
+        "of them at once. Return it, or write it into a captured array, name[...] = value"
+    )

@@ -1,0 +1,524 @@
+"""Solutions of equations as functions of their parameters: the solver is the user's, the derivative is that of the solution.
+
+Where R(x, p) = 0, dx = -A^-1 (dR/dp) dp with A = dR/dx.  So the solution is one operation, whose rules ask for one linear system with
+A or with its adjoint; the solution of the system is another operation, whose rules ask for linear systems with the same A.  The rules
+are written with operations, which gives derivatives of any order.
+
+Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of it, with the two operations;
+`System`, the linear systems at one point."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg
+
+from ._array import is_array, is_differentiable, same_bits, xp_of
+from ._calls import Recorded, full_like, name_of, value_out, where_of
+from ._linearize import Outside, Products, recorded
+from ._memory import Rebind, out_of
+from ._pickling import Remade
+from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live
+from ._shadow import MAKERS
+from ._transforms import for_each, grad, jvp, vjp
+from ._tree import Const, leaves, structure, tree_map
+from ._variable import Variable
+from .errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError
+from .ops._define import dtype, shape
+
+DENSE = 1000  # unknowns up to which the Jacobian is made and inverted, where `solve` says nothing
+KEPT = 32  # points of which the linear systems are kept
+
+
+def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x with F(x, *params) = 0 that `solver(F, x0, *params)` finds: any function of the user's, which sees plain
+    arrays and is not differentiated.
+
+    x has the tree, shapes and dtypes of x0.  The derivative by params, and by what F captured, is that of the implicit function theorem,
+    in both modes and to any order; by x0 it is zero.  `tol`: a residual above it (in any element) raises ConvergenceError; the cube root
+    of the precision if it is not given.  `solve(A, b)`, scipy.sparse.linalg.gmres for one, solves the linear systems, A being a
+    LinearOperator; without it the Jacobian is made and inverted, from 1000 unknowns on gmres is called.  A singular Jacobian raises
+    SingularError.  Arrays that F captured and writes are scratch: they end with what F leaves there at the solution.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def newton(F, x, *params):
+    ...     for _ in range(20):
+    ...         x = x - F(x, *params) / (2 * x)
+    ...     return x
+    >>> sqrt = tg.implicit.root(lambda x, a: x * x - a, newton)
+    >>> tg.grad(sqrt, 1)(1.0, 4.0), tg.grad(tg.grad(sqrt, 1), 1)(1.0, 4.0)
+    (np.float64(0.25), np.float64(-0.03125))
+    """
+    return Implicit("root", F, solver, tol, solve)
+
+
+def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x with x = F(x, *params) that `solver(F, x0, *params)` finds; see `root`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def iterate(F, x, *params):
+    ...     for _ in range(100):
+    ...         x = F(x, *params)
+    ...     return x
+    >>> kepler = tg.implicit.fixed_point(lambda E, e, M: M + e * np.sin(E), iterate)
+    >>> tg.grad(kepler, 2)(1.0, 0.5, 0.0)
+    np.float64(2.0)
+    """
+    return Implicit("fixed_point", F, solver, tol, solve)
+
+
+def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x at which the gradient of F(x, *params) is zero that `solver(F, x0, *params)` finds; see `root`.  The linear
+    systems have the Hessian of F: from 1000 unknowns on scipy.sparse.linalg.cg is called.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> g = tg.implicit.minimum(lambda x, a: ((x - a) ** 2).sum(), lambda F, x0, a: a.copy())
+    >>> tg.jacobian(g, 1)(np.zeros(2), np.array([1.0, 2.0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return Implicit("minimum", F, solver, tol, solve)
+
+
+# what is zero at the solution, of F and x as (x, *params) -> tree
+EQUATIONS = {
+    "root": lambda F: F,
+    "fixed_point": lambda F: F,  # and x is subtracted
+    "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
+}
+
+
+def is_float(v: Any) -> bool:
+    return is_differentiable(layout_of(v))
+
+
+def floats(tree: Any) -> list:
+    return [v for v in leaves(tree) if is_float(v)]
+
+
+class Implicit(Remade):
+    """What root, fixed_point and minimum return."""
+
+    def __init__(self, kind: str, F: Callable, solver: Callable, tol: float | None, solve: Any):
+        self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
+        self.__name__ = f"implicit.{kind}({name_of(F)})"
+        if not callable(F) or not callable(solver):
+            raise ArgumentError(f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)")
+        if not (tol is None or (isinstance(tol, (int, float)) and not isinstance(tol, bool) and tol >= 0)):
+            raise ArgumentError(f"{self.__name__}: tol={tol!r}; it is the largest residual that is allowed, or None")
+        if not (solve is None or solve == "dense" or callable(solve)):
+            raise ArgumentError(
+                f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as scipy.sparse.linalg.gmres, or 'dense'"
+            )
+
+    def _made(self) -> tuple:
+        return Implicit, (self.kind, self.F, self.solver, self.tol, self.solve)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def __call__(self, x0: Any, *params: Any) -> Any:
+        if OPEN.inside is not None:
+            raise ArgumentError(f"{self.__name__}: a kernel has no solver; call it outside and pass the solution")
+        params = tuple([a.value if isinstance(a, Const) else a for a in params])
+        x0 = x0.value if isinstance(x0, Const) else x0
+        if not floats(x0):
+            kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else structure(x0)
+            raise ArgumentError(f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, x0.astype(float) or float(x0)")
+        if not OPEN.depth:
+            x = self.solved(self.F, self.solver, tree_map(held, x0), tuple([tree_map(held, a) for a in params]))
+            self.checked(self.residual(self.F, x0, x, params))
+            return filled(x0, x)
+        problem = Problem(self, x0, params)
+        x = problem.solution()
+        if problem.wrote:  # what F leaves in captured arrays is that of the solution
+            self.F(x, *params)
+        return x
+
+    def solved(self, F: Callable, solver: Callable, x0: Any, params: tuple) -> tuple:
+        """The float leaves of the solution, plain."""
+        found, wanted = floats(solver(F, x0, *params)), floats(x0)
+        if shapes(found) != shapes(wanted):
+            raise ShapeError(
+                f"{self.__name__}: {name_of(solver)}{where_of(solver)} returned floats of {shapes(found)}, and x0 has {shapes(wanted)}; "
+                "return the solution in the tree and shapes of x0 (of scipy.optimize.root the .x)"
+            )
+        return tuple([self.as_x(v, like) for v, like in zip(found, wanted, strict=True)])
+
+    def as_x(self, v: Any, like: Any) -> Any:
+        if is_tracked(v):
+            raise ArgumentError(
+                f"{self.__name__}: what the solver gave is tracked: it captured a tracked value by a way that is not followed; pass it as "
+                "a parameter"
+            )
+        v, want = value_out(v), dtype(like)
+        b = layout_of(v)
+        if dtype(b).kind == "c" and want.kind != "c":
+            raise ArgumentError(f"{self.__name__}: the solution is complex and x0 is real; give x0 as complex numbers")
+        if is_array(layout_of(like)):
+            return xp_of(layout_of(like)).asarray(b, dtype=want)
+        return want.type(b)
+
+    def residual(self, F: Callable, x0: Any, x: tuple, params: tuple) -> tuple:
+        """The float leaves of R(x, params)."""
+        found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
+        if shapes(found) != shapes(x):
+            raise ShapeError(
+                f"{self.__name__}: {name_of(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
+                "equation for each unknown, in the shapes of x"
+            )
+        return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
+
+    def limit(self, r: tuple) -> float:
+        return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
+
+    def size(self, r: tuple) -> float:
+        """The largest element; nan where one is."""
+        return max([float(abs(layout_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
+
+    def checked(self, r: tuple) -> None:
+        size = self.size(r)
+        if not size <= self.limit(r):
+            what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
+            raise ConvergenceError(
+                f"{self.__name__}: {name_of(self.solver)}{where_of(self.solver)} did not solve it: {what} is {size:.3g} there, and "
+                f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go on, or allow more with tol="
+            )
+
+
+def shapes(parts: Any) -> str:
+    """A text, for messages."""
+    return "shape " + ", ".join([str(shape(v)) for v in parts]) if len(parts) else "no shape: there are none"
+
+
+def kinds(parts: Any) -> str:
+    return ", ".join([str(dtype(v)) for v in parts])
+
+
+def v_size(v: Any) -> int:
+    return int(np.prod(shape(v)))
+
+
+def filled(x0: Any, x: Any) -> Any:
+    """The tree of x0 with other floats."""
+    each = iter(x)
+    return tree_map(lambda v: next(each) if is_float(v) else v, x0)
+
+
+MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solver), x.tol, shadow(x.solve))
+
+
+# --- one call ---
+
+
+def held(v: Any) -> Any:
+    """An argument that nobody else writes."""
+    return v.copy() if is_array(v) else v
+
+
+class Problem:
+    """One call: the solution as a function of the Variables that F, the solver and the arguments hold, `values`.  F and the arguments
+    are as `first` rebuilt them, with stand-ins for these Variables, so that a pullback may run F after the transform has ended."""
+
+    def __init__(self, of: Implicit, x0: Any, params: tuple):
+        self.of, self.call = of, of.__name__
+        given = tuple([tree_map(held, a) for a in (x0, *params)])
+        self.first = first = Rebind((of.F, of.solver), [given])
+        with first as (functions, args):
+            self.handles = [x for x, _ in first.handles]
+        first.arrays = []
+        self.functions, self.args, self.x0, self.params = functions, args, x0, params
+        self.count = len(floats(x0))
+        self.wrote = False
+        self.systems: list = []
+
+    def __del__(self):
+        self.first.finish()  # it knows the functions that know it: ends the cycle
+
+    def linear(self, adjoint: bool) -> Primitive:
+        rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
+        return primitive(f"linear system of {self.call}", *rules)
+
+    def within(self, values: Any, run: Callable) -> Any:
+        """`run(F, solver, x0, params)`, with these values for the Variables."""
+        shadow = Rebind(self.functions, self.args, list(values))
+        with shadow as ((F, solver), ((x0, *params),)):
+            out = run(F, solver, x0, tuple(params))
+            self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
+            shadow.check(self.call)
+        shadow.arrays = []
+        shadow.finish()
+        return out
+
+    def residual(self, x: tuple, values: Any) -> tuple:
+        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
+
+    def solution(self) -> Any:
+        handles, self.handles = self.handles, []
+        x = bind(primitive(self.call, self.run, self.pulled, self.pushed), [live(v) for v in handles], {})
+        return filled(self.x0, [handle(v) for v in x])
+
+    # --- the solution: x of values ---
+
+    def run(self, *values: Any) -> tuple:
+        def solved(F, solver, x0, params):
+            with Outside():
+                x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
+            r = self.of.residual(F, x0, x, params)
+            if any([is_tracked(v) for v in r]):
+                raise ArgumentError(
+                    f"{self.call}: {name_of(F)}{where_of(F)} reads a tracked value by a way that is not followed; pass it as a parameter"
+                )
+            self.of.checked(r)
+            return x
+
+        return self.within(values, solved)
+
+    def pulled(self, g, out, need, *values):
+        x = tuple(out)
+        w = bind(self.linear(True), [*given(g, x), *x, *values], {})
+        return negative(lambda *values: self.residual(x, values), values, need, w)
+
+    def pushed(self, t, out, *values):
+        x = tuple(out)
+        d = pushed(lambda *values: self.residual(x, values), values, t)
+        return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
+
+    # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
+
+    def split(self, inputs: tuple) -> tuple:
+        n = self.count
+        return inputs[:n], inputs[n : 2 * n], inputs[2 * n :]
+
+    def linear_run(self, adjoint: bool) -> Callable:
+        def run(*inputs):
+            b, x, values = self.split(inputs)
+            with Outside():
+                return self.system(x, values).solved(b, adjoint)
+
+        return run
+
+    def system(self, x: tuple, values: tuple) -> "System":
+        point = (*x, *values)
+        for known in self.systems:
+            if all([alike(a, b) for a, b in zip(known.point, point, strict=True)]):
+                return known
+        self.systems = [System(self, x, values), *self.systems[: KEPT - 1]]
+        return self.systems[0]
+
+    def product(self, adjoint: bool, y: tuple, x: tuple, values: tuple) -> tuple:
+        """A y, or A^H y."""
+        f = Const(lambda *x: self.residual(x, values))
+        if not adjoint:
+            return jvp(f, x, y)[1]
+        found = vjp(f, *x)[1](y)
+        return found if len(x) > 1 else (found,)
+
+    def linear_pulled(self, adjoint: bool) -> Callable:
+        def pull(g, out, need, *inputs):
+            _, x, values = self.split(inputs)
+            y, n = tuple(out), len(x)
+            w = bind(self.linear(not adjoint), [*given(g, y), *x, *values], {})
+            return (*w, *negative(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
+
+        return pull
+
+    def linear_pushed(self, adjoint: bool) -> Callable:
+        def push(t, out, *inputs):
+            b, x, values = self.split(inputs)
+            y, n = tuple(out), len(x)
+            right = given(t[:n], b)
+            if any([d is not None for d in t[n:]]):
+                d = pushed(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
+                right = [r - v for r, v in zip(right, d, strict=True)]
+            return bind(self.linear(adjoint), [*right, *x, *values], {})
+
+        return push
+
+
+def primitive(name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
+    """(It knows its problem, which does not know it: no cycle.)"""
+    prim = Primitive(name, run)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    prim.vjp, prim.jvp = (pull,), push
+    return prim
+
+
+def plain(v: Any) -> Any:
+    """What the solver is given."""
+    if not isinstance(v, Variable):
+        return v
+    v = layout_of(v)
+    return v.copy() if is_array(v) else v
+
+
+def given(t: Any, like: Any) -> list:
+    """Tangents or cotangents, zero where there is none."""
+    return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
+
+
+def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
+    """f as a function of the inputs with these numbers, and those."""
+
+    def of(*some):
+        every = list(inputs)
+        for k, v in zip(wanted, some, strict=True):
+            every[k] = v
+        return f(*every)
+
+    return Const(of), tuple([inputs[k] for k in wanted])
+
+
+def negative(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
+    """What -w on the outputs of f pulls back to the inputs that need it."""
+    wanted = [k for k, n in enumerate(need) if n]
+    terms: list = [None] * len(inputs)
+    if wanted:
+        of, some = of_some(f, inputs, wanted)
+        found = vjp(of, *some)[1](tuple([-v for v in w]))
+        for k, c in zip(wanted, found if len(wanted) > 1 else (found,), strict=True):
+            terms[k] = c
+    return terms
+
+
+def pushed(f: Callable, inputs: Any, t: Any) -> tuple:
+    """The tangents of the outputs of f."""
+    wanted = [k for k, d in enumerate(t) if d is not None]
+    of, some = of_some(f, inputs, wanted)
+    return jvp(of, some, tuple([t[k] for k in wanted]))[1]
+
+
+def alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if not is_array(a) or not is_array(b) or xp_of(a) is not np or xp_of(b) is not np:
+        return not is_array(a) and not is_array(b) and bool(a == b)
+    return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)
+
+
+# --- the linear systems at one point ---
+
+
+class System:
+    """A = dR/dx at a point, as a real matrix: a complex unknown counts as two."""
+
+    def __init__(self, problem: Problem, x: tuple, values: tuple):
+        self.of, self.call, self.point, self.x = problem.of, problem.call, (*x, *values), x
+        nums = 0 if len(x) == 1 else tuple(range(len(x)))
+        self.recorded: Recorded = recorded(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
+        self.products = Products(self.recorded)
+        self.r = tuple([y for y, _ in self.recorded.low])
+        if not self.of.size(self.r) <= 2 * self.of.limit(self.r):
+            raise GuardError(
+                f"{self.call}: {name_of(self.of.F)}{where_of(self.of.F)} is not zero any more at the solution: it reads something that has "
+                "changed since (an attribute, a list, a file); pass it as a parameter"
+            )
+        self.xp = xp_of(layout_of(x[0]))
+        self.size = len(self.vector(x))
+        if len(self.vector(self.r)) != self.size:
+            raise ShapeError(
+                f"{self.call}: x has {kinds(x)}, {name_of(self.of.F)} gives {kinds(self.r)}: both must be real, or both complex"
+            )
+        self.inverse: Any = None
+
+    def vector(self, parts: Any) -> Any:
+        pieces = []
+        for v in parts:
+            v = self.xp.asarray(v).reshape(-1)
+            pieces.append(v.view(v.real.dtype) if v.dtype.kind == "c" else v)
+        return self.xp.concatenate(pieces)
+
+    def parts(self, v: Any, like: tuple) -> list:
+        """The arrays that lie in a vector, or in each of some rows."""
+        found, at, lead = [], 0, v.shape[:-1]
+        for part in like:
+            d, n = dtype(part), v_size(part) * (2 if dtype(part).kind == "c" else 1)
+            piece = self.xp.ascontiguousarray(v[..., at : at + n], dtype=np.empty(0, d).real.dtype)
+            piece = (piece.view(d) if d.kind == "c" else piece).reshape((*lead, *shape(part)))
+            found.append(piece if lead or is_array(part) else d.type(piece))
+            at += n
+        return found
+
+    def forward(self, v: Any) -> Any:
+        return self.vector(self.products.forward(dict(enumerate(self.parts(v.reshape(-1), self.x)))))
+
+    def backward(self, w: Any) -> Any:
+        found = self.products.backward(self.parts(w.reshape(-1), self.r))
+        return self.vector([found[k] for k in range(len(self.x))])
+
+    def solved(self, b: tuple, adjoint: bool) -> tuple:
+        """b is like the equations, the result like the unknowns; of the adjoint system the other way round."""
+        right = self.vector(b)
+        if not bool(self.xp.isfinite(right).all()):
+            y = self.xp.full_like(right, np.nan)  # nothing is known of it
+        elif self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE):
+            y = self.refined(right, adjoint, self.dense(adjoint), 2)
+        else:
+            y = self.refined(right, adjoint, self.free(adjoint), 8)
+        return tuple(self.parts(y, self.r if adjoint else self.x))
+
+    def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
+        """A solver that takes away most of an error is called again for what is left."""
+        apply = self.backward if adjoint else self.forward
+        goal, eps = float(abs(b).max()) if len(b) else 0.0, float(np.finfo(b.dtype).eps)
+        y = 0 * b
+        rest, left = b, goal
+        for _ in range(rounds):
+            if left <= 10 * eps * goal:
+                break
+            new = y + solve(rest)
+            rest = b - apply(new)
+            now = float(abs(rest).max())
+            if not now < left:
+                break
+            y, left = new, now
+        if not left <= eps**0.5 * goal:
+            raise ConvergenceError(
+                f"{self.call}: the linear system with its Jacobian was not solved: the residual is {left / goal:.3g} of the right side. Is "
+                "the Jacobian singular at the solution? Else give solve=, a function solve(A, b) with a preconditioner or more iterations, "
+                "or solve='dense'"
+            )
+        return y
+
+    def dense(self, adjoint: bool) -> Callable:
+        if self.inverse is None:
+            self.inverse = self.inverted()
+        return lambda b: (self.inverse.T if adjoint else self.inverse) @ b
+
+    def inverted(self) -> Any:
+        n, like = self.size, self.r
+        if not n:
+            return self.xp.zeros((0, 0))
+        units = self.parts(self.xp.eye(n, dtype=self.vector(like).dtype), like)
+        rows = for_each(self.call, self.recorded, lambda w: self.products.backward(list(w)), units)
+        pieces = [rows[k].reshape(n, -1) for k in range(len(self.x))]
+        A = self.xp.concatenate([p.view(p.real.dtype) if p.dtype.kind == "c" else p for p in pieces], axis=1)
+        try:
+            inverse = self.xp.linalg.inv(A)
+        except np.linalg.LinAlgError:
+            inverse = self.xp.full_like(A, np.inf)
+        condition = float(abs(A).sum(0).max()) * float(abs(inverse).sum(0).max())
+        if not condition < 0.1 / np.finfo(A.dtype).eps:
+            what = "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
+            raise SingularError(
+                f"{self.call}: {what} {name_of(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
+                "the solution is no differentiable function of the parameters there"
+            )
+        return inverse
+
+    def free(self, adjoint: bool) -> Callable:
+        """The user's solver, or a default, on a LinearOperator."""
+        pair = (self.backward, self.forward) if adjoint else (self.forward, self.backward)
+        A = scipy.sparse.linalg.LinearOperator((self.size, self.size), matvec=pair[0], rmatvec=pair[1], dtype=self.vector(self.x).dtype)
+        default = scipy.sparse.linalg.cg if self.of.kind == "minimum" else scipy.sparse.linalg.gmres
+        solve = self.of.solve or default
+
+        def solved(b):
+            y = solve(A, b)
+            y = y[0] if isinstance(y, tuple) else y
+            if shape(y) != b.shape:
+                raise ShapeError(f"{self.call}: solve(A, b) returned shape {shape(y)} for b of shape {b.shape}")
+            return y
+
+        return solved

@@ -1,0 +1,76 @@
+"""Kernels under `vmap`: its samples are further samples of one launch.
+
+The arrays of a kernel's operations have the kernel's samples as their last axis, (..., B); a stack of n of them becomes
+(..., n B).  The data stay as they are where all share them, and become (d, N, n B) otherwise."""
+
+import functools
+from typing import Any
+
+from ..._primitive import Primitive, bind
+from ..._stacked import Way, samples_first, spread
+from ...ops import shaping
+from ...ops._define import shape
+
+
+class Numbers:
+    """How a kernel is run whose data are a number at each step, where each sample has its own: they come as (1, N, B)."""
+
+    def __init__(self, run: Any):
+        self.run = run
+
+    def __call__(self, kind: str, n: tuple, arrays: tuple) -> Any:
+        return self.run(kind, n, arrays, numbers=True)
+
+
+def together(trace: Any, operand: tuple) -> Any:
+    """(..., B) of each sample as (..., n B)."""
+    v = spread(trace, *operand)
+    to = shape(v)
+    moved = shaping.transpose(v, axes=(*range(1, len(to) - 1), 0, len(to) - 1))
+    return shaping.reshape(moved, to=(*to[1:-1], to[0] * to[-1]))
+
+
+def apart(trace: Any, y: Any, batch: int) -> Any:
+    """(..., n B) as a stack of (..., B)."""
+    to = shape(y)
+    y = shaping.reshape(y, to=(*to[:-1], trace.count, batch))
+    k = len(to) - 1
+    return samples_first(shaping.transpose(y, axes=(k, *range(k), k + 1)))
+
+
+def of_their_own(trace: Any, operand: tuple, batch: int) -> Any:
+    """Data that each sample has for itself, (d, N, n B)."""
+    v = spread(trace, *operand)
+    n, to = trace.count, shape(v)[1:]
+    if len(to) < 3:
+        d, steps = (1, *to) if len(to) == 1 else to
+        v = shaping.broadcast_to(shaping.reshape(v, to=(n, d, steps, 1)), to=(n, d, steps, batch))
+    return together(trace, (v, True))
+
+
+def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
+    """How the operation (derivatives.py) does many samples.  `data_of_samples`: its second argument has the samples as its last axis."""
+
+    def way(trace: Any, prim: Primitive, operands: list, params: dict) -> Any:
+        sample = lambda operand: shape(operand[0])[1:] if operand[1] else shape(operand[0])
+        batch, to = sample(operands[0])[1], sample(operands[1])
+        ways = [1, *range(2 + n[0], 2 + n[0] + n[1])]
+        own = kind == "D" or len(to) == 3 or any([operands[k][1] for k in ways])
+        if data_of_samples or not own:
+            arrays = [v if k in ways and not data_of_samples else together(trace, (v, b)) for k, (v, b) in enumerate(operands)]
+        else:
+            arrays = [of_their_own(trace, o, batch) if k in ways else together(trace, o) for k, o in enumerate(operands)]
+            if len(to) == 1:
+                if type(params["run"]) is not functools.partial:  # a kernel by hand
+                    return NotImplemented
+                params = {"run": Numbers(params["run"])}
+        y = bind(prim, arrays, params)
+        if kind != "D":
+            return tuple([apart(trace, o, batch) for o in y]) if type(y) is tuple else apart(trace, y, batch)
+        y = apart(trace, y, batch)  # of each sample: where those of the kernel share the data, their sum
+        if len(to) == 3:
+            return y
+        y = y.sum(axis=-1)
+        return shaping.reshape(y, to=(trace.count, *to)) if len(to) == 1 else y
+
+    return Way(way)

@@ -1,0 +1,68 @@
+"""What one observation does to the state of a linear Gaussian filter, written once: in the kernels `kalman` and `kalman_vector`, and in
+those that `tapegrad.statespace` makes of a model.
+
+The state is N(a, P), the observation y = Z a + e.  `seen`: which of its elements are there, or None for all; the others are numbers that
+do not matter.  What comes back is mean and covariance of the state given the observation, and -2 log density of the observation."""
+
+from typing import Any
+
+import numpy as np
+
+FEW = 8  # elements up to which a triangular system is solved row by row
+
+
+def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any]:
+    """The elements of an observation with independent errors, one after the other."""
+    term = 0.0
+    for i in range(len(y)):
+        z, h = Z[i], variances[i]
+        v = y[i] - z @ a
+        M = P @ z
+        F = z @ M + h
+        if seen is None:
+            gain = 1.0 / F
+            term = term + np.log(2 * np.pi * F) + v * v * gain
+        else:  # a gain of 0, and a logarithm of 1
+            gain = np.where(seen[i], 1.0 / F, 0.0)
+            term = term + np.where(seen[i], np.log(2 * np.pi * F), 0.0) + v * v * gain
+        K = M * gain
+        a = a + K * v
+        if joseph:
+            G = np.eye(a.shape[0]) - np.outer(K, z)
+            P = G @ P @ G.T + np.outer(K, K) * h
+        else:
+            P = P - np.outer(K, M)
+    return a, P, term
+
+
+def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any]:
+    """An observation with correlated errors.  A missing element is seen as nothing (z = 0, v = 0) with an error of its own, of
+    variance 1: its term is 0."""
+    v = y - Z @ a
+    count = 1.0 * len(y)
+    if seen is not None:
+        here = np.where(seen, 1.0, 0.0)
+        Z, v, count = Z * here[:, None], v * here, here.sum()
+        H = H * np.outer(here, here) + np.diag(1.0 - here)
+    U = Z @ P
+    L = np.linalg.cholesky(U @ Z.T + H)
+    both = solved(L, np.concatenate([U, v[:, None]], axis=1))
+    W, z = both[:, :-1], both[:, -1]
+    term = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum() + z @ z
+    if joseph:
+        G = solved(L[::-1, ::-1].T, W[::-1])[::-1]
+        I_KZ = np.eye(a.shape[0]) - G.T @ Z
+        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
+    else:
+        P = P - W.T @ W
+    return a + z @ W, P, term
+
+
+def solved(L: Any, b: Any) -> Any:
+    """L^-1 b of a lower triangle."""
+    if len(L) > FEW:
+        return np.linalg.solve(L, b)
+    rows: list = []
+    for i in range(len(L)):
+        rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])
+    return np.stack(rows)

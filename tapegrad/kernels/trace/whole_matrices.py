@@ -1,0 +1,137 @@
+"""Operations on whole arrays, each one node of the graph.  Their derivatives are what ops/ declares of the same operations: the rule is
+run on symbols, and what it makes are such nodes again, so that every order is a repetition.
+
+What rules use besides stands here, too: parts of matrices, which are products with constants where the elements are a block."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ops._define import PRIMITIVES
+from ..graph.blocks import Limits, triangle
+from ..graph.nodes import OPERATIONS, Graph
+from .array_functions import matmul, total
+from .linalg import cholesky, det, inv, slogdet, solve, solve_triangular
+from .symbolic import ARRAYS, Sym, Symbols, lift, operand
+
+WHOLE = Limits(elements=0, row=0, products=-1)  # nothing is unrolled
+
+
+class Whole:
+    """The node of an operation of ops/.  `arrays`: which operands of the node are its inputs; `settings`: its settings, from what else
+    the node holds; `output`: which one of its outputs the node is; `turned`: is the first input a transpose?"""
+
+    form, singular, length = None, False, 0
+
+    def __init__(
+        self, name: str, arrays: tuple, settings: Callable = lambda *meta: {}, output: int = 0, turned: Callable = lambda *meta: False
+    ):
+        self.prim, self.arrays, self.settings, self.output, self.turned = PRIMITIVES[name].prim, arrays, settings, output, turned
+
+    def _given(self, g: Graph, i: int, nodes: list) -> list:
+        """These nodes as the inputs, or what belongs to them."""
+        given = [None if j is None else Sym(g, g.names(j, g.shape[k])) for j, k in zip(nodes, self._operands(g, i), strict=True)]
+        if given[0] is not None and self.turned(*g.meta[i] or ()):
+            given[0] = given[0].T
+        return given
+
+    def _operands(self, g: Graph, i: int) -> list:
+        return [g.args[i][k] for k in self.arrays]
+
+    def _of_output(self, x: Any) -> Any:
+        return tuple([x if k == self.output else None for k in range(self.prim.multi)]) if self.prim.multi else x
+
+    def _run(self, g: Graph, i: int, rule: Callable, x: list) -> Any:
+        """rule(*x, output, *inputs, **settings)."""
+        out, kept = Sym(g, g.names(i, g.shape[i])), g.limits
+        g.limits = WHOLE
+        try:
+            inputs = self._given(g, i, self._operands(g, i))
+            settings = self.settings(*g.meta[i] or ())
+            n = len(x)
+            return Symbols().run(lambda *v: rule(*v[:n], self._of_output(v[n]), *v[n + 1 :], **settings), [*x, out, *inputs], {})
+        finally:
+            g.limits = kept
+
+    def pulled(self, g: Graph, i: int, bar: int) -> list[tuple[int, int]]:
+        """(operand, its share of the adjoint) for node i with adjoint `bar`."""
+        if bar == g.zero:
+            return []
+        prim, c = self.prim, [Sym(g, g.names(bar, g.shape[i]))]
+        if prim.joint:
+            need = [True] * len(self.arrays)
+            shares = self._run(g, i, lambda c, out, *rest, **s: prim.vjp[0](self._of_output(c), out, need, *rest, **s), c)
+        else:
+            shares = [self._run(g, i, rule, c) for rule in prim.vjp]
+        if self.turned(*g.meta[i] or ()):
+            shares = [shares[0].T, *shares[1:]]
+        return [(j, node_of_array(g, x)) for j, x in zip(self._operands(g, i), shares, strict=True)]
+
+    def pushed(self, g: Graph, i: int, t: list) -> int:
+        """The tangent of node i, given those of the operands of the node."""
+        given = self._given(g, i, [None if t[k] == g.zero else t[k] for k in self.arrays])
+        n = len(given)
+        found = self._run(g, i, lambda *v, **s: self.prim.jvp(v[:n], *v[n:], **s), given)
+        return node_of_array(g, found[self.output] if self.prim.multi else found)
+
+
+class Constant:
+    """A node that passes no derivative on: what its users need of its operands, they have themselves."""
+
+    form, singular, length = None, False, 0
+
+    def pulled(self, g: Graph, i: int, bar: int) -> list:
+        return []
+
+    def pushed(self, g: Graph, i: int, t: list) -> int:
+        return g.zero
+
+
+def node_of_array(g: Graph, x: Any) -> int:
+    return operand(g, x.ids)
+
+
+OPERATIONS.update({
+    "matmul": Whole("matmul", (0, 1)),
+    "sum": Whole("sum", (0,), lambda *axes: {"axis": axes, "keepdims": False}),
+    "cholesky": Whole("cholesky_lower", (0,)),
+    "trisolve": Whole(
+        "solve_triangular", (0, 1),
+        lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit, overwrite_b=False, check_finite=True),
+    ),
+    "lusolve": Whole("solve_matrix", (0, 2), lambda transpose: {}, turned=lambda transpose: transpose),
+    "det": Whole("det", (0,)), "logdet": Whole("sign_and_log", (0,), output=1), "lu": Constant(), "detsign": Constant(),
+})  # fmt: skip
+
+
+def triangle_of(x: Sym, lower: bool, strict: bool = False) -> Sym:
+    return x * triangle(len(x), lower, 0.0 if strict else 1.0)
+
+
+def halved(x: Sym) -> Sym:
+    return x * triangle(len(x), True, 0.5)
+
+
+def mirrored(x: Sym, alike: bool, lower: bool) -> Sym:
+    x = x * triangle(len(x), lower, 0.5)
+    return x + x.T
+
+
+def folded(x: Sym, alike: bool, lower: bool) -> Sym:
+    return (x + x.T) * triangle(len(x), lower, 0.5)
+
+
+def of_prim(name: str) -> Any:
+    return PRIMITIVES[name].prim
+
+
+ARRAYS.update({
+    of_prim("matmul"): matmul, of_prim("sum"): total, of_prim("cholesky_lower"): cholesky, of_prim("solve_triangular"): solve_triangular,
+    of_prim("solve_matrix"): solve, of_prim("inv"): inv, of_prim("det"): det, of_prim("sign_and_log"): slogdet,
+    of_prim("cofactor"): lambda x: det(x) * inv(x).T,
+    of_prim("triangle"): triangle_of, of_prim("halved"): halved, of_prim("mirrored"): mirrored, of_prim("folded"): folded,
+    of_prim("alike_each"): lambda x: lift(x.g, [[False]]),  # kernels read the lower triangle
+    of_prim("reshape"): lambda x, to: x.reshape(to), of_prim("transpose"): lambda x, axes: x.transpose(axes),
+    of_prim("broadcast_to"): lambda x, to: Sym(x.g, np.broadcast_to(x.ids, to)),
+})  # fmt: skip

@@ -1,0 +1,516 @@
+"""Derivatives at a point as linear operators of SciPy (of CuPy on a device): products without the matrix.
+
+Reading order: `Surroundings` (is what the function read still as it was?); `Layout` (vectors and trees); `Point` (f recorded at one x);
+the operators."""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg
+
+from ._array import is_array, is_differentiable, same_bits, settled, xp_of
+from ._calls import Recorded, cast, leaves_like, name_of, where_of
+from ._late import load
+from ._linearize import Outside, Products, recorded
+from ._primitive import OPEN, is_tracked, layout_of
+from ._rule import captured_by
+from ._transforms import for_each, largest, swept_at_once, value_and_grad
+from ._tree import Const, is_node, leaves, structure, tree_map
+from .errors import ArgumentError, DroppedDerivativeError, GuardError, NotScalarError, ShapeError
+from .ops._define import dtype, shape
+
+# --- is what the function read as it was? ---
+
+
+def same(a: Any, b: Any) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return same_bits(a, b) if xp_of(a) is np else bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+NUMBERS = (bool, int, float, complex, str, np.generic)
+FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+def read_by(f: Any, known: list) -> list:
+    """(how, array or number) of what f and the functions that it captured name, members of lists, tuples and dicts included."""
+    found = []
+    for how, v in captured_by(f):
+        if is_array(v) or isinstance(v, NUMBERS):
+            found.append((how, v))
+        elif type(v) in FUNCTIONS and not any([v is g for g in known]):
+            known.append(v)
+            found += read_by(v, known)
+    return found
+
+
+def still(v: Any, now: Any) -> bool:
+    return v is now or (not is_array(v) and type(v) is type(now) and (v == now or v != v))
+
+
+class Surroundings:
+    """What f read outside of its arguments, but for what it has changed itself: arrays by their content, and the names in its code."""
+
+    def __init__(self, call: str, f: Any):
+        self.call, self.f = call, f
+        self.arrays: list = []  # (array, its content)
+        # (how, array or number) as `read_by` gives them, None for what f itself changes
+        self.names: list = [] if isinstance(f, Const) else read_by(f, [f])
+
+    def met(self, r: Recorded) -> None:
+        """f has run.  (Float arrays are known by what was captured, however f reached them; the others by their names.)"""
+        if r.shadow.on:
+            self.arrays = [(a, a.copy()) for a, v in r.shadow.arrays if not v._version and not settled(a)]
+            self.arrays += [(a, a.copy()) for _, a in self.names if is_array(a) and a.dtype.kind in "biu" and not settled(a)]
+
+    def left(self) -> None:
+        """f has ended, and what it has changed is as it leaves it."""
+        now = read_by(self.f, [self.f]) if self.names else []
+        self.names = [k if alike(k, n) else None for k, n in zip(self.names, now, strict=True)] if len(now) == len(self.names) else []
+        self.arrays = [(a, before) for a, before in self.arrays if same(a, before)]
+
+    def check(self) -> None:
+        for a, before in self.arrays:
+            if not same(a, before):
+                how = next((known[0] for known in self.names if known is not None and known[1] is a), "an array")
+                self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
+        if self.names:
+            now = read_by(self.f, [self.f])
+            for known, other in zip(self.names, now, strict=False):
+                if known is not None and not alike(known, other):
+                    self.changed(f"what {name_of(self.f)} names {known[0]}")
+            if len(now) != len(self.names):
+                self.changed(f"what {name_of(self.f)} captured")
+
+    def changed(self, what: str) -> None:
+        raise GuardError(
+            f"{self.call}: {what} has changed since the operator was made or updated{where_of(self.f)}; its products would belong to what "
+            "was there before: call .update(x), or mark with tg.Const what it should take as it was"
+        )
+
+
+def alike(known: tuple, now: tuple) -> bool:
+    return known[0] == now[0] and still(known[1], now[1])
+
+
+# --- vectors and trees ---
+
+
+class Layout:
+    """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a derivative."""
+
+    def __init__(self, members: list):
+        self.members, self.places, at = members, [], 0
+        for key, v in members:
+            n = int(np.prod(shape(v)))
+            self.places.append((key, at, at + n, shape(v), dtype(v)))
+            at += n
+        self.size = at
+        self.dtype = np.result_type(*[d for *_, d in self.places])
+
+    def __repr__(self) -> str:
+        return ", ".join([f"{d}{to}" for _, _, _, to, d in self.places])
+
+    def cut(self, v: Any, lead: tuple = ()) -> list:
+        """The parts of a vector, or of rows of such; of a complex one the real part where a leaf is real."""
+        parts = []
+        for _, start, stop, to, d in self.places:
+            part = v[..., start:stop].reshape((*lead, *to))
+            part = part.real if part.dtype.kind == "c" and d.kind != "c" else part
+            parts.append(part.astype(d, copy=False) if lead or to or not isinstance(part, np.ndarray) else d.type(part))
+        return parts
+
+    def joined(self, found: dict, lead: tuple = ()) -> Any:
+        pieces = [found[key].reshape((*lead, -1)) for key, *_ in self.places]
+        if len(pieces) == 1:
+            return pieces[0]
+        return xp_of(pieces[0]).concatenate(pieces, axis=-1)
+
+
+def put(call: str, out: Any, found: Any) -> Any:
+    """`found` in the arrays of `out`, or as it is."""
+    if out is None:
+        return found
+    pairs = list(zip(leaves_like(call, "out", out, found), leaves(found), strict=True))
+    for o, v in pairs:
+        if v is not None and not (is_array(o) and o.shape == shape(v) and np.can_cast(dtype(v), o.dtype, "same_kind")):
+            have = f"{o.dtype}{o.shape}" if is_array(o) else type(o).__name__
+            raise ShapeError(f"{call}: out= must have an array of {dtype(v)}{shape(v)} here, got {have}")
+    for o, v in pairs:
+        if v is not None:
+            o[...] = v
+    return out
+
+
+# --- f at one point ---
+
+
+def own(a: Any) -> Any:
+    """An argument that is kept: nobody else writes it."""
+    return a.copy() if is_array(a) and not settled(a) else a
+
+
+class Point:
+    """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
+
+    def __init__(self, call: str, f: Callable, x: Any, args: tuple, lift: Callable | None = None, first: int = 0):
+        """`first`: the number of the first leaf of the output that counts."""
+        self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
+        self.around = Surroundings(call, f)
+        self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
+        self.around.left()
+        self.products = Products(r)
+        outputs = [(k, y) for k, (y, _) in enumerate(r.low) if k >= first and is_differentiable(layout_of(y))]
+        if not outputs:
+            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, no float array")
+        self.domain, self.codomain = Layout(list(r.inputs.watched.items())), Layout(outputs)
+
+    def forward(self, parts: list) -> dict:
+        """By leaf of the output, J of one part (or None) for each leaf of x."""
+        return dict(enumerate(self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True)))))
+
+    def backward(self, parts: list) -> dict:
+        """By leaf of x, J^H of one part (or None) for each leaf of the output."""
+        seeds: list = [None] * len(self.recorded.low)
+        for (k, _), w in zip(self.codomain.members, parts, strict=True):
+            seeds[k] = w
+        return self.products.backward(seeds)
+
+    def gauss_newton(self, parts: list) -> dict:
+        found = self.forward(parts)
+        return self.backward([found[k] for k, _ in self.codomain.members])
+
+    def tangents(self, v: Any) -> list:
+        return self.parts("tangent", leaves_like(self.call, "tangent", v, self.x), self.domain)
+
+    def cotangents(self, w: Any) -> list:
+        return self.parts("cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain)
+
+    def parts(self, what: str, flat: list, layout: Layout) -> list:
+        return [None if flat[k] is None else cast(self.call, what, flat[k], v) for k, v in layout.members]
+
+    def like_value(self, found: dict) -> Any:
+        numbers = iter(range(len(self.recorded.low)))
+        return tree_map(lambda _: found[next(numbers)], self.recorded.tree)
+
+    def like_x(self, found: dict) -> Any:
+        return self.recorded.inputs.results(found)
+
+
+# --- the operators ---
+
+
+class Derivative:
+    """What the operators have in common: a point, which `update` moves."""
+
+    name = ""
+    followed = "tg.linearize"  # what takes and gives tracked values
+
+    def __init__(self, f: Callable, x: Any, *args: Any):
+        self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
+        self.point = self.at(x, args)
+        start, end = self.ends(self.point)
+        super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))
+
+    def at(self, x: Any, args: tuple) -> Point:
+        p = Point(self.call, self.f, x, args)
+        self.refuse(p)
+        return p
+
+    def refuse(self, p: Point) -> None:
+        if p.domain.dtype.kind == "c":
+            raise ArgumentError(
+                f"{self.call}: x is complex, and this derivative is linear for real factors only: write {name_of(self.f)} as a function of "
+                "the real and the imaginary part"
+            )
+
+    def update(self, x: Any, *args: Any) -> Any:
+        """Move to another x: f runs once.  Further arguments of f stay as they are where none are given.  Returns the operator."""
+        old = self.point
+        new = self.at(x, args or old.args)
+        for what, a, b in (("x is", old.domain, new.domain), (f"{name_of(self.f)} gives", old.codomain, new.codomain)):
+            if a.places != b.places:
+                raise ShapeError(f"{self.call}.update: {what} {b} now, and the operator was made for {a}: make a new one")
+        self.point = new
+        return self
+
+    @property
+    def value(self) -> Any:
+        """f(x)."""
+        return self.point.recorded.value()
+
+    def ends(self, p: Point) -> tuple:
+        return p.domain, p.domain
+
+    def sweep(self, p: Point, parts: list) -> dict:
+        raise NotImplementedError
+
+    def product(self, v: Any) -> Any:
+        """With a vector, or with each of the rows of v."""
+        p = self.point
+        p.around.check()
+        start, end = self.ends(p)
+        sweep = functools.partial(self.sweep, p)
+        if v.dtype.kind == "c" and start.dtype.kind != "c":
+            return self.plain(applied(p, sweep, v.real, start, end) + 1j * applied(p, sweep, v.imag, start, end))
+        return self.plain(applied(p, sweep, v, start, end))
+
+    def plain(self, v: Any) -> Any:
+        if is_tracked(v):
+            raise DroppedDerivativeError(
+                f"{self.call} @ v: the vector, or the point of the operator, is tracked by an open transform, and a LinearOperator takes "
+                f"and gives plain arrays: use {self.followed}, which is followed"
+            )
+        return v
+
+    def dot(self, x: Any) -> Any:
+        return super().dot(self.plain(x))
+
+    def matvec(self, x: Any) -> Any:
+        return super().matvec(self.plain(x))
+
+    def rmatvec(self, x: Any) -> Any:
+        return super().rmatvec(self.plain(x))
+
+    def adjoint(self, w: Any) -> Any:
+        return self.product(w)
+
+    def _matvec(self, v: Any) -> Any:
+        return self.product(v.reshape(-1))
+
+    def _rmatvec(self, w: Any) -> Any:
+        return self.adjoint(w.reshape(-1))
+
+    def _matmat(self, V: Any) -> Any:
+        return self.product(rows_of(V)).T
+
+    def _rmatmat(self, W: Any) -> Any:
+        return self.adjoint(rows_of(W)).T
+
+    def __repr__(self) -> str:
+        return f"<{self.call}, shape {self.shape}, {self.dtype}>"
+
+    def __reduce__(self) -> Any:
+        return made, (self.name, self.f, self.point.x, self.point.args)
+
+
+def applied(p: Point, sweep: Callable, v: Any, start: Layout, end: Layout) -> Any:
+    with Outside():
+        if v.ndim == 1:
+            return end.joined(sweep(start.cut(v)))
+        if not len(v):
+            return xp_of(v).zeros((0, end.size), end.dtype)
+        lead = v.shape[:1]
+        rows, at_once = start.cut(v, lead), together(p.recorded)
+        found = swept_at_once(p.call, sweep, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
+        return end.joined(for_each(p.call, p.recorded, sweep, rows) if found is None else found, lead)
+
+
+def rows_of(V: Any) -> Any:
+    """The columns of a matrix, each in one piece."""
+    return xp_of(V).ascontiguousarray(V.T)
+
+
+ROOM = 1 << 26  # bytes of an array for many vectors at once
+
+
+def together(r: Recorded) -> int:
+    """How many sweeps to do at once, where the matrices that they read are larger than what they carry: to read a matrix once for many
+    vectors is what is gained.  1: nothing is known to be."""
+    carried, fixed = largest(r), 0
+    for record in r.tape.records:
+        _, i, _, j, _, x, y = record
+        fixed = max(fixed, *[v.nbytes for v, slot in ((x, i), (y, j)) if slot is None and is_array(v)], 0)
+    return ROOM // carried if fixed > 8 * carried else 1
+
+
+class Jacobian(Derivative):
+    name = "jacobian"
+    followed = ".jvp(v) or .vjp(w)"
+
+    def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
+        self.holomorphic = holomorphic
+        super().__init__(f, x, *args)
+
+    def refuse(self, p: Point) -> None:
+        kinds = {d.kind for layout in (p.domain, p.codomain) for *_, d in layout.places}
+        if p.domain.dtype.kind == "c" and not (self.holomorphic and kinds == {"c"}):
+            raise ArgumentError(
+                f"{self.call}: x is complex: the derivative is a matrix where f is holomorphic and all that it takes and gives is complex; "
+                f"then say holomorphic=True, else write {name_of(self.f)} as a function of the real and the imaginary part"
+            )
+
+    def ends(self, p: Point) -> tuple:
+        return p.domain, p.codomain
+
+    def sweep(self, p: Point, parts: list) -> dict:
+        return p.forward(parts)
+
+    def adjoint(self, w: Any) -> Any:
+        """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
+        p = self.point
+        p.around.check()
+        if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
+            return self.plain(applied(p, p.backward, w, p.codomain, p.domain) + 1j * applied(p, p.backward, -1j * w, p.codomain, p.domain))
+        return self.plain(applied(p, p.backward, w, p.codomain, p.domain))
+
+    def jvp(self, v: Any, out: Any = None) -> Any:
+        """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
+        p = self.point
+        p.around.check()
+        return put(self.call, out, p.like_value(p.forward(p.tangents(v))))
+
+    def vjp(self, w: Any, out: Any = None) -> Any:
+        """J^H w, w like f(x) and the result like x; or in the arrays of `out`, which may be those of w."""
+        p = self.point
+        p.around.check()
+        return put(self.call, out, p.like_x(p.backward(p.cotangents(w))))
+
+    def __reduce__(self) -> Any:
+        return made, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
+
+
+class Symmetric(Derivative):
+    def _adjoint(self) -> Any:
+        return self
+
+    def _transpose(self) -> Any:
+        return self
+
+
+class Hessian(Symmetric):
+    name = "hessian"
+    followed = ".hvp(v)"
+
+    def at(self, x: Any, args: tuple) -> Point:
+        f, marked = self.f, [type(a) is Const for a in args]
+
+        def lift(g):
+            both = value_and_grad(Const(g) if isinstance(f, Const) else g)
+            return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+
+        try:
+            p = Point(self.call, f, x, args, lift, first=1)
+        except NotScalarError as error:
+            raise NotScalarError(str(error).replace(f"grad({name_of(f)})", self.call, 1)) from None
+        self.refuse(p)
+        return p
+
+    def sweep(self, p: Point, parts: list) -> dict:
+        return p.backward(parts)  # the Jacobian of the gradient is symmetric
+
+    @property
+    def value(self) -> Any:
+        """f(x)."""
+        return self.point.recorded.value()[0]
+
+    @property
+    def gradient(self) -> Any:
+        """The gradient of f at x."""
+        return self.point.recorded.value()[1]
+
+    def hvp(self, v: Any, out: Any = None) -> Any:
+        """H v, v and the result like x; or in the arrays of `out`, which may be those of v."""
+        p = self.point
+        p.around.check()
+        return put(self.call, out, p.like_x(self.sweep(p, p.tangents(v))))
+
+
+class GaussNewton(Symmetric):
+    name = "gauss_newton"
+
+    def sweep(self, p: Point, parts: list) -> dict:
+        return p.gauss_newton(parts)
+
+    @property
+    def gradient(self) -> Any:
+        """J^H r, the gradient of half the sum of squares of the residuals."""
+        p = self.point
+        return p.like_x(p.backward(p.cotangents(self.value)))
+
+
+class Fisher(Symmetric):
+    name = "fisher"
+
+    def at(self, x: Any, args: tuple) -> Point:
+        p = super().at(x, args)
+        y = p.recorded.tree
+        if is_node(y) or len(shape(y)) != 1:
+            what = structure(y) if is_node(y) else f"shape {shape(y)}"
+            raise ShapeError(
+                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, "
+                "shape (n,): do not sum them"
+            )
+        return p
+
+    def sweep(self, p: Point, parts: list) -> dict:
+        return p.gauss_newton(parts)
+
+
+KINDS = {c.name: c for c in (Jacobian, Hessian, GaussNewton, Fisher)}
+
+
+@functools.cache
+def class_of(kind: type, base: type) -> type:
+    return type(kind.__name__, (kind, base), {"__module__": __name__})
+
+
+def made(name: str, f: Callable, x: Any, args: tuple, settings: dict | None = None) -> Any:
+    if OPEN.inside is not None:
+        raise ArgumentError(f"operators.{name}({name_of(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp there")
+    of_cupy = any([is_array(v) and xp_of(v) is not np for v in map(layout_of, leaves(x))])
+    base = load("cupyx.scipy.sparse.linalg").LinearOperator if of_cupy else scipy.sparse.linalg.LinearOperator
+    return class_of(KINDS[name], base)(f, x, *args, **(settings or {}))
+
+
+def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
+    """The Jacobian of f at x as a LinearOperator; `args` are further arguments of f.
+
+    It takes and gives vectors: the arrays of a tree one after the other.  `.jvp(v, out=)` and `.vjp(w, out=)` take trees.
+    `.update(x)` moves it to another point; `.value` is f(x).  f runs once at each point, and captured arrays must stay as they were
+    there: GuardError.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> J = tg.operators.jacobian(lambda x: x * x, np.array([1.0, 2.0]))
+    >>> J @ np.array([1.0, 1.0]), J.update(np.array([3.0, 4.0])) @ np.array([1.0, 1.0])
+    (array([2., 4.]), array([6., 8.]))
+    """
+    return made("jacobian", f, x, args, {"holomorphic": holomorphic})
+
+
+def hessian(f: Callable, x: Any, *args: Any) -> Any:
+    """The Hessian of a real scalar function as a LinearOperator; see `jacobian`.  `.hvp(v, out=)` takes a tree; `.value` and
+    `.gradient` are there without another run of f.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> from scipy.sparse.linalg import cg
+    >>> H = tg.operators.hessian(lambda x: (x ** 4).sum(), np.array([1.0, 2.0]))
+    >>> cg(H, H.gradient)[0]
+    array([0.33333333, 0.66666667])
+    """
+    return made("hessian", f, x, args)
+
+
+def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
+    """J^T J of residuals r(x) as a LinearOperator; see `jacobian`.  `.gradient` is J^T r.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.operators.gauss_newton(lambda x: x * x, np.array([1.0, 2.0])) @ np.ones(2)
+    array([ 4., 16.])
+    """
+    return made("gauss_newton", r, x, args)
+
+
+def fisher(logp: Callable, x: Any, *args: Any) -> Any:
+    """The sum over observations of the outer products of their scores, as a LinearOperator; see `jacobian`.  `logp(x)` gives one
+    log-density for each observation, shape (n,).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> y = np.array([1.0, 2.0, 4.0])
+    >>> tg.operators.fisher(lambda m: -0.5 * (y - m[0]) ** 2, np.array([2.0])) @ np.ones(1)
+    array([5.])
+    """
+    return made("fisher", logp, x, args)

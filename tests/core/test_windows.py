@@ -1,0 +1,97 @@
+"""Captured arrays over one memory become views of one: named by their elements, whatever the width and order of the memory."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad._primitive import shortened, view
+from tapegrad._variable import variable
+from tapegrad.errors import AliasError
+from tapegrad.ops.indexing import region
+
+
+def arrays():
+    g = np.random.default_rng(3)
+    for order in "CF":
+        for dtype in (np.float64, np.float32, np.complex128):
+            yield np.array(g.standard_normal((4, 5)), dtype, order=order)
+    yield g.standard_normal((2, 3, 4)).transpose(2, 1, 0)
+    yield np.arange(6.0)
+
+
+@pytest.mark.parametrize("a", list(arrays()), ids=lambda a: f"{a.dtype}-{a.shape}-{a.flags.c_contiguous}")
+def test_a_long_path_is_shortened_to_elements(a):
+    """However the array, or a cotangent of it, lies in memory."""
+    x = variable(a)
+    y, there = x, a
+    for _ in range(3):
+        for step in (("at", slice(1, None)), ("transpose", tuple(range(a.ndim))[::-1])):
+            y, there = view(y, step), region(there, (step,))
+    path = shortened(x, y._path)
+    assert len(path) <= 2
+    for like in (a, np.ascontiguousarray(a), np.asfortranarray(a), np.repeat(a, 2, axis=0)[::2], a.astype(np.complex64)):
+        np.testing.assert_array_equal(region(like, path), region(like, y._path))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_views_of_one_array_in_any_order(order):
+    F = np.array(np.arange(12.0).reshape(3, 4), order=order)
+    before = F.copy()
+    a, b, c = F[1:, ::2], F[:, 1:][::-1], F.T[1:3]
+
+    def f(x):
+        b[0, 0] = x[0] * x[1]
+        c[1] *= x[1]
+        return np.sum(a * a) + np.sum(F) * x[0] + c[0, 2] * a[1, 1]
+
+    def plain(x, F):
+        F = F.astype(x.dtype)
+        F[2, 1] = x[0] * x[1]
+        F[:, 2] *= x[1]
+        return np.sum(F[1:, ::2] ** 2) + np.sum(F) * x[0] + F[2, 1] * F[2, 2]
+
+    x = np.array([0.7, -1.2])
+    expected = np.array([plain(x + 1e-30j * e, before).imag / 1e-30 for e in np.eye(2)])
+
+    def ran(transform):
+        F[...] = before
+        return transform()
+
+    np.testing.assert_allclose(ran(lambda: tg.grad(f)(x)), expected, rtol=1e-13)
+    np.testing.assert_allclose(ran(lambda: tg.jvp(f, (x,), (x,))[1]), expected @ x, rtol=1e-13)
+    h = ran(lambda: tg.hessian(f)(x))
+    np.testing.assert_allclose(ran(lambda: tg.hvp(f, x, x)), h @ x, rtol=1e-12)
+    step = 1e-6
+    by_differences = [
+        (ran(lambda e=e: tg.grad(f)(x + step * e)) - ran(lambda e=e: tg.grad(f)(x - step * e))) / (2 * step) for e in np.eye(2)
+    ]
+    np.testing.assert_allclose(h, by_differences, rtol=1e-6, atol=1e-7)
+
+
+def test_parts_of_a_complex_array():
+    c = np.array([1 + 2j, 3 + 4j, 5 + 6j])
+    p, q = c.real[1:], c.imag[::-1]
+
+    def f(x):
+        q[0] = x * x
+        p[0] = 3 * x
+        return np.sum(c.imag * p.sum())
+
+    value, gradient = tg.value_and_grad(f)(2.0)
+    assert value == (2 + 4 + 4) * (6 + 5) and gradient == 4 * 11 + 10 * 3
+    np.testing.assert_array_equal(c, [1 + 2j, 6 + 4j, 5 + 4j])
+
+
+def test_numbers_of_a_complex_array_may_be_read():
+    """They are no elements of it: what is written into the one cannot be followed into the other."""
+    c = np.array([1 + 2j, 3 + 4j])
+    v = c.view(np.float64)
+    assert tg.value_and_grad(lambda x: np.sum(v * x) + np.sum(c.real) * x)(2.0) == (28.0, 14.0)
+
+    def written(x):
+        v[0] = x
+        return np.sum(c.real) * x
+
+    with pytest.raises(AliasError):
+        tg.grad(written)(2.0)
+    np.testing.assert_array_equal(c, [1 + 2j, 3 + 4j])
