@@ -17,6 +17,7 @@ from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._interpreter import LIBM, NUMBER, interpreter
 from ._program import LAID, PART, Instruction, Program, laid
+from ._written_out import way
 
 SMALL = 256  # elements of a result: NumPy does more of them sooner
 CALLED = 48  # of functions of the C library
@@ -79,6 +80,8 @@ class Kinds:
             return floats and self.is_float(k)
         if prim is e.select.prim:
             return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
+        if way(i, [self.shown[a][1] for a in args]) is not None:
+            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
         if prim.vjp is None:
             compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
             given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
@@ -114,7 +117,9 @@ class Block:
         self.length = 0
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
-        self.zero = Held(np.zeros((), np.int64), False)  # place 0, for operations that move elements or give 0
+        self.nothing = np.zeros((), np.int64)
+        self.temporaries: list = []
+        self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
         self.held: dict = {}  # value -> the `Held`s where it may lie
         self.guards: dict = {}
@@ -149,13 +154,16 @@ class Block:
     def taken(self, k: int) -> Any:
         """New places for a value, in its memory order."""
         _, shape, strides, _, _ = self.shown[k]
+        return self.consecutive(shape, strides)
+
+    def consecutive(self, shape: tuple, strides: tuple) -> Any:
         count = math.prod(shape)
         idle = self.free.get(count)
         if idle:
             first = idle.pop()
         else:
             first, self.size = self.size, self.size + count
-        return laid(np.arange(first, first + count).reshape(shape), shape, strides) if not shape else ordered(first, shape, strides)
+        return ordered(first, shape, strides or (0,) * len(shape))
 
     def place(self, k: int) -> None:
         self.at[k] = self.taken(k)
@@ -179,6 +187,17 @@ class Block:
         self.size += v.size
         self.constants.append((at, v))
         return at
+
+    def temporary(self, *shape: int) -> Any:
+        """New places until the end of the instruction."""
+        at = self.consecutive(shape, ())
+        self.temporaries.append(at)
+        return at
+
+    def free_temporaries(self) -> None:
+        for at in self.temporaries:
+            self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
+        self.temporaries = []
 
     def number(self, v: float) -> Any:
         key = v.hex()
@@ -244,6 +263,7 @@ class Block:
             return
         self.place(k)
         to = self.at[k]
+        written_out = way(i, [self.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
         elif prim is shaping.sum.prim:
@@ -254,6 +274,9 @@ class Block:
             first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
             terms, sums = [np.moveaxis(v, axes, first) for v in (at[0], np.broadcast_to(to.reshape(kept), at[0].shape))]
             self.row("addto", sums, terms)
+        elif written_out is not None:
+            written_out(self, to, i, at, self.shown[i.args[0]])
+            self.free_temporaries()
         elif prim is e.select.prim:
             self.row("select", to, *at)
         elif prim.vjp is None:
@@ -286,9 +309,9 @@ class Block:
         self.indexed = np.concatenate(self.table) if self.table else np.zeros(1, np.int32)
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
-        self.ways = [self.way(k) for k in self.left]
+        self.ways = [self.leaving(k) for k in self.left]
 
-    def way(self, k: int) -> tuple:
+    def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""
         numpys, _, strides, dtype, _ = self.shown[k]
         return numpys is None, dtype == np.bool_, self.at[k] if numpys else int(self.at[k])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import tapegrad as tg
 from tapegrad._tree import leaves
@@ -200,3 +201,76 @@ def test_places_that_are_a_view_and_places_that_are_none():
     ):
         np.testing.assert_array_equal(viewed(arena, at), arena[at])
     assert viewed(arena, np.array([3, 1, 2, 19])) is None and viewed(arena, np.array([0, 19, 19])) is None
+
+
+# --- operations on small matrices ---
+
+
+def spd(n, k=0):
+    a = np.random.default_rng(n + k).normal(size=(n, n))
+    return a @ a.T + np.eye(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_small_systems(n):
+    general = lambda k: np.random.default_rng(10 * n + k).normal(size=(n, n))
+    b = np.random.default_rng(n).normal(size=(n, 3))
+
+    def f(a, s, b):
+        a, s = a * 1.0 + 0.0, s * 1.0 + 0.0
+        L = np.linalg.cholesky(s)
+        return np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), L, np.linalg.solve(s, b) + 0.0, np.trace(s) * 2.0, np.tril(a) * 1.0
+
+    blocked(f, *[(general(k), spd(n, k), b * (k + 1)) for k in range(4)], inside=1e-11)
+    weighed = lambda a, s, b: sum([(v * v).sum() for v in f(a, s, b)])
+    p = tg.prepare(weighed, general(0), spd(n), b, argnums=(0, 1, 2))
+    for k in range(4):
+        args = general(k), spd(n, k), b * (k + 1)
+        for got, want in zip(p.grad(*args), tg.grad(weighed, (0, 1, 2))(*args), strict=True):
+            np.testing.assert_allclose(got, want, 1e-9, 1e-9 * abs(want).max())
+    assert p.forms["grad"].programs[0].emitted.blocks
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_small_triangles(trans, lower, unit):
+    a, b = spd(3), np.arange(6.0).reshape(3, 2) - 2.0
+
+    def f(a, b):
+        a, b = a * 1.0 + 0.0, b + 1.0
+        solved = scipy.linalg.solve_triangular(a, b, trans, lower, unit)
+        return solved * 1.0, scipy.linalg.solve_triangular(a, b[:, 0] * 1.0, trans, lower, unit) + 0.0
+
+    blocked(f, (a, b), (a + 1.0, b * 2.0), inside=1e-13)
+
+
+def test_a_larger_pivot_is_taken():
+    f = lambda a, b: np.linalg.solve(a * 1.0 + 0.0, b * 2.0 + 1.0) * 1.0 + 0.0
+    b = np.array([1.0, 2.0, 3.0])
+    swapped = np.array([[0.0, 1.0, 2.0], [1e-20, 2.0, 0.5], [3.0, 0.0, 1.0]])
+    blocked(f, (spd(3), b), (swapped, b), (swapped[::-1].copy(), b), (swapped.T.copy(), b), inside=1e-13)
+
+
+def test_singular_and_indefinite_matrices_raise_as_they_do_plainly():
+    solve = tg.prepare(lambda a, b: np.linalg.solve(a * 1.0, b + 1.0) * 2.0 + 1.0, spd(2), np.ones(2))
+    factor = tg.prepare(lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) * 2.0 + 1.0) * 2.0, spd(2))
+    for _ in range(3):
+        solve.value(spd(2), np.ones(2))
+        factor.value(spd(2))
+    for bad in (np.ones((2, 2)), np.zeros((2, 2))):
+        with pytest.raises(np.linalg.LinAlgError):
+            solve.value(bad, np.ones(2))
+    for bad in (-np.eye(2), np.ones((2, 2)), np.zeros((2, 2)), np.array([[1.0, 3.0], [3.0, 1.0]])):
+        with pytest.raises(np.linalg.LinAlgError):
+            factor.value(bad)
+    assert np.allclose(solve.value(spd(2), np.ones(2)), np.linalg.solve(spd(2), 2 * np.ones(2)) * 2 + 1)
+
+
+def test_derivatives_of_a_factor_by_whether_its_matrix_is_symmetric():
+    f = lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) ** 2 * np.arange(9.0).reshape(3, 3)).sum()
+    p = tg.prepare(f, spd(3))
+    lower = np.tril(spd(3))
+    for a in (spd(3), spd(3, 1), spd(3), lower, spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1), np.diag([1.0, 2.0, 3.0]), spd(3, 2)):
+        np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), 1e-11, 1e-12)
+    assert p.forms["grad"].programs[0].emitted.blocks
