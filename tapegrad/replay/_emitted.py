@@ -42,12 +42,13 @@ END = math.inf
 
 
 class Storage:
-    """Memory, and the values that may lie in it.  `outside`: it is an argument, a captured array or a constant."""
+    """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
+    array or a constant."""
 
-    __slots__ = ("members", "outside")
+    __slots__ = ("members", "outside", "until")
 
-    def __init__(self, k: int, outside: bool = False):
-        self.members, self.outside = [k], outside
+    def __init__(self, k: int, until: float, outside: bool = False):
+        self.members, self.outside, self.until = [k], outside, until
 
 
 class Emitted:
@@ -60,7 +61,7 @@ class Emitted:
         self.storage: dict = {}
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
-            self.storage[k] = Storage(k, True)
+            self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})
         self.space.update({f"v{k}": v for k, v in program.captured})
@@ -80,11 +81,12 @@ class Emitted:
     # --- memory ---
 
     def is_dead(self, storage: Storage, n: int) -> bool:
-        return not storage.outside and all([self.last.get(m, -1) <= n for m in storage.members])
+        return not storage.outside and storage.until <= n
 
     def join(self, k: int, other: int) -> None:
         self.storage[k] = storage = self.storage[other]
         storage.members.append(k)
+        storage.until = max(storage.until, self.last.get(k, -1))
 
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
@@ -186,7 +188,7 @@ class Emitted:
         for n in range(start, stop):
             self.release(n)
         for k in block.left:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
@@ -208,13 +210,13 @@ class Emitted:
         flat = of_primals(prim, i.params)
         if flat is not None:
             names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
             self.join(k, i.args[0])
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
             self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
@@ -222,7 +224,7 @@ class Emitted:
         elif prim.writes:
             self.write(n, k, i, args)
         else:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
@@ -269,6 +271,7 @@ class Emitted:
         if mine is theirs or self.shown[a][0] is None:
             return
         theirs.members += mine.members
+        theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
         for m in mine.members:
             self.storage[m] = theirs
@@ -281,7 +284,7 @@ class Emitted:
         self.release(n)
         sign = INFIX.get(prim) or UNSAFE.get(prim)
         place = self.place(k) if prim is not e.power_n.prim else None
-        self.storage[k] = Storage(k)
+        self.storage[k] = Storage(k, self.last.get(k, -1))
         if place is not None:
             f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
             self.lines.append(f"{f}({', '.join(args)}, {place})")
@@ -301,7 +304,7 @@ class Emitted:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
         is_number = self.shown[k][0] is None
         if is_number or copy or (at is not None and not basic(at)):
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
         else:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
@@ -317,7 +320,7 @@ class Emitted:
         base = i.args[0]
         storage = self.storage[base]
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
-            self.storage[k] = Storage(k)  # to all of it, in one step
+            self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
         elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
             self.join(k, base)
@@ -325,7 +328,7 @@ class Emitted:
             self.moved.add(base)
             self.put(i, args[0], args, path, at)
         else:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             self.lines.append(f"{x} = {args[0]}.copy('K')")
             self.put(i, x, args, path, at)
