@@ -322,6 +322,10 @@ class Emitted:
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
             self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
+        elif i.prim is ASSIGN and is_whole(path, at) and self.is_given_up(i.args[1], base, n):
+            self.join(k, i.args[1])  # what is written becomes the buffer
+            self.name[k] = args[1]
+            self.moved.add(i.args[1])
         elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
             self.join(k, base)
             self.name[k] = args[0]
@@ -330,8 +334,14 @@ class Emitted:
         else:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
-            self.lines.append(f"{x} = {args[0]}.copy('K')")
+            unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
+            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
             self.put(i, x, args, path, at)
+
+    def is_given_up(self, y: int, base: int, n: int) -> bool:
+        """Does nobody read y after instruction n, and is it laid out as the buffer is?"""
+        storage = self.storage[y]
+        return self.shown[y] == self.shown[base] and self.shown[y][4] and bool(self.shown[y][0]) and self.is_dead(storage, n)
 
     def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
         """The write itself, where x may be altered."""
@@ -350,6 +360,11 @@ class Emitted:
 
 
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def is_whole(path: tuple, at: Any) -> bool:
+    """Is all of the buffer written?"""
+    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 
 
 def is_elementwise(prim: Any) -> bool:
