@@ -14,7 +14,7 @@ from .._shadow import THREADS
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
-from ..errors import GuardError
+from ..errors import BatchError, DroppedDerivativeError, GuardError
 from ._emitted import Emitted
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded
@@ -143,6 +143,8 @@ class Form:
         try:
             recorded = Recorded(self.name, f, lift, args, signature.chosen)
         except Exception as error:
+            if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
+                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
