@@ -9,18 +9,19 @@ from .._array import shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._flags import now
+from .._late import load
 from .._primitive import OPEN
 from .._shadow import THREADS
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
-from ._emitted import Emitted
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded
 from ._signature import READ, Signature, Surroundings
 
 MOST = 8  # programs that are kept of one function
+EMITTER = "tapegrad.replay._emitted"
 EMITTED = 2  # the replay for which the text is written
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
@@ -180,7 +181,7 @@ class Kept:
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
-        self.emitted: Emitted | None = None
+        self.emitted: Any = None
         self.replays = self.failures = 0
 
     def values(self, args: tuple) -> list | None:
@@ -200,7 +201,7 @@ class Kept:
         self.replays += 1
         try:
             if self.replays == EMITTED:
-                self.emitted = Emitted(program)
+                self.emitted = load(EMITTER).Emitted(program)
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
             if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 found = program.run(values)
