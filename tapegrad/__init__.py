@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
+from ._late import ON_USE as _ON_USE
 from ._late import PUBLIC as _PUBLIC
 from ._late import load as _load
 from ._linearize import linearize as linearize
@@ -27,7 +28,6 @@ from ._tree import Const as Const
 from ._variable import Variable as Variable
 from ._vmap import vmap as vmap
 from .ops import _attach as _attach
-from .replay import prepare as prepare
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
     from . import _fast as _fast
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing
+    from .replay import prepare as prepare
 
 else:
 
@@ -53,8 +54,10 @@ else:
         """Subpackages load on first use (PEP 562)."""
         if name in _PUBLIC:
             return _load(f"tapegrad.{name}")
+        if name in _ON_USE:
+            return getattr(_load(_ON_USE[name]), name)
         raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted({*globals(), *_PUBLIC, *_ON_USE})

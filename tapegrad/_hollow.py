@@ -12,8 +12,8 @@ from .errors import BatchError, callers_line
 def refused(what: str) -> Any:
     def method(*args: Any, **kwargs: Any) -> Any:
         raise BatchError(
-            f"{callers_line()}: {what} asks for values that differ from sample to sample, and tg.vmap runs the function once for all "
-            "of them; write it with numpy's functions on the tracked array, or loop over the samples"
+            f"{callers_line()}: {what} asks for values, and the function is run once for all samples (tg.vmap) or recorded for other "
+            "points (tg.prepare): write it with numpy's functions on the tracked array, or do without"
         )
 
     return method

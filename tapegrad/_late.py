@@ -21,6 +21,7 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
+ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -45,6 +46,9 @@ LOADED: dict[str, tuple] = {
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
+    **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    # what a program needs that is replayed
+    "tapegrad.replay._emitted": ("replay._form", "replay._at"),
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for

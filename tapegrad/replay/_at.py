@@ -3,11 +3,11 @@
 from typing import Any
 
 from .._array import is_array, xp_of
+from .._late import load
 from .._primitive import OPEN
 from .._tree import is_node, leaves, structure, tree_map
 from ..errors import ArgumentError, ShapeError
-from ._emitted import Emitted
-from ._form import Form, Kept, has_variable
+from ._form import EMITTER, Form, Kept, has_variable
 from ._program import HEARD, Program, same_value
 from ._recorder import Guard
 
@@ -33,7 +33,7 @@ class Folded:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.emitted = Emitted(program)
+        self.emitted = load(EMITTER).Emitted(program)
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""

@@ -3,6 +3,7 @@
 Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
 operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
 
+import functools
 import math
 from typing import Any
 
@@ -15,19 +16,22 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import NUMBER, interpreter
+from ._interpreter import LIBM, NUMBER, interpreter
 from ._program import LAID, PART, Instruction, Program, laid
+from ._written_out import way
 
-SMALL = 64  # elements of a result
-ROOM = 512  # elements of an operand, products of a matrix product
+SMALL = 256  # elements of a result: NumPy does more of them sooner
+CALLED = 48  # of functions of the C library
+PRODUCTS = 300  # of a matrix product
+ROOM = 4096  # elements of an array that is read or written in part
 FEWEST = 5  # rows for which a call pays
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
-    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div",
+    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
 }  # fmt: skip
 UNARY = {
     e.negative.prim: "neg", e.sqrt.prim: "sqrt", e.absolute.prim: "abs", e.exp.prim: "exp", e.expm1.prim: "expm1", e.log.prim: "log",
-    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh",
+    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh", e.cosh.prim: "cosh",
 }  # fmt: skip
 COMPARED = {
     "less": ("lt", 0),
@@ -37,7 +41,7 @@ COMPARED = {
     "greater": ("lt", 1),
     "greater_equal": ("le", 1),
 }
-MOVES = frozenset((shaping.transpose.prim, shaping.reshape.prim, shaping.broadcast_to.prim, shaping.copy.prim))
+PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
 
@@ -63,39 +67,44 @@ class Kinds:
         if prim is PART or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
-        if prim is LAID or prim in MOVES:
+        if prim is LAID:
             return floats and self.is_float(k)
         if prim is READ:
             return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
         if prim is ASSIGN or prim is ADD_AT:
             return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if is_move(prim):
+            return floats and self.is_float(k)
         if prim is matmul.prim:
-            return floats and self.is_float(k, SMALL) and self.products(args) <= ROOM
+            return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
         if prim is shaping.sum.prim:
             return floats and self.is_float(k)
         if prim is e.select.prim:
             return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
+        if way(i, [self.shown[a][1] for a in args]) is not None:
+            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
         if prim.vjp is None:
             compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
             given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
             return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
         if prim is e.power_n.prim:
             return floats and i.params["n"] == 2 and self.is_float(k, SMALL)
-        known = prim in BINARY or prim in UNARY or prim is e.square.prim or prim is e.reciprocal.prim
-        return known and floats and self.is_float(k, SMALL)
+        return (
+            floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL) and (prim in BINARY or prim in UNARY or prim in PAIRS)
+        )
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
-        return math.prod(x) * (y[1] if len(y) == 2 else 1) if x and y and len(x) < 3 and len(y) < 3 else ROOM + 1
+        return math.prod(x) * (y[1] if len(y) == 2 else 1) if x and y and len(x) < 3 and len(y) < 3 else PRODUCTS + 1
 
 
 class Held:
-    """Places of the arena, and the values that lie there.  `own`: they may be written, and used again."""
+    """Places of the arena.  `own`: they may be written, and used again; `until`: the last instruction that reads a value there."""
 
-    __slots__ = ("places", "members", "own")
+    __slots__ = ("places", "own", "until")
 
     def __init__(self, places: Any, own: bool):
-        self.places, self.members, self.own = places, [], own
+        self.places, self.own, self.until = places, own, -1
 
 
 class Block:
@@ -109,6 +118,9 @@ class Block:
         self.length = 0
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
+        self.nothing = np.zeros((), np.int64)
+        self.temporaries: list = []
+        self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
         self.held: dict = {}  # value -> the `Held`s where it may lie
         self.guards: dict = {}
@@ -143,13 +155,16 @@ class Block:
     def taken(self, k: int) -> Any:
         """New places for a value, in its memory order."""
         _, shape, strides, _, _ = self.shown[k]
+        return self.consecutive(shape, strides)
+
+    def consecutive(self, shape: tuple, strides: tuple) -> Any:
         count = math.prod(shape)
         idle = self.free.get(count)
         if idle:
             first = idle.pop()
         else:
             first, self.size = self.size, self.size + count
-        return laid(np.arange(first, first + count).reshape(shape), shape, strides) if not shape else ordered(first, shape, strides)
+        return ordered(first, shape, strides or (0,) * len(shape))
 
     def place(self, k: int) -> None:
         self.at[k] = self.taken(k)
@@ -158,7 +173,7 @@ class Block:
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
         for h in helds:
-            h.members.append(k)
+            h.until = max(h.until, self.last.get(k, -1))
 
     def constant(self, k: int) -> None:
         v = self.program.constants[k]
@@ -174,6 +189,17 @@ class Block:
         self.constants.append((at, v))
         return at
 
+    def temporary(self, *shape: int) -> Any:
+        """New places until the end of the instruction."""
+        at = self.consecutive(shape, ())
+        self.temporaries.append(at)
+        return at
+
+    def free_temporaries(self) -> None:
+        for at in self.temporaries:
+            self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
+        self.temporaries = []
+
     def number(self, v: float) -> Any:
         key = v.hex()
         if key not in self.numbers:
@@ -184,12 +210,12 @@ class Block:
 
     def is_dead(self, k: int, n: int) -> bool:
         """May its places be written by instruction n?"""
-        return all([h.own and all([self.last.get(m, -1) <= n for m in h.members]) for h in self.held[k]])
+        return all([h.own and h.until <= n for h in self.held[k]])
 
     def release(self, n: int) -> None:
         for k in self.dying.pop(n, ()):
             for h in self.held[k]:
-                if h.own and all([self.last.get(m, -1) <= n for m in h.members]):
+                if h.own and h.until <= n:
                     h.own = False
                     self.free.setdefault(h.places.size, []).append(int(h.places.min()) if h.places.size else 0)
 
@@ -197,13 +223,14 @@ class Block:
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
-        flat = np.broadcast_to(at, shape).ravel().astype(np.int32)
-        key = flat.tobytes()
+        if at.shape != shape:
+            at = at + zeros_of(shape)  # a fifth of the time of broadcast_to
+        key = at.astype(np.int32).tobytes()
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self.length
-            self.table.append(flat)
-            self.length += flat.size
+            self.table.append(key)
+            self.length += len(key) // 4
         return found
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
@@ -215,11 +242,12 @@ class Block:
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim = i.prim
         at = [self.at[a] for a in i.args]
-        if prim is LAID or prim in MOVES or prim is READ:
+        if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
-            view = laid(at[0], *params) if prim is LAID else prim.run(at[0], **params)
-            self.at[k] = np.asarray(view)
-            self.hold(k, [h for a in i.args for h in self.held[a]])
+            self.at[k] = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            self.hold(
+                k, [*{id(h): h for a in i.args for h in self.held[a]}.values(), *([] if prim is LAID or prim is READ else [self.zero])]
+            )
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
@@ -237,12 +265,20 @@ class Block:
             return
         self.place(k)
         to = self.at[k]
+        written_out = way(i, [self.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
         elif prim is shaping.sum.prim:
             self.row("copy", to, np.zeros((), np.int64))
             kept = np.sum(np.zeros_like(at[0]), axis=i.params["axis"], keepdims=True).shape
-            self.row("addto", np.broadcast_to(to.reshape(kept), at[0].shape), at[0])
+            axis = i.params["axis"]
+            axes = tuple(range(at[0].ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
+            first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
+            terms, sums = [np.moveaxis(v, axes, first) for v in (at[0], np.broadcast_to(to.reshape(kept), at[0].shape))]
+            self.row("addto", sums, terms)
+        elif written_out is not None:
+            written_out(self, to, i, at, self.shown[i.args[0]])
+            self.free_temporaries()
         elif prim is e.select.prim:
             self.row("select", to, *at)
         elif prim.vjp is None:
@@ -253,6 +289,9 @@ class Block:
             self.row("mul", to, at[0], at[0])
         elif prim is e.reciprocal.prim:
             self.row("div", to, self.number(1.0), at[0])
+        elif prim is e.root_slope.prim:
+            self.row("mul", to, at[0], self.number(0.5))
+            self.row("div", to, to, at[1])
         else:
             self.row(BINARY.get(prim) or UNARY[prim], to, *at)
 
@@ -262,19 +301,19 @@ class Block:
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
         out = to.reshape(m, p)
         self.row("copy", to, np.zeros((), np.int64))
-        shape = (m, p, inner)
-        self.row("muladd", np.broadcast_to(out[:, :, None], shape), np.broadcast_to(rows[:, None, :], shape), columns.T[None])
+        shape = (inner, m, p)
+        self.row("muladd", np.broadcast_to(out, shape), np.broadcast_to(rows.T[:, :, None], shape), columns[:, None, :])
 
     # --- the run ---
 
     def settle(self) -> None:
         self.code = np.array(self.rows, np.int64).reshape(-1, 6)
-        self.indexed = np.concatenate(self.table) if self.table else np.zeros(1, np.int32)
+        self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
-        self.ways = [self.way(k) for k in self.left]
+        self.ways = [self.leaving(k) for k in self.left]
 
-    def way(self, k: int) -> tuple:
+    def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""
         numpys, _, strides, dtype, _ = self.shown[k]
         return numpys is None, dtype == np.bool_, self.at[k] if numpys else int(self.at[k])
@@ -321,26 +360,33 @@ class State:
 
 def viewed(arena: np.ndarray, at: np.ndarray) -> Any:
     """The part of the arena at these places as a view; None if it is none."""
-    strides = (
-        tuple([8 * int(at[(0,) * n + (1,) + (0,) * (at.ndim - n - 1)] - at.flat[0]) if at.shape[n] > 1 else 8 for n in range(at.ndim)])
-        if at.size
-        else ()
-    )
     if not at.size:
         return np.zeros(at.shape)
-    view = np.ndarray(at.shape, F8, arena, 8 * int(at.flat[0]), strides) if min(strides, default=0) >= 0 else None
-    if view is None:
+    first = int(at.flat[0])
+    steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
+    told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
+    if not np.array_equal(np.broadcast_to(told, at.shape), at):
         return None
-    steps = np.indices(at.shape, sparse=True)
-    told = at.flat[0] + sum([s * st // 8 for s, st in zip(steps, strides, strict=True)])
-    return view if np.array_equal(np.broadcast_to(told, at.shape), at) else None
+    return np.ndarray(at.shape, F8, arena, 8 * first, tuple([8 * step for step in steps]))
+
+
+@functools.cache
+def zeros_of(shape: tuple) -> np.ndarray:
+    return np.zeros(shape, np.int64)
 
 
 def ordered(first: int, shape: tuple, strides: tuple) -> np.ndarray:
     """Consecutive integers in the memory order that the strides tell."""
+    if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
+        return np.arange(first, first + math.prod(shape)).reshape(shape)
     order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
     flat = np.arange(first, first + math.prod(shape)).reshape([shape[n] for n in order])
     return flat.transpose([order.index(n) for n in range(len(shape))])
+
+
+def is_move(prim: Any) -> bool:
+    """Does the operation but move elements, whatever they are?"""
+    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is shaping.copy.prim)
 
 
 def runs(program: Program) -> list:
@@ -354,7 +400,7 @@ def runs(program: Program) -> list:
         if ok and start is None:
             start = n
         elif not ok and start is not None:
-            views = sum([i.prim is READ or i.prim in MOVES for _, i in program.code[start:n]])
+            views = sum([i.prim is READ or is_move(i.prim) for _, i in program.code[start:n]])
             if n - start - views >= FEWEST:
                 found.append((start, n))
             start = None

@@ -42,12 +42,13 @@ END = math.inf
 
 
 class Storage:
-    """Memory, and the values that may lie in it.  `outside`: it is an argument, a captured array or a constant."""
+    """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
+    array or a constant."""
 
-    __slots__ = ("members", "outside")
+    __slots__ = ("members", "outside", "until")
 
-    def __init__(self, k: int, outside: bool = False):
-        self.members, self.outside = [k], outside
+    def __init__(self, k: int, until: float, outside: bool = False):
+        self.members, self.outside, self.until = [k], outside, until
 
 
 class Emitted:
@@ -60,7 +61,7 @@ class Emitted:
         self.storage: dict = {}
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
-            self.storage[k] = Storage(k, True)
+            self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})
         self.space.update({f"v{k}": v for k, v in program.captured})
@@ -72,7 +73,7 @@ class Emitted:
         self.free: dict = {}  # layout -> names of dead memory
         self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
-        self.used = self.blocks = 0
+        self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
@@ -80,11 +81,12 @@ class Emitted:
     # --- memory ---
 
     def is_dead(self, storage: Storage, n: int) -> bool:
-        return not storage.outside and all([self.last.get(m, -1) <= n for m in storage.members])
+        return not storage.outside and storage.until <= n
 
     def join(self, k: int, other: int) -> None:
         self.storage[k] = storage = self.storage[other]
         storage.members.append(k)
+        storage.until = max(storage.until, self.last.get(k, -1))
 
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
@@ -180,13 +182,13 @@ class Emitted:
     def block(self, start: int, stop: int) -> None:
         block = Block(self.program, start, stop, self.last)
         block.settle()
-        self.blocks += 1
+        self.blocks, self.inside = self.blocks + 1, self.inside + stop - start
         call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):
             self.release(n)
         for k in block.left:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
@@ -208,13 +210,13 @@ class Emitted:
         flat = of_primals(prim, i.params)
         if flat is not None:
             names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
             self.join(k, i.args[0])
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
             self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
@@ -222,7 +224,7 @@ class Emitted:
         elif prim.writes:
             self.write(n, k, i, args)
         else:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
@@ -269,6 +271,7 @@ class Emitted:
         if mine is theirs or self.shown[a][0] is None:
             return
         theirs.members += mine.members
+        theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
         for m in mine.members:
             self.storage[m] = theirs
@@ -281,7 +284,7 @@ class Emitted:
         self.release(n)
         sign = INFIX.get(prim) or UNSAFE.get(prim)
         place = self.place(k) if prim is not e.power_n.prim else None
-        self.storage[k] = Storage(k)
+        self.storage[k] = Storage(k, self.last.get(k, -1))
         if place is not None:
             f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
             self.lines.append(f"{f}({', '.join(args)}, {place})")
@@ -301,7 +304,7 @@ class Emitted:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
         is_number = self.shown[k][0] is None
         if is_number or copy or (at is not None and not basic(at)):
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
         else:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
@@ -317,18 +320,28 @@ class Emitted:
         base = i.args[0]
         storage = self.storage[base]
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
-            self.storage[k] = Storage(k)  # to all of it, in one step
+            self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
+        elif i.prim is ASSIGN and is_whole(path, at) and self.is_given_up(i.args[1], base, n):
+            self.join(k, i.args[1])  # what is written becomes the buffer
+            self.name[k] = args[1]
+            self.moved.add(i.args[1])
         elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
             self.join(k, base)
             self.name[k] = args[0]
             self.moved.add(base)
             self.put(i, args[0], args, path, at)
         else:
-            self.storage[k] = Storage(k)
+            self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
-            self.lines.append(f"{x} = {args[0]}.copy('K')")
+            unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
+            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
             self.put(i, x, args, path, at)
+
+    def is_given_up(self, y: int, base: int, n: int) -> bool:
+        """Does nobody read y after instruction n, and is it laid out as the buffer is?"""
+        storage = self.storage[y]
+        return self.shown[y] == self.shown[base] and self.shown[y][4] and bool(self.shown[y][0]) and self.is_dead(storage, n)
 
     def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
         """The write itself, where x may be altered."""
@@ -347,6 +360,11 @@ class Emitted:
 
 
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def is_whole(path: tuple, at: Any) -> bool:
+    """Is all of the buffer written?"""
+    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 
 
 def is_elementwise(prim: Any) -> bool:

@@ -9,18 +9,20 @@ from .._array import shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._flags import now
+from .._late import load
 from .._primitive import OPEN
 from .._shadow import THREADS
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
-from ..errors import GuardError
-from ._emitted import Emitted
+from ..errors import BatchError, DroppedDerivativeError, GuardError
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded
 from ._signature import READ, Signature, Surroundings
 
 MOST = 8  # programs that are kept of one function
+EMITTER = "tapegrad.replay._emitted"
+EMITTED = 2  # the replay for which the text is written
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
@@ -142,6 +144,8 @@ class Form:
         try:
             recorded = Recorded(self.name, f, lift, args, signature.chosen)
         except Exception as error:
+            if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
+                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
@@ -177,8 +181,8 @@ class Kept:
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
-        self.emitted: Emitted | None = None
-        self.replays = 0
+        self.emitted: Any = None
+        self.replays = self.failures = 0
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
@@ -195,13 +199,14 @@ class Kept:
         if program.writes_arguments and len(values) > 1 and overlapping(values):
             return None
         self.replays += 1
-        if self.emitted is None and self.replays > 1:
-            self.emitted = Emitted(program)
         try:
+            if self.replays == EMITTED:
+                self.emitted = load(EMITTER).Emitted(program)
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
             if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 found = program.run(values)
-        except Exception:
+        except Exception:  # the plain call raises it, with the line
+            self.failures += 1
             return None
         if type(found) is Guard:
             return found
@@ -214,7 +219,11 @@ class Kept:
         return tree_map(lambda _: next(each), program.tree)
 
     def report(self) -> str:
-        way = "as bound calls" if self.emitted is None else "as one text of Python"
+        way = (
+            "as bound calls"
+            if self.emitted is None
+            else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+        )
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
         guards = sum([len(g) for g in self.program.guards.values()])
         return (

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._late import load
 
-LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh")
+LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
 CHECKED = {
     "add": "%r = fadd double %x, %y",
@@ -20,6 +20,7 @@ CHECKED = {
     "div": "%r = fdiv double %x, %y",
     "sqrt": "%r = call double @llvm.sqrt.f64(double %x)",
     **{name: f"%r = call double @{name}(double %x)" for name in LIBM},
+    "tanh_slope": "%r = call double @tanh_slope(double %x, double %y)",
     "addto": "%r = fadd double %old, %x",
     "muladd": "%p = fmul double %x, %y\n  %r = fadd double %old, %p",
 }
@@ -84,6 +85,23 @@ define internal i64 @o_guard(i64 %n, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena)
 """
 
 
+TANH_SLOPE = """
+define internal double @tanh_slope(double %x, double %y) {
+  %p = fmul double %y, %y
+  %near = fcmp olt double %p, 0.99
+  br i1 %near, label %less, label %tail
+less:
+  %d = fsub double 1.0, %p
+  ret double %d
+tail:
+  %c = call double @cosh(double %x)
+  %q = fdiv double 1.0, %c
+  %r = fmul double %q, %q
+  ret double %r
+}
+"""
+
+
 def field(n: int) -> str:
     return f"%f{n} = getelementptr i64, ptr %row, i64 {n}\n  %t{n} = load i64, ptr %f{n}"
 
@@ -99,7 +117,7 @@ def text() -> str:
     results = ", ".join([f"[ %r_{name}, %do_{name} ]" for name in OPERATIONS])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     return f"""{declared}
-{"".join([operation(name, body) for name, body in {**CHECKED, **EXACT}.items()])}{GUARD}
+{"".join([operation(name, body) for name, body in {**CHECKED, **EXACT}.items()])}{GUARD}{TANH_SLOPE}
 define i64 @replay(ptr %rows, i64 %count, ptr %table, ptr %arena) {{
 entry:
   br label %row_k

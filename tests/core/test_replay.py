@@ -369,6 +369,11 @@ def test_compiled_code_that_wants_numbers(recwarn):
     p = tg.prepare(f, X)
     for x in (X, X, V, V):
         assert np.allclose(p.grad(x), tg.grad(f)(x))
+    assert "run as it is, not recorded" in p.report()
+    with pytest.raises(
+        GuardError, match=r"prepare\(<lambda>\)\.grad: <lambda> \(.*\) cannot be recorded: x\.tolist\(\) of a tracked Variable"
+    ):
+        tg.prepare(f, X, on_change="raise").grad(X)
 
 
 # --- at a fixed point ---

@@ -56,6 +56,7 @@ def outcome(case):
                 want, got = plain(*args), p(*args)
             want, got = [[np.asarray(y) for y in leaves(ys) if y is not None] for ys in (want, got)]
             assert same(got, want, 1e-10), f"{form}, point {k}: {got} instead of {want}"
+        assert not any([kept.failures for kept in p.forms["value"].programs]), f"{form}: a replay raised"
         yield form, p.forms["value"].eager
 
 

@@ -50,6 +50,7 @@ def judged(seed, found, why):
                 assert same(got, want, 1e-9), about
                 assert same(leaves(left()), leaves(shown()), 1e-9), f"captured arrays: {about}"
             form = p.forms[name]
+            assert not any([kept.failures for kept in form.programs]), f"seed {seed}, {name}: a replay raised"
             changes = form.eager is not None and form.eager.startswith("a call changes")
             found["state" if changes else "plain" if form.eager else "replayed"] += 1
             why[form.eager] += form.eager is not None and not changes

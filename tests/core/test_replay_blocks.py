@@ -1,0 +1,276 @@
+"""Small operations of a program as one call of the interpreter: each of its operations, views, writes, guards, and what NumPy does."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tapegrad as tg
+from tapegrad._tree import leaves
+from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, viewed
+from tapegrad.replay._interpreter import OPERATIONS, interpreter
+
+X = np.array([0.3, 0.7, 1.2, 0.4])
+
+
+def blocked(f, *points, inside=None):
+    """f at each point by a replay with blocks, the same as plainly."""
+    p = tg.prepare(f, *points[0])
+    for args in (points[0], points[0], points[0], *points):
+        with np.errstate(all="ignore"):
+            got, want = leaves(p.value(*args)), leaves(f(*args))
+        for a, b in zip(got, want, strict=True):
+            assert type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, 4e-16 if inside is None else inside, 1e-300)
+    kept = p.forms["value"].programs[0]
+    assert kept.emitted.blocks > 0 and not kept.failures
+    return p
+
+
+def test_the_interpreter_is_there():
+    assert interpreter() is not None
+
+
+@pytest.mark.parametrize("name", sorted({prim.name for prim in (*UNARY, *BINARY)} - {"tanh_slope"}))
+def test_each_operation_is_that_of_its_primitive(name):
+    g = tg.ops._define.PRIMITIVES[name]
+    two = name in {prim.name for prim in BINARY}
+
+    def f(x, y):
+        x, y = x + 0.0 * y, y + 0.0 * x
+        z = g(x, y) if two else g(x)
+        z = g(z, y) if two else g(abs(z) + 0.1)
+        return z, z * 1.0, z + x
+
+    blocked(f, (X, X[::-1] + 0.1), (X * 1.1, X + 0.5), inside=1e-14)
+
+
+def test_the_slope_of_tanh_far_out():
+    f = tg.grad(lambda x: (np.tanh(x * 1.0) * np.tanh(x * 2.0)).sum())
+    blocked(f, (X,), (X * 5,), (X * 30,), (-X * 5,), inside=1e-13)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_comparisons_choose(name):
+    compare = getattr(np, name)
+    f = lambda x, y: (np.where(compare(x + 0.0, y * 1.0), x * 2.0, y * 3.0 + x), compare(x * 1.0, 0.4), x + y)
+    blocked(f, (X, X[::-1].copy()), (X[::-1].copy(), X), (X, X.copy()))
+
+
+def test_every_operation_of_the_interpreter_is_met():
+    met = {*UNARY.values(), *BINARY.values(), *[name for name, _ in COMPARED.values()]}
+    assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard"}
+
+
+def views(x):
+    m = (x * 2.0).reshape(2, 2)
+    y = m.T + m
+    y = y[::-1, 1:] * m[:, :1] + np.broadcast_to(x[:2], (2, 2)) - x[[0, 3]][:, None]
+    z = np.concatenate([y.ravel(), x * 0.5, np.array([x[0] * x[1], 2.0])])
+    return y, z.sum(), z[1::2] * 3.0, np.stack([z, z[::-1]]).sum(axis=0), np.pad(x * 1.0, 1), np.roll(x * 1.0, 1), m @ m, m @ x[:2], x @ x
+
+
+def test_views_products_and_sums():
+    blocked(views, (X,), (X * 1.3,), inside=1e-14)
+    p = tg.prepare(views, X)
+    weighed = lambda x: sum([(v * v).sum() for v in views(x)])
+    p = tg.prepare(weighed, X)
+    for k in range(1, 6):
+        np.testing.assert_allclose(p.grad(X * k), tg.grad(weighed)(X * k), 1e-12)
+        np.testing.assert_allclose(p.hvp(X * k, X), tg.hvp(weighed, X * k, X), 1e-12)
+
+
+def writes(x):
+    a = np.zeros(4)
+    a[:] = x * 2.0
+    before = a[1:3] * 1.0
+    seen = a[::2]
+    b = a.copy()
+    a[1:] += a[:-1]
+    a[::-1] *= x
+    a[[0, 0, 2]] = x[1:] * 2.0
+    np.add.at(a, [1, 1, 3], x[:3])
+    m = np.asfortranarray((x * 1.0).reshape(2, 2))
+    m[0] += m[1]
+    m.T[1] = x[:2]
+    return a, b, before, seen * 1.0, m, m.ravel(order="K") * 1.0
+
+
+def test_writes_and_who_sees_them():
+    blocked(writes, (X,), (X * 1.3,))
+
+
+def test_arrays_in_another_memory_order():
+    f = lambda m, x: (m * 2.0 + m.T, (m + x)[:, 0] * 1.0, m.T.ravel(order="K") * x[0], (m * x).copy(order="F") + 1.0)
+    m = np.arange(16.0).reshape(4, 4)
+    for order in ("C", "F"):
+        blocked(f, (np.array(m, order=order), X), (np.array(m + 1, order=order), X * 2))
+
+
+def test_a_captured_buffer_within_a_block():
+    buffer, total = np.zeros((3, 4)), np.zeros(())
+
+    def f(x):
+        for k in range(3):
+            buffer[k] = np.sin(x * (k + 1.0)) + buffer[k - 1] * 0.5
+        total[...] += (buffer * buffer).sum()
+        return total * 1.0
+
+    p, other, found = tg.prepare(f, X), [], []
+    for k in range(1, 7):
+        found.append((p.grad(X * k), buffer.copy(), total.copy()))
+    buffer[:], total[...] = 0.0, 0.0
+    for k in range(1, 7):
+        other.append((tg.grad(f)(X * k), buffer.copy(), total.copy()))
+    for got, want in zip(found, other, strict=True):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, 1e-13)
+    assert p.forms["grad"].programs[0].emitted.blocks and recordings(p) == 1
+
+
+def recordings(p, method="grad"):
+    return p.forms[method].recordings
+
+
+def test_a_branch_within_a_block():
+    def f(x):
+        y = x * 2.0 + 1.0
+        y = y * x if y[0] > x[1] else y - x
+        y = y * y + x
+        return (y * x).sum() if y.sum() > 1.0 else (y - x).sum()
+
+    p = tg.prepare(f, X)
+    for x in (X, X, X, -X, X * 0.1, X, -X, X * 0.1, -2 * X):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-14)
+    strict = tg.prepare(f, X, on_change="raise")
+    for _ in range(4):
+        strict.grad(X)
+    with pytest.raises(tg.errors.GuardError, match=r"a condition is no longer True"):
+        strict.grad(np.array([-3.0, 0.7, 1.2, 0.4]))
+
+
+def test_what_is_not_finite_is_left_to_numpy():
+    f = lambda x: (np.where(x > 0, np.log(x) * x, 0.0) + x * x * 2.0 + x).sum()
+    p = tg.prepare(f, X)
+    zero = np.array([0.0, 0.5, 1.0, 2.0])
+    with np.errstate(all="ignore"):
+        for x in (X, X, X, zero, X, zero, X * np.inf, X * np.nan):
+            np.testing.assert_array_equal(p.grad(x), tg.grad(f)(x))
+    for x in (X, X, X):
+        p.value(x)
+    with pytest.warns(RuntimeWarning) as heard:
+        value = p.value(zero)
+    with pytest.warns(RuntimeWarning) as plainly:
+        assert value == f(zero)
+    assert {str(w.message) for w in heard} == {str(w.message) for w in plainly}
+
+
+def test_single_precision_integers_and_complex_are_left_to_numpy():
+    f = lambda x: ((x * 2 + x * x) * x - x, x * x + x)
+    for x in (X.astype(np.float32), X + 1j, np.arange(4)):
+        p = tg.prepare(f, x) if x.dtype.kind != "i" else tg.prepare(lambda y: f(x)[0] * y.sum(), X)
+        at = x if x.dtype.kind != "i" else X
+        for k in range(4):
+            got = leaves(p.value(at * k))
+            want = leaves(f(at * k)) if x.dtype.kind != "i" else [f(x)[0] * (at * k).sum()]
+            for a, b in zip(got, want, strict=True):
+                assert a.dtype == b.dtype
+                np.testing.assert_array_equal(a, b)
+
+
+def test_results_of_blocks_are_fresh():
+    f = lambda x: (x * 2.0 + x, (x * 3.0 - x)[1:], ((x * x) + 1.0).reshape(2, 2).T)
+    p = tg.prepare(f, X)
+    kept = []
+    for k in range(6):
+        kept.append([y.copy() for y in p.value(X * k)])
+        for y in p.value(X * k):
+            y[...] = -1.0
+    for k, ys in enumerate(kept):
+        for a, b in zip(ys, f(X * k), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_places_that_are_a_view_and_places_that_are_none():
+    arena = np.arange(20.0)
+    for at in (
+        np.arange(6).reshape(2, 3).T,
+        np.arange(12)[::-2],
+        np.array(3),
+        np.broadcast_to(np.arange(3), (2, 3)),
+        np.zeros((0, 2), int),
+    ):
+        np.testing.assert_array_equal(viewed(arena, at), arena[at])
+    assert viewed(arena, np.array([3, 1, 2, 19])) is None and viewed(arena, np.array([0, 19, 19])) is None
+
+
+# --- operations on small matrices ---
+
+
+def spd(n, k=0):
+    a = np.random.default_rng(n + k).normal(size=(n, n))
+    return a @ a.T + np.eye(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_small_systems(n):
+    general = lambda k: np.random.default_rng(10 * n + k).normal(size=(n, n))
+    b = np.random.default_rng(n).normal(size=(n, 3))
+
+    def f(a, s, b):
+        a, s = a * 1.0 + 0.0, s * 1.0 + 0.0
+        L = np.linalg.cholesky(s)
+        return np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), L, np.linalg.solve(s, b) + 0.0, np.trace(s) * 2.0, np.tril(a) * 1.0
+
+    blocked(f, *[(general(k), spd(n, k), b * (k + 1)) for k in range(4)], inside=1e-11)
+    weighed = lambda a, s, b: sum([(v * v).sum() for v in f(a, s, b)])
+    p = tg.prepare(weighed, general(0), spd(n), b, argnums=(0, 1, 2))
+    for k in range(4):
+        args = general(k), spd(n, k), b * (k + 1)
+        for got, want in zip(p.grad(*args), tg.grad(weighed, (0, 1, 2))(*args), strict=True):
+            np.testing.assert_allclose(got, want, 1e-9, 1e-9 * abs(want).max())
+    assert p.forms["grad"].programs[0].emitted.blocks
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_small_triangles(trans, lower, unit):
+    a, b = spd(3), np.arange(6.0).reshape(3, 2) - 2.0
+
+    def f(a, b):
+        a, b = a * 1.0 + 0.0, b + 1.0
+        solved = scipy.linalg.solve_triangular(a, b, trans, lower, unit)
+        return solved * 1.0, scipy.linalg.solve_triangular(a, b[:, 0] * 1.0, trans, lower, unit) + 0.0
+
+    blocked(f, (a, b), (a + 1.0, b * 2.0), inside=1e-13)
+
+
+def test_a_larger_pivot_is_taken():
+    f = lambda a, b: np.linalg.solve(a * 1.0 + 0.0, b * 2.0 + 1.0) * 1.0 + 0.0
+    b = np.array([1.0, 2.0, 3.0])
+    swapped = np.array([[0.0, 1.0, 2.0], [1e-20, 2.0, 0.5], [3.0, 0.0, 1.0]])
+    blocked(f, (spd(3), b), (swapped, b), (swapped[::-1].copy(), b), (swapped.T.copy(), b), inside=1e-13)
+
+
+def test_singular_and_indefinite_matrices_raise_as_they_do_plainly():
+    solve = tg.prepare(lambda a, b: np.linalg.solve(a * 1.0, b + 1.0) * 2.0 + 1.0, spd(2), np.ones(2))
+    factor = tg.prepare(lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) * 2.0 + 1.0) * 2.0, spd(2))
+    for _ in range(3):
+        solve.value(spd(2), np.ones(2))
+        factor.value(spd(2))
+    for bad in (np.ones((2, 2)), np.zeros((2, 2))):
+        with pytest.raises(np.linalg.LinAlgError):
+            solve.value(bad, np.ones(2))
+    for bad in (-np.eye(2), np.ones((2, 2)), np.zeros((2, 2)), np.array([[1.0, 3.0], [3.0, 1.0]])):
+        with pytest.raises(np.linalg.LinAlgError):
+            factor.value(bad)
+    assert np.allclose(solve.value(spd(2), np.ones(2)), np.linalg.solve(spd(2), 2 * np.ones(2)) * 2 + 1)
+
+
+def test_derivatives_of_a_factor_by_whether_its_matrix_is_symmetric():
+    f = lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) ** 2 * np.arange(9.0).reshape(3, 3)).sum()
+    p = tg.prepare(f, spd(3))
+    lower = np.tril(spd(3))
+    for a in (spd(3), spd(3, 1), spd(3), lower, spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1), np.diag([1.0, 2.0, 3.0]), spd(3, 2)):
+        np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), 1e-11, 1e-12)
+    assert p.forms["grad"].programs[0].emitted.blocks
