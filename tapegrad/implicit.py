@@ -19,7 +19,7 @@ from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._memory import Rebind, out_of
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live
+from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live, values_of
 from ._shadow import MAKERS
 from ._transforms import for_each, grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
@@ -153,7 +153,7 @@ class Implicit(Remade):
                 "a parameter"
             )
         v, want = value_out(v), dtype(like)
-        b = layout_of(v)
+        b = values_of(v)
         if dtype(b).kind == "c" and want.kind != "c":
             raise ArgumentError(f"{self.__name__}: the solution is complex and x0 is real; give x0 as complex numbers")
         if is_array(layout_of(like)):
@@ -175,7 +175,7 @@ class Implicit(Remade):
 
     def size(self, r: tuple) -> float:
         """The largest element; nan where one is."""
-        return max([float(abs(layout_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
+        return max([float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
 
     def checked(self, r: tuple) -> None:
         size = self.size(r)
@@ -350,7 +350,7 @@ def plain(v: Any) -> Any:
     """What the solver is given."""
     if not isinstance(v, Variable):
         return v
-    v = layout_of(v)
+    v = values_of(v)
     return v.copy() if is_array(v) else v
 
 

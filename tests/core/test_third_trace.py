@@ -182,6 +182,8 @@ def test_each_record_names_its_primitive():
 ELSEWHERE = {
     "_recording": "has its own tape ended?",
     "_shadow/builtin": "exec and compile of the user's, followed",
+    "_reads": "the check of what a program read",
+    "replay/_emitted": "a replay's own text",
 }
 
 
