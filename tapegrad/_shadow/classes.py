@@ -182,6 +182,8 @@ class Classes:
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
         meta = self(type(c))
+        if id(c) in self.seen:  # a base, or the metaclass, leads to it
+            return self.seen[id(c)]
         if not issubclass(meta, Seen):
             meta = seeing(meta)
         new = self.pooled(c, meta, bases)
@@ -225,7 +227,7 @@ class Classes:
             f = self(m.__func__)
             return m if f is m.__func__ else kind(f)
         if isinstance(m, property):
-            return self.property(m)
+            return self.seen.get(id(m)) or self.property(m)
         return self(m)
 
     def property(self, m: Any) -> Any:
@@ -236,6 +238,8 @@ class Classes:
             return m
         new = kind.__new__(kind)
         property.__init__(new, *shadows)
+        self.seen[id(m)] = new
+        self.hold.append(m)
         put_state(new, {k: self(v) for k, v in state_of(m).items()})
         return new
 

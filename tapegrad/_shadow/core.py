@@ -245,9 +245,15 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         if kind is types.FunctionType:
             new = self.function(x)
         else:
-            make = MAKERS.get(kind) or self.maker(x, kind)
+            make = MAKERS.get(kind)
             if make is None:
-                return self.leave(x)
+                if is_user_class(kind) and kind not in self.classes and not issubclass(kind, (BaseException, np.ndarray)):
+                    self(kind)  # which may lead to x: a member of an enumeration, a registry of instances
+                    if id(x) in self.seen:
+                        return self.seen[id(x)]
+                make = self.maker(x, kind)
+                if make is None:
+                    return self.leave(x)
             new = make(self, x)
         if new is not x:
             self.seen[id(x)] = new
@@ -324,6 +330,7 @@ BY_BASE = (
     ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
     ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
     (weakref.ref, Shadow.reference),
+    (property, Shadow.member),
 )
 MAKERS = {
     np.ndarray: Shadow.array,

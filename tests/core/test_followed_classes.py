@@ -688,3 +688,46 @@ def test_copies_of_instances_with_slots():
     v = np.array([0.7, -1.3, 2.1])
     assert np.allclose(tg.grad(f)(v), 2 * v)
     assert s.a.tolist() == [1.0, 1.0, 1.0]
+
+
+MEMBERS = {
+    "enumeration": ("class L(enum.Enum):\n    a = 1\nl = L.a", "l is L.a", "L.a is l"),
+    "flag": ("class L(enum.Flag):\n    a = 1\n    b = 2\nl = L.b", "l is L.b and l in (L.a | l)", "L.b is l and {L.b: 1}[l]"),
+    "attribute": ("class L: pass\nl = L.one = L()", "l is L.one", "L.one is l"),
+    "slots": ("class L:\n    __slots__ = 'a'\nl = L.one = L()", "l is L.one", "L.one is l"),
+    "registry": ("class L(list):\n    all = []\nl = L([1.0])\nL.all.append(l)", "l is L.all[0]", "L.all[0] is l"),
+    "mapping": ("class L(dict): pass\nl = L(a=1.0)\nL.all = {'l': l}", "l is L.all['l']", "L.all['l'] is l"),
+    "queue": ("class L(collections.deque): pass\nl = L.one = L([1.0])", "l is L.one", "L.one is l"),
+    "tuple": ("class L(tuple): pass\nl = L.one = L([[1.0]])", "l is L.one", "L.one is l"),
+    "base": ("class L:\n    def __init_subclass__(c): L.one = c\nclass l(L): pass", "l is L.one", "L.one is l"),
+    "metaclass": ("class L(type):\n    all = []\nclass l(metaclass=L): pass\nL.all.append(l)", "l is L.all[0]", "L.all[0] is l"),
+    "partial": ("class L(functools.partial): pass\nl = L.one = L(max)", "l is L.one", "L.one is l"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [0, 1], ids=["object first", "class first"])
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_an_object_to_which_its_class_leads_is_one(kind, order):
+    """Whichever of the two is met first, for each of them leads to the other."""
+    text = MEMBERS[kind]
+    space = {"enum": enum, "collections": collections, "functools": functools, "__name__": "user"}
+    exec(text[0] + f"\ndef f(x):\n    assert {text[1 + order]}\n    return x * x if {text[2 - order]} else x", space)
+    assert tg.grad(space["f"])(3.0) == 6.0
+    assert tg.jvp(space["f"], (3.0,), (1.0,))[1] == 6.0
+
+
+def test_attributes_of_an_object_to_which_its_class_leads():
+    class Model:
+        last = None
+
+        def __init__(self):
+            self.state, Model.last = 0.0, self
+
+    a = Model()
+
+    def f(x):
+        a.state = x[0] * x[1]
+        return Model.last.state * x[2]
+
+    assert tg.grad(f)(np.array([1.0, 2.0, 3.0])).tolist() == [6.0, 3.0, 2.0]
+    assert Model.last is a and a.state == 2.0
