@@ -53,8 +53,13 @@ UNASKED = frozenset((
     "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
     "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
     "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__",
 )) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
+LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
+SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
+    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
+    "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
+)) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
 MOST = 20_000  # objects that are compared; above it the walk is volatile
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
@@ -237,7 +242,12 @@ class Walk:
             self.trust(m.__name__)
             self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
             self.follow([np.random] if m is np and "random" in self.names else [])
-            data = [space[n] for n in self.names.intersection(space)] if root_of(m.__name__) not in TRUSTED else []
+            if root_of(m.__name__) in TRUSTED:  # nothing else than its numbers, math.pi for one
+                numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
+                self.form.append([repr(space[n]) for n in numbers])
+                self.expect_names("{0}.__dict__", m, numbers, [space[n] for n in numbers])
+                return
+            data = [space[n] for n in self.names.intersection(space)]
             self.follow([v for v in data if not isinstance(v, (types.FunctionType, type, types.ModuleType, *FIXED))])
             return
         names = self.names_of(space)
@@ -445,7 +455,7 @@ class Walk:
             names += [
                 n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in ("__dict__", "__weakref__")
             ]
-            self.space("{0}.__dict__", c, space, names, self.names)
+            self.space("{0}.__dict__", c, space, names, self.names | SYNTAX)
         if not is_left(type(kind)):
             self.class_of(type(kind), made)
 

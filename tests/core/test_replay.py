@@ -1,5 +1,6 @@
 """`tg.prepare`: what is read anew, what is guarded, what is written back, and how errors read."""
 
+import cmath
 import copy
 import pickle
 import threading
@@ -230,6 +231,15 @@ def settings():
 
     exec("def f(x): return (x * x).sum() * scale", names)
     helper = SimpleNamespace(f=lambda x: x * 2.0)
+
+    class Base:
+        def __call__(self, x):
+            return (x * x).sum()
+
+    class Derived(Base):
+        pass
+
+    derived = Derived()
     yield "number in a cell", lambda x: (x * x).sum() * k, rebind
     yield "attribute", lambda x: (x * x).sum() * box.scale, lambda: setattr(box, "scale", 3.0)
     yield "item", lambda x: (x * x).sum() * items[0], lambda: items.__setitem__(0, 3.0)
@@ -237,6 +247,7 @@ def settings():
     yield "entry", lambda x: (x * x).sum() * table["scale"], lambda: table.update(scale=3.0)
     yield "global", names["f"], lambda: names.update(scale=3.0)
     yield "function", lambda x: (helper.f(x) ** 2).sum(), lambda: setattr(helper, "f", lambda x: x * 3.0)
+    yield "method that was inherited", lambda x: derived(x), lambda: setattr(Derived, "__call__", lambda self, x: (x**3).sum())
 
 
 @pytest.mark.parametrize("case", list(settings()), ids=lambda case: case[0])
@@ -252,6 +263,14 @@ def test_what_f_reads_is_guarded(case):
         GuardError, match=r"prepare\(.*\)\.grad: what the function reads from its surroundings .* has changed; with on_change="
     ):
         strict.grad(X)
+
+
+def test_numbers_of_modules_are_guarded(monkeypatch):
+    p = tg.prepare(lambda x: (x * x).sum() * cmath.pi, X)
+    for _ in range(3):
+        p.grad(X)
+    monkeypatch.setattr(cmath, "pi", 3.0)
+    assert np.allclose(p.grad(X), 6.0 * X)
 
 
 def branching(x):
