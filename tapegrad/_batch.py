@@ -227,7 +227,11 @@ class Batch(Trace):
         out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
         if out is NotImplemented:
             out = one_by_one(self, prim, given, params)
-        elif is_gathered(params["at"]) if prim is READ else type(prim.batch) is not Way and prim.batch != "elementwise" and prim not in OWN:
+        elif (
+            is_gathered(params["at"])
+            if prim is READ
+            else type(prim.batch) is not Way and prim.batch != "elementwise" and (prim not in OWN or prim in JOINED)
+        ):
             out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
@@ -295,4 +299,5 @@ def is_array_of(prim: Primitive, params: dict) -> bool:
 
 
 KEEPING = frozenset([f.prim for f in (s.copy, s.astype)])
+JOINED = frozenset([f.prim for f in (s.layered, s.concatenate)])
 ARRAYS = KEEPING | {s.array_of.prim}

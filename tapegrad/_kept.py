@@ -84,15 +84,19 @@ def changes() -> list:
     return [change for shadow in OPEN.shadows for change in shadow.changes]
 
 
+NUMBERS = frozenset((float, complex, np.float64))
+
+
 def kept_in(trace: Batch) -> tuple:
-    """(the handles that hold values which differ between samples, where the first of them is kept)"""
+    """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
     found, where, met = [], "", {}
     for change in changes():
         for v in put_by(change):
             for x in walked(v, met):
-                if isinstance(x, Variable) and lies_on(x, trace):
+                if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
                     where = where or change[0].words.format(change[1])
-                    found.append(x)
+                    if lies_on(x, trace):
+                        found.append(x)
     return found, where
 
 
@@ -237,7 +241,7 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
 
 def refuse(trace: Batch, where: str) -> None:
     raise BatchError(
-        f"{trace.call}: the function keeps a value that differs between samples in {where}, which outlives the call, and what it gives "
+        f"{trace.call}: the function keeps a value in {where}, which outlives the call, and what it gives "
         "depends on what was kept there: a loop over the samples would show it to the next one, and tg.vmap runs the function for all "
         "of them at once. Return it, or write it into a captured array, name[...] = value"
     )

@@ -198,7 +198,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             around = OPEN.shadows[-1]
             y = around.settle(g(*given, **named))
             kept, where = kept_in(trace)
-            if kept:
+            if where:
                 read(y)
                 run_beside(trace, y, kept, where, lambda: around.settle(g(*inputs.anew(trace, around), **named)))
             return y

@@ -504,7 +504,7 @@ def test_state_in_names_and_containers_raises():
 
     for g, where in ((lambda x: (log.append(x.sum()), x.sum())[1], "a list"), (name, "a name of an outer function"), (item, "a dict")):
         for h in (g, tg.grad(g)):
-            with pytest.raises(BatchError, match=f"keeps a value .* in {where}"):
+            with pytest.raises(BatchError, match=f"keeps a value in {where}"):
                 tg.vmap(h)(X)
 
 
@@ -594,7 +594,7 @@ def test_what_is_handed_on_inside_of_other_objects():
 
     chain = Chain()
     for h in (chain.push, tg.grad(chain.push)):
-        with pytest.raises(BatchError, match="keeps a value .* in an attribute of a Chain"):
+        with pytest.raises(BatchError, match="keeps a value in an attribute of a Chain"):
             tg.vmap(h)(X)
     agree(chain.replace, X)
     agree(tg.grad(chain.replace), X)
