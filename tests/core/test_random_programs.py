@@ -73,7 +73,7 @@ def test_programs_without_a_shadow(seeds):
 
 
 @pytest.mark.cupy_only
-@pytest.mark.parametrize("seeds", [range(20), range(20, 40), range(40, 60)], ids=named)
+@pytest.mark.parametrize("seeds", [range(10), range(20, 30), pytest.param(range(30, 90), marks=pytest.mark.long)], ids=named)
 def test_programs_on_cupy(xp, seeds):
     run(seeds, xp, cupy=True)
 

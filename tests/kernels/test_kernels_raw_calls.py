@@ -298,7 +298,7 @@ def test_processes_share_a_folder(tmp_path):
     for _ in range(2):
         started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(2)]
         assert [p.communicate()[0].decode().strip() for p in started] == [str(GRADIENT.round(6).tolist())] * 2
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3  # two programs, and the texts of the tape's operations
     for file in tmp_path.iterdir():
         file.write_bytes(b"damaged")
     run = subprocess.run([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)

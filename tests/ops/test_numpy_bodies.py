@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 
 import tapegrad as tg
-from tapegrad.ops import products, reductions, shaping
+from tapegrad.ops import einsum, reductions, shaping
 
 rng = np.random.default_rng(7)
 
@@ -50,8 +50,8 @@ def check_einsum(seed):
         want = np.einsum(text, x, y)
         got, (gx, gy) = gradient_of(lambda x, y, text=text: np.einsum(text, x, y), x, y, weights=(w := rng.standard_normal(want.shape)))
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
-        how = products.as_matrices(text)
-        for there in (products._product_of(text, x, y), how and how(x, y)):
+        how = einsum.as_matrices(text)
+        for there in (einsum._product_of(text, x, y), how and how(x, y)):
             assert there is None or strides_of(there) == strides_of(want), text
         (left, right), result = text.split("->")[0].split(","), text.split("->")[1]
         np.testing.assert_allclose(gx, np.einsum(f"{result},{right}->{left}", w, y, optimize=False), rtol=1e-12, atol=1e-12)
@@ -60,13 +60,13 @@ def check_einsum(seed):
 
 @pytest.mark.parametrize("few", [-1, 4096])
 def test_einsum_of_two_by_matmul(monkeypatch, few):
-    monkeypatch.setattr(products, "FEW", few)
+    monkeypatch.setattr(einsum, "FEW", few)
     check_einsum(random.randrange(10**6) if few < 0 else 11)
 
 
 @pytest.mark.long
 def test_einsum_of_two_by_matmul_at_length(monkeypatch):
-    monkeypatch.setattr(products, "FEW", -1)
+    monkeypatch.setattr(einsum, "FEW", -1)
     for _ in range(50):
         check_einsum(random.randrange(10**9))
 
