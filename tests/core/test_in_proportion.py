@@ -265,7 +265,7 @@ def test_calls_of_a_gradient():
     def tree(n):
         return [np.ones(3) for _ in range(n)]
 
-    assert calls(lambda: tg.grad(f)(X)) < 220
+    assert calls(lambda: tg.grad(f)(X)) < (220 if "tapegrad._fast" in sys.modules else 260)  # (without the short ways 243)
     assert calls(lambda: tg.grad(g)(tree(110))) - calls(lambda: tg.grad(g)(tree(10))) < 60 * 100
     few, many = reads(10), reads(110)
     assert calls(lambda: tg.grad(many)(X)) - calls(lambda: tg.grad(few)(X)) < 14 * 100
