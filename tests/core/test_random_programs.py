@@ -61,12 +61,12 @@ def named(seeds):
     return f"{seeds.start}-{seeds.stop - 1}"
 
 
-@pytest.mark.parametrize("seeds", batches(0, 400), ids=named)
+@pytest.mark.parametrize("seeds", batches(0, 200), ids=named)
 def test_programs(seeds):
     run(seeds)
 
 
-@pytest.mark.parametrize("seeds", batches(0, 80), ids=named)
+@pytest.mark.parametrize("seeds", batches(0, 40), ids=named)
 def test_programs_without_a_shadow(seeds):
     """Plain arrays are then seen by the tape alone, while the program changes them."""
     run(seeds, bare=True)

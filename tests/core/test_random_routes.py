@@ -47,7 +47,7 @@ def named(x):
     return f"{x.start}-{x.stop - 1}" if isinstance(x, range) else x
 
 
-@pytest.mark.parametrize("seeds", batches(120), ids=named)
+@pytest.mark.parametrize("seeds", batches(80), ids=named)
 @pytest.mark.parametrize("kind", SEARCHERS)
 def test_programs(kind, seeds):
     run(kind, seeds)

@@ -391,7 +391,7 @@ def test_nestings_on_the_tape():
 # --- devices ---
 
 
-@pytest.mark.parametrize("arch", [75, 90, 120, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100)]])
+@pytest.mark.parametrize("arch", [75, 90, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100, 120)]])
 @pytest.mark.parametrize("sizes", [(1, 0, 0, 0, 0), (0, 2, 0, 1, 0), (1, 1, 1, 1, 1)])
 def test_nvrtc_compiles(sizes, arch):
     pytest.importorskip("cupy")

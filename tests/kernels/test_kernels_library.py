@@ -151,7 +151,7 @@ def test_regression_with_many_coefficients():
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("arch", [75, 90, 120, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100)]])
+@pytest.mark.parametrize("arch", [75, 90, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100, 120)]])
 def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
     k, theta, x, _, _ = MODELS[name]
