@@ -572,7 +572,7 @@ def test_random_programs_by_theta_and_data(seed):
     close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *[pytest.param(n, marks=pytest.mark.long) for n in range(4, 16)]])
 def test_random_recursions(seed):
     """A carry of three numbers, one of which may not matter; its weights and those of each contribution are random."""
     first, second, third = (random_program(10 * seed + j) for j in range(3))

@@ -94,7 +94,7 @@ def test_float32(case):
     assert error.max() < 2e-4
 
 
-@pytest.mark.parametrize("arch", [75, 90, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100, 120)]])
+@pytest.mark.parametrize("arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]])
 @pytest.mark.parametrize(
     "name", ["kalman 4, each", "kalman, fixed steps", "vector 3, 2", "garch", "autoregression 4", "markov 3", "markov given"]
 )

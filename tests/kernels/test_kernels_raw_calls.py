@@ -288,6 +288,7 @@ def test_workers_share_the_samples(monkeypatch):
     np.testing.assert_allclose(gaussian()(THETA, X), VALUE)
 
 
+@pytest.mark.long
 def test_processes_share_a_folder(tmp_path):
     program = (
         "import numpy as np, raw_kernels as r, tapegrad as tg; "

@@ -53,7 +53,7 @@ SOUND = [
 ]
 
 
-SHORT = ("gaussian", "linear", "scale")
+SHORT = ("linear", "recursion", "scale")
 CHECKED = [pytest.param(*case, id=case[2][0], marks=[] if case[2][0] in SHORT else pytest.mark.long) for case in SOUND]
 
 
