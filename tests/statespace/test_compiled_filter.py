@@ -323,11 +323,8 @@ def test_many_states(m):
         assert_same(*both(build, with_gaps(g, 30, p, 0.1), POINTS[0]), POINTS, rtol=1e-9)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(60))
-def test_random_models(seed):
-    g = np.random.default_rng(seed)
-    m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
+def random_settings(g, m):
+    """Which form a random model has."""
     settings = dict(
         diffuse=tuple(np.flatnonzero(g.random(m) < 0.3)),
         vary=tuple(name for name in "TZcd" if g.random() < 0.25),
@@ -337,6 +334,15 @@ def test_random_models(seed):
     )
     if settings["diffuse"]:
         settings["vary"] = tuple(set(settings["vary"]) - {"T"})
+    return settings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
+def test_random_models(seed):
+    g = np.random.default_rng(seed)
+    m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
+    settings = random_settings(g, m)
     y = with_gaps(g, 30, p, 0.25 * (g.random() < 0.5))
     assert_same(*both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)), POINTS, way="")
 
@@ -346,15 +352,7 @@ def test_random_models(seed):
 def test_all_that_is_said_of_random_models(seed, at_once):
     g = np.random.default_rng(1000 + seed)
     m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
-    settings = dict(
-        diffuse=tuple(np.flatnonzero(g.random(m) < 0.3)),
-        vary=tuple(name for name in "TZcd" if g.random() < 0.25),
-        correlated=bool(g.random() < 0.3),
-        predict_first=bool(g.random() < 0.3),
-        offsets=bool(g.random() < 0.6),
-    )
-    if settings["diffuse"]:
-        settings["vary"] = tuple(set(settings["vary"]) - {"T"})
+    settings = random_settings(g, m)
     y = with_gaps(g, 25, p, 0.25 * (g.random() < 0.5))
     build, joseph = random_build(g, m, p, 25, **settings), bool(g.random() < 0.2)
     assert_loglik(build, y, POINTS[1:], joseph)
