@@ -90,6 +90,15 @@ class Inputs:
         hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if hasattr(a, "dtype") else "pass a float array"
         raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
 
+    def rebuilt(self, a: Any, members: list) -> Any:
+        """An argument with these leaves."""
+        if not is_node(a):
+            return members[0]
+        new = filled(a, iter(members))
+        if is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
+            self.fresh.append(new)
+        return new
+
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):  # the usual call

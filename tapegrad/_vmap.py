@@ -12,7 +12,7 @@ from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, v
 from ._kept import kept_in, lies_on, run_beside
 from ._primitive import OPEN, layout_of, live
 from ._transforms import Transform
-from ._tree import Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
+from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._variable import Variable, copied, frozen, variable
 from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
@@ -168,10 +168,7 @@ class Samples(Inputs):
                 if id(x) in shared:
                     aliased[id(v)] = v
                 members.append(v)
-            new = filled(a, iter(members)) if is_node(a) else members[0]
-            if is_node(a) and is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
-                self.fresh.append(new)
-            out.append(new)
+            out.append(self.rebuilt(a, members))
         if aliased:
             OPEN.aliased = {**self.outer, **aliased}
         return out

@@ -21,7 +21,7 @@ from .._float_errors import Handler
 from .._hollow import hollow, hollow_number
 from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
 from .._tape import SWEEPING, fixed
-from .._tree import Const, filled, is_builtin, is_node, leaves, tree_map
+from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, variable
 from ..errors import callers_line
 from ..ops import shaping as s
@@ -247,10 +247,7 @@ class Leaves(Inputs):
                     if id(x) in shared:
                         aliased[id(v)] = v
                 members.append(v)
-            new = filled(a, iter(members)) if is_node(a) else members[0]
-            if is_node(a) and is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
-                self.fresh.append(new)
-            out.append(new)
+            out.append(self.rebuilt(a, members))
         if aliased:
             OPEN.aliased = {**self.outer, **aliased}
         return out
