@@ -49,6 +49,10 @@ POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a num
 NUMBER: dict = {}  # dtype -> the hollow number
 
 
+def is_hollow(x: Any) -> bool:
+    return type(x).__dict__.get("__bool__") is BLIND["__bool__"]
+
+
 def poison(d: np.dtype) -> Any:
     return np.nan if d.kind in "fc" else True if d.kind == "b" else np.iinfo(d).max
 

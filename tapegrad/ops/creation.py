@@ -9,6 +9,7 @@ import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
+from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
 from .._variable import Variable, View, variable
 from ..errors import ArgumentError
@@ -75,7 +76,7 @@ def _same(f):
     def create(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         x = layout_of(a)
         like = getattr(xp_of(x), f.__name__)
-        return handle(like(x, dtype=dtype, shape=shape))
+        return handle(like(x, dtype=dtype, order=order, shape=shape))
 
     create.__name__ = f.__name__
     return create
@@ -90,7 +91,10 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     xp = xp_of(layout_of(y if like is None else like))
     to = dtype or (dtype_of(y) if hasattr(y, "dtype") else np.asarray(y).dtype)
-    out = handle(xp.empty(plain_of(shape), to, order))
+    return filled(handle(xp.empty(plain_of(shape), to, order)), y)
+
+
+def filled(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
         out[...] = values_of(y)
     else:
@@ -100,9 +104,9 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 @implements(np.full_like)
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    x = layout_of(a)
-    s = getattr(x, "shape", ()) if shape is None else shape
-    return full(s, fill_value, dtype=dtype or dtype_of(a), like=a)
+    x = late.shown(a) if isinstance(a, Variable) else a
+    y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
+    return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
 
 
 @implements(np.fromiter)

@@ -85,7 +85,7 @@ def cast(a: Any, to: Any) -> Any:
 # --- sums ---
 
 
-@implements(np.sum)
+@implements(np.sum, layout="own")
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     if dtype is None is initial and where is True and type(a) is Variable:
         return s.sum(a, axis, keepdims)
@@ -108,7 +108,7 @@ def floating(name: str, to: Any) -> Any:
     return to
 
 
-@implements(np.mean)
+@implements(np.mean, layout="own")
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     a, dtype = array_of(a), floating("mean", dtype)
     if where is not True:
@@ -300,7 +300,7 @@ def _flat(a: Any, axis: Any) -> tuple:
     return a, axes_of(a, operator.index(axis))[0]
 
 
-@implements(np.cumsum)
+@implements(np.cumsum, layout="own")
 def cumsum(a, axis=None, dtype=None):
     a, axis = _flat(a, axis)
     return running_sum(cast(a, dtype), axis=axis)
@@ -411,12 +411,12 @@ def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
     return r if initial is None else combine(r, initial)
 
 
-@implements(np.max, np.amax)
+@implements(np.max, np.amax, layout="own")
 def amax(a, axis=None, *, keepdims=False, initial=None, where=True):
     return _extreme(highest, maximum, 1.0, "max", a, axis, keepdims, initial, where)
 
 
-@implements(np.min, np.amin)
+@implements(np.min, np.amin, layout="own")
 def amin(a, axis=None, *, keepdims=False, initial=None, where=True):
     return _extreme(lowest, minimum, -1.0, "min", a, axis, keepdims, initial, where)
 
