@@ -140,14 +140,18 @@ def kept(x: Any) -> Any:
         return x.copy(order="K")
     xp = xp_of(x)
     if xp is np and 0 in x.strides:
-        once = x[tuple([slice(1) if stride == 0 else slice(None) for stride in x.strides])]
-        y = room_laid(np, x.shape, x.strides, x.dtype, True)
-        y[tuple([slice(1) if stride == 0 else slice(None) for stride in y.strides])] = once
-        y.flags.writeable = False
-        return y
+        return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x
     return y
+
+
+def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The elements of x, some of which repeat, in `room`, where they do; read-only, as NumPy's are."""
+    once = tuple([slice(1) if stride == 0 else slice(None) for stride in room.strides])
+    room[once] = x[once]
+    room.flags.writeable = False
+    return room
 
 
 def constant_winner(xp: ModuleType, shape: tuple, at: Any) -> Any:

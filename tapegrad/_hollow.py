@@ -49,10 +49,6 @@ POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a num
 NUMBER: dict = {}  # dtype -> the hollow number
 
 
-def is_hollow(x: Any) -> bool:
-    return type(x).__dict__.get("__bool__") is BLIND["__bool__"]
-
-
 def poison(d: np.dtype) -> Any:
     return np.nan if d.kind in "fc" else True if d.kind == "b" else np.iinfo(d).max
 
@@ -100,7 +96,9 @@ def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple) -> Any:
         return np.ndarray.__new__(Hollow, shape, d) if xp is np else xp.empty(shape, d)
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
-        return np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found.flags.writeable = not any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+        return found
     return on_device(xp)(shape, d, room.data + below, strides)
 
 

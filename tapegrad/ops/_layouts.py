@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from .._array import NUMBERS, is_array, room_laid, steps_of, xp_of
-from .._hollow import is_hollow
 from .._late import late
 from .._variable import Variable, View, bottom
 
 KNOWN: dict = {}  # a kind of call -> the layouts of NumPy's results
+NAMED = {str, type(None), type}  # settings that are equal to none of another type
 FLOATS = {float, complex, np.float64, np.complex128}
 SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
 
@@ -60,14 +60,16 @@ def all_in_order(xs: Any) -> bool:
 
 def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """The result y of a composition, or each member of it, in the memory order of the library's."""
-    several = isinstance(y, (tuple, list))
+    several = issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
     found = y if several else [y]
-    members = [m if is_array(bottom(m)) and not isinstance(m, View) else None for m in found]
+    members = [m if type(m) is not View and is_array(bottom(m)) else None for m in found]
     if not any([m is not None for m in members]):
         return y
     given: list = []
     try:
-        key = function, key_of(args, given), key_of(tuple(kwargs.items()), given), *[None if m is None else m.shape for m in members]
+        key = function, key_of(args, given), *[None if m is None else m.shape for m in members]
+        if kwargs:
+            key = key, *kwargs, key_of(tuple(kwargs.values()), given)
         known = KNOWN.get(key)
     except TypeError:  # an argument of which nobody knows what becomes of it if it is given twice
         return y
@@ -85,41 +87,49 @@ def key_of(x: Any, given: list) -> Any:
     """What of an argument decides how the result lies: of arrays, which are added to `given`, how they lie.  Raises TypeError for others
     than arrays and settings."""
     c = type(x)
-    if c in SETTINGS:
-        return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x
     if c is tuple or c is list:
         return c, *[key_of(e, given) for e in x]
-    if issubclass(c, Variable):
+    if c in NAMED:
+        return x
+    if c in SETTINGS:
+        return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x
+    if c is Variable:
+        x = bottom(x)
+    elif c is View:
         x = late.shown(x)
     if isinstance(x, np.generic):
-        return type(x)
+        return c
     if not is_array(x) or x.dtype.kind not in "biufc":
         raise TypeError
     given.append(x)
-    return xp_of(x), x.shape, x.strides, x.dtype
+    return xp_of(x), x.shape, x.strides, x.dtype.char
 
 
-def plain_of(x: Any) -> Any:
-    """x as the library takes it: with values of no meaning where they are hidden."""
+def plain_of(x: Any, least: int) -> Any:
+    """x as the library takes it: with values of no meaning, from `least` on, where they are hidden."""
     c = type(x)
     if c is tuple or c is list:
-        return c([plain_of(e) for e in x])
+        return c([plain_of(e, least) for e in x])
+    if c in SETTINGS:
+        return x
     if issubclass(c, Variable):
         x = late.shown(x)
-    return stand_in(x) if is_hollow(x) else x
+    return x if type(x) is xp_of(x).ndarray or type(x).__module__ == "numpy" else stand_in(x, least)
 
 
 def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
-    """The layouts (shape, strides) of what the library makes of such arguments; none where it raises for them."""
+    """The layouts (shape, strides, size of an element) of what the library makes of such arguments; none where it raises for them."""
     libraries = {xp_of(x) for x in given} or {np}
     f = function if libraries == {np} else on_device(function, (libraries - {np}).pop())
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            y = f(*[plain_of(a) for a in args], **{k: plain_of(v) for k, v in kwargs.items()})
-    except Exception:  # of values without a meaning
-        return []
-    return [(v.shape, v.strides) if is_array(v) else None for v in (y if isinstance(y, (tuple, list)) else [y])]
+    for least in (0, 9):
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                y = f(*[plain_of(a, least) for a in args], **{k: plain_of(v, least) for k, v in kwargs.items()})
+            break
+        except Exception:  # of values without a meaning
+            y = ()
+    return [(v.shape, v.strides, v.itemsize) if is_array(v) else None for v in (y if isinstance(y, (tuple, list)) else [y])]
 
 
 def on_device(function: Callable, library: Any) -> Any:
@@ -134,16 +144,23 @@ def like(y: Any, layout: tuple | None) -> Any:
     v = bottom(y)
     if layout is None or layout[0] != v.shape:
         return y
+    shape, strides, size = layout
+    if v.dtype.itemsize != size:
+        strides = tuple([s * v.dtype.itemsize // size for s in strides])
     size = v.dtype.itemsize
-    if v.strides == layout[1] or steps_of(v.shape, v.strides, size, True) == steps_of(*layout, size, True):
+    if v.strides == strides or steps_of(shape, v.strides, size, True) == steps_of(shape, strides, size, True):
         return y
-    return late.relaid(y, strides=layout[1])
+    return late.relaid(y, strides=strides)
 
 
-def stand_in(x: Any) -> Any:
-    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array."""
+def stand_in(x: Any, least: int = 0) -> Any:
+    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array.  `least` is added to
+    floats."""
     if not is_array(x):
-        return x.dtype.type(x.dtype.kind in "fc") if isinstance(x, np.generic) else x
-    y = room_laid(xp_of(x), x.shape, x.strides, x.dtype)
-    y[...] = 0 if x.dtype.kind not in "fc" else 1 if x.ndim < 2 else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype)
+        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if isinstance(x, np.generic) else x
+    y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
+    if x.dtype.kind not in "fc":
+        y[...] = 0
+    else:
+        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
     return y

@@ -183,7 +183,8 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
         y = contract(*xs, subscripts=text, optimize=optimize)
     y = y if dtype is None else fit(y, shape(y), np.dtype(dtype))
-    return laid(y, np.einsum, operands, {"optimize": optimize, "dtype": dtype, "order": order, "casting": casting})
+    named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
+    return laid(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
 
 
 def _product_of(text: str, x: Any, y: Any) -> Any:

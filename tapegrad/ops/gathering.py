@@ -102,7 +102,7 @@ def taken(x: Any, at: Any, axis: int) -> Any:
 
 
 def in_rows(y: Any) -> Any:
-    """In C order, as `take` and `compress` give it for any operand."""
+    """y in C order."""
     return y if y.flags.c_contiguous else copy(y, "C")
 
 
@@ -254,7 +254,7 @@ def roll(a, shift, axis=None):
     return rolled(array_like(a), shift=integer(shift), axis=axis)
 
 
-@implements(np.pad, layout="asked")
+@implements(np.pad)
 def pad(array, pad_width, mode="constant", *, constant_values=0):
     x = array_like(array)
     n = ndim(x)
@@ -281,7 +281,7 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
     for axis, w in enumerate(width):
         if w != (0, 0):
             x = taken(x, np.pad(np.arange(shape(x)[axis]), w, mode), axis)
-    return x
+    return in_rows(x)
 
 
 def fit_dtype(x: Any, to: Any) -> Any:

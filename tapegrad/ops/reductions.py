@@ -18,6 +18,7 @@ from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._layouts import laid
 from .corners import isnan, maximum, minimum
 from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .gates import note, users_line
@@ -91,7 +92,8 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
         return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
-    return r if initial is None else add(r, initial)
+    r = r if initial is None else add(r, initial)
+    return laid(r, np.sum, (a, axis, dtype), {"keepdims": keepdims, "initial": initial, "where": where})
 
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
@@ -113,7 +115,7 @@ def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     a, dtype = array_of(a), floating("mean", dtype)
     if where is not True:
         total = sum(a, axis, dtype, keepdims=keepdims, where=where)
-        return total / _number_of(where, total, a, axis, keepdims)
+        return laid(total / _number_of(where, total, a, axis, keepdims), np.mean, (a, axis, dtype), {"keepdims": keepdims, "where": where})
     if dtype is None and _dtype_of(a).char == "e":
         return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
     return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
@@ -303,7 +305,8 @@ def _flat(a: Any, axis: Any) -> tuple:
 @implements(np.cumsum, layout="own")
 def cumsum(a, axis=None, dtype=None):
     a, axis = _flat(a, axis)
-    return running_sum(cast(a, dtype), axis=axis)
+    y = running_sum(cast(a, dtype), axis=axis)
+    return y if dtype is None else laid(y, np.cumsum, (a, axis, dtype), {})
 
 
 @implements(np.cumprod)
@@ -400,7 +403,7 @@ rules(lowest, _extreme_vjp, jvp=_extreme_jvp)
 
 
 def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
-    a = array_of(a)
+    given = a = array_of(a)
     if where is not True:
         if initial is None:
             raise ArgumentError(f"numpy.{name}: where= needs initial=")
@@ -408,7 +411,9 @@ def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
     if initial is not None and count_of(a, axis) == 0:
         return broadcast_to(xp(a).asarray(initial, dtype(a)), to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape))
     r = reduce(a, axis=axis, keepdims=keepdims)
-    return r if initial is None else combine(r, initial)
+    if initial is None:
+        return r
+    return laid(combine(r, initial), getattr(np, name), (given, axis), {"keepdims": keepdims, "initial": initial, "where": where})
 
 
 @implements(np.max, np.amax, layout="own")

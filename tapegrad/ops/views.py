@@ -362,7 +362,7 @@ def imag(val):
     if not isinstance(x, Variable):
         return x.imag
     if dtype(x).kind != "c":
-        return handle(xp(x).zeros(shape(x), dtype(x), "F" if np.isfortran(shown(x)) else "C"))
+        return handle(xp(x).zeros(shape(x), dtype(x), "F" if shown(x).flags.fnc else "C"))
     return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
 
 

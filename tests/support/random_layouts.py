@@ -5,12 +5,11 @@ Whether a reshape is a view or a copy depends on it, so a program that writes th
 import warnings
 
 import numpy as np
-from keyword_calls import Host, floats, members, rebuilt, run
+from keyword_calls import Host, floats, members, run
 
 import tapegrad as tg
-from tapegrad._array import is_array, steps_of
-from tapegrad._primitive import layout_of
-from tapegrad._variable import Variable, View
+from tapegrad._array import is_array, room_laid, steps_of
+from tapegrad._variable import Variable
 from tapegrad.ops import views
 
 KINDS = ("C", "F", "gaps", "columns", "turned", "mixed", "repeated")
@@ -86,7 +85,7 @@ def compared(call, kind, seed, transform, deep=False):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             given = mapped((args, kwargs), lambda v: v)
-            plain = [v for v in members(run(call, call.f, *laid(call, kind, seed, deep), np.zeros))]
+            plain = list(members(run(call, call.f, *laid(call, kind, seed, deep), np.zeros)))
     except Exception:
         return None
 
@@ -103,6 +102,8 @@ def compared(call, kind, seed, transform, deep=False):
     except Exception:
         return None
     found = []
+    if len(seen) < len(plain):  # it was not run
+        return None
     for (a, _), b in zip(seen, plain, strict=True):
         if isinstance(b, np.ndarray) and is_array(a) and a.shape == b.shape and b.size > 1 and lies(a) != lies(b):
             found.append((a.strides, b.strides))
@@ -118,8 +119,17 @@ def backward(g, values):
 
 
 def prepared(g, values):
-    tg.prepare(tg.Const(g))(*values)
+    tg.prepare(tg.Const(g), *values)(*values)
 
 
 def batched(g, values):
-    tg.vmap(tg.Const(g), in_axes=None)
+    tg.vmap(tg.Const(g))(*[stack_of(v) for v in values])
+
+
+def stack_of(v):
+    """Two samples, each of which lies as v does."""
+    if not isinstance(v, np.ndarray) or not v.ndim:
+        return np.array([v, v])
+    stack = room_laid(np, v.shape, v.strides, v.dtype, True, 2)
+    stack[...] = v
+    return stack
