@@ -134,8 +134,35 @@ def room_like(x: Any) -> Any:
     return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
 
 
+def in_order_of_memory(shape: tuple, strides: tuple) -> list:
+    """The axes as NumPy reads an array by `order="K"`, the outermost first: by their strides, but an axis that repeats, or has one
+    element, stays where it is."""
+    order: list = []
+    for k in range(len(shape))[::-1]:  # from the innermost axis on
+        at = len(order)
+        for i in range(len(order))[::-1]:
+            a, b = [abs(strides[n]) if shape[n] > 1 else 0 for n in (k, order[i])]
+            if a and b:
+                if b <= a:
+                    break
+                at = i
+        order.insert(at, k)
+    return order[::-1]
+
+
+def overlaps(x: np.ndarray) -> bool:
+    """May elements of x share memory with each other?"""
+    room = x.itemsize
+    for stride, n in sorted([(abs(s), n) for n, s in zip(x.shape, x.strides, strict=True) if n > 1]):
+        if stride < room:
+            return True
+        room = stride * n
+    return False
+
+
 def kept(x: Any) -> Any:
-    """A copy of the array x that answers each question of layout as x does."""
+    """A copy of the array x that answers each question of layout as x does.  One of elements that share memory with each other is
+    read-only, for a write to it would have to reach several."""
     if x.flags.forc or x.shape == ():
         return x.copy(order="K")
     xp = xp_of(x)
@@ -143,6 +170,8 @@ def kept(x: Any) -> Any:
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x
+    if xp is np and overlaps(x):
+        y.flags.writeable = False
     return y
 
 

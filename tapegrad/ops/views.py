@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, shares_memory
+from .._array import in_order_of_memory, is_array, shares_memory
 from .._late import late
 from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
 from .._variable import Variable, View
@@ -155,7 +155,7 @@ def ravel(a, order="C"):
     a = array_like(a)
     here = shown(a) if isinstance(a, Variable) else a
     if order == "K" and is_array(here):  # the axes as they lie
-        a, order = permuted(a, tuple(sorted(range(here.ndim), key=lambda k: -abs(here.strides[k])))), "C"
+        a, order = permuted(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
         here = shown(a) if isinstance(a, Variable) else a
     elif order == "A" and is_array(here):
         order = "F" if here.flags.f_contiguous else "C"

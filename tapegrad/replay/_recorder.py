@@ -18,7 +18,7 @@ from .._array import is_array, kept, room_like, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
-from .._hollow import hollow, hollow_number
+from .._hollow import hollow, hollow_number, read_only_as
 from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
@@ -94,6 +94,7 @@ class Record(Trace):
     def watch(self, value: Any) -> Variable:
         """An argument."""
         x = self.made(value, self.new(Instruction(ARGUMENT), value))
+        x._value = read_only_as(value, x._value)
         x._saved = True
         return x
 

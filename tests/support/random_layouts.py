@@ -133,3 +133,6 @@ def stack_of(v):
     stack = room_laid(np, v.shape, v.strides, v.dtype, True, 2)
     stack[...] = v
     return stack
+
+
+MODES = {"forward": forward, "backward": backward, "recorded": prepared, "batched": batched}
