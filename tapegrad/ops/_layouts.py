@@ -120,7 +120,7 @@ def plain_of(x: Any, least: int) -> Any:
 def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
     """The layouts (shape, strides, size of an element) of what the library makes of such arguments; none where it raises for them."""
     libraries = {xp_of(x) for x in given} or {np}
-    f = function if libraries == {np} else on_device(function, (libraries - {np}).pop())
+    f = function if libraries == {np} else on_device(function)
     for least in (0, 9):
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -132,11 +132,12 @@ def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
     return [(v.shape, v.strides, v.itemsize) if is_array(v) else None for v in (y if isinstance(y, (tuple, list)) else [y])]
 
 
-def on_device(function: Callable, library: Any) -> Any:
-    """CuPy's function of the same name."""
-    home = function.__module__.partition("._")[0]
-    home = {"numpy": "cupy", "scipy": "cupyx.scipy"}.get(home.partition(".")[0], home) + "".join(home.partition(".")[1:])
-    return getattr(sys.modules.get(home), function.__name__, None)
+def on_device(function: Callable) -> Any:
+    """CuPy's function of the same name, or None."""
+    library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
+    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]  # (ufuncs name no home)
+    found = [getattr(sys.modules.get(home), function.__name__, None) for home in homes]
+    return found[0] or found[1]
 
 
 def like(y: Any, layout: tuple | None) -> Any:

@@ -13,7 +13,7 @@ from numpy import ndarray
 from .._array import xp_of
 from .._primitive import layout_of, view
 from .._variable import Variable
-from ._define import implements, ndim, primitive, rules, shape
+from ._define import implements, ndim, primitive, rules, shape, xp
 from ._layouts import laid
 from .products import T, diagonals, product, reordered, two
 from .shaping import argsort, arrays_of, fit, reshape, sum
@@ -144,7 +144,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
-            return y if not optimize else laid(y, np.einsum, operands, {"optimize": optimize})
+            return y if not optimize and xp(y) is np else laid(y, np.einsum, operands, {"optimize": optimize})
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
