@@ -124,7 +124,8 @@ def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats:
     steps = tuple([k * size for k in steps])
     memory = xp.empty(room, dtype)
     if xp is np:
-        return np.ndarray(shape, dtype, memory, first * size, steps)
+        found = np.ndarray(shape, dtype, memory, first * size, steps)
+        return np.empty_like(found) if found.size == room and not first else found  # one without gaps owns its memory
     return xp.ndarray(shape, dtype, memory.data + first * size, steps)
 
 
@@ -164,7 +165,7 @@ def kept(x: Any) -> Any:
     """A copy of the array x that answers each question of layout as x does.  One of elements that share memory with each other is
     read-only, for a write to it would have to reach several."""
     if x.flags.forc or x.shape == ():
-        return x.copy(order="K")
+        return x.copy(order="K") if x.base is None else x.copy(order="K").view()  # what owns its memory does so, and nothing else
     xp = xp_of(x)
     if xp is np and 0 in x.strides:
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))

@@ -1,6 +1,7 @@
 """NumPy's functions that call a function of the user's, or draw from an iterator: what these give may be tracked although no
 argument is.  So they are written anew, over elements and rows; where nothing is tracked, NumPy makes the result."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -9,6 +10,7 @@ from ._faces import has_variable
 from ._variable import Variable
 from .ops import shaping, views
 from .ops._define import NUMPY, shape
+from .ops._layouts import laid
 from .ops.creation import asarray, made
 
 
@@ -33,8 +35,19 @@ class vectorize(np.vectorize):
                 return super().__call__(*args)
             return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
         if type(found[0]) is tuple:
-            return tuple([views.reshape(shaping.stacked(list(column)), whole) for column in zip(*found, strict=True)])
-        return views.reshape(shaping.stacked(found), whole)
+            return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
+        return laid_alike(found, whole, each)
+
+
+def laid_alike(found, whole, each):
+    """The numbers as an array that lies as a ufunc's result would."""
+    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects(len(each)), each, {})
+
+
+@functools.cache
+def of_objects(count):
+    """A function of so many elements, whose results lie as those of any other do."""
+    return np.frompyfunc(lambda *given: given[0], count, 1)
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):

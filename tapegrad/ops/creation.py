@@ -11,7 +11,7 @@ from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
 from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
-from .._variable import Variable, View, variable
+from .._variable import Variable, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -160,8 +160,9 @@ def require(a, dtype=None, requirements=None, *, like=None):
     wanted = {name[0].upper() for name in requirements or ()}  # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
     if wanted >= {"C", "F"}:
         raise ValueError("Cannot specify both 'C' and 'F' order")
-    x = ordered(_array(a, dtype, None, 0), "F" if "F" in wanted else "C" if "C" in wanted else None)
-    return copy(x) if isinstance(x, View) and ("O" in wanted or ("W" in wanted and not x.flags.writeable)) else x
+    order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
+    x = ordered(_array(a, dtype, None, 0), order)
+    return copy(x, order) if ("O" in wanted and not x.flags.owndata) or ("W" in wanted and not x.flags.writeable) else x
 
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
