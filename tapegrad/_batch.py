@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
-from ._hollow import hollow, hollow_number
+from ._hollow import hollow, hollow_number, read_only_as
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
@@ -62,6 +62,7 @@ class Batch(Trace):
             order = (axis, *[k for k in range(ndim(value)) if k != axis])
             value = s.transpose(value, axes=order)
         x = self.made(samples_first(value))
+        x._value = read_only_as(bottom(value), x._value)
         x._saved = True
         return x
 

@@ -275,7 +275,10 @@ def _shape_of(to: tuple) -> Any:
 def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
     if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
-    return call(np.astype, (x, dtype), {"copy": copy})
+    y = call(np.astype, (x, dtype), {"copy": copy})
+    if order == "A":
+        order = "F" if shown(x).flags.f_contiguous and not shown(x).flags.c_contiguous else "C"
+    return creation.ordered(y, order)
 
 
 def _in_place(f: Any) -> Callable:

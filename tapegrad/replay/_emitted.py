@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array
+from .._array import NUMBERS, is_array, kept, room_like
 from .._flags import leave
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
@@ -335,7 +335,7 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
-            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
+            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:

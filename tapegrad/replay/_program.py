@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, same_bits, xp_of
+from .._array import is_array, kept, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
 from ..ops._define import PRIMITIVES
@@ -165,14 +165,13 @@ def done(i: Instruction, args: list) -> Any:
     if i.prim is LAID:
         return laid(args[0], *i.params)
     if i.prim.writes:
-        args[0] = args[0].copy(order="K")
+        args[0] = kept(args[0])
     return i.prim.run(*args, **i.params)
 
 
 def laid(v: Any, shape: tuple, strides: tuple) -> Any:
     """A copy of v with these strides."""
-    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    fresh = xp_of(v).empty([shape[n] for n in order], v.dtype).transpose([order.index(n) for n in range(len(shape))])
+    fresh = room_laid(xp_of(v), shape, strides, v.dtype)
     fresh[...] = v
     return fresh
 

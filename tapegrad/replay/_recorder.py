@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import is_array, kept, room_like, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
-from .._hollow import hollow, hollow_number
+from .._hollow import hollow, hollow_number, read_only_as
 from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, variable
 from ..errors import callers_line
-from ..ops import shaping as s
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
@@ -95,6 +94,7 @@ class Record(Trace):
     def watch(self, value: Any) -> Variable:
         """An argument."""
         x = self.made(value, self.new(Instruction(ARGUMENT), value))
+        x._value = read_only_as(value, x._value)
         x._saved = True
         return x
 
@@ -114,7 +114,7 @@ class Record(Trace):
         """(A copy: whoever asks may write it.)"""
         v = self.known[x._slot.k]
         self.guards.setdefault((x._slot.k, False), Guard(x._slot.k, v.copy() if is_array(v) else v, False, callers_line()))
-        return v.copy(order="K") if is_array(v) else v
+        return kept(v) if is_array(v) else v
 
     def truth(self, x):
         v = bool(self.known[x._slot.k])
@@ -132,14 +132,14 @@ class Record(Trace):
         v = self.known[slot.k]
         if not is_array(v):
             return Slot(slot.k)
-        c = v.copy(order="K")
+        c = kept(v)
         if c.strides == v.strides:
             return Slot(slot.k)
-        return Slot(self.new(Instruction(s.copy.prim, (slot.k,), {"order": "K"}), c))
+        return Slot(self.new(Instruction(LAID, (slot.k,), (c.shape, c.strides)), c))
 
     def laid_slot(self, slot, value):
         v = self.known[slot.k]
-        fresh = xp_of(v).empty_like(value)
+        fresh = room_like(value)
         fresh[...] = v
         return Slot(self.new(Instruction(LAID, (slot.k,), (fresh.shape, fresh.strides)), fresh))
 
@@ -162,7 +162,7 @@ class Record(Trace):
 
     def beneath(self, x):
         v = self.known[x._slot.k]
-        return v.copy(order="K") if is_array(v) else v
+        return kept(v) if is_array(v) else v
 
     # --- what an operation is ---
 
@@ -173,7 +173,7 @@ class Record(Trace):
         if isinstance(a, Variable):
             a._saved = True
         elif is_array(v) and id(v) not in self.constants:
-            v = v.copy(order="K")
+            v = kept(v)
         return self.new(Instruction(CONSTANT), v)
 
     def step(self, prim, args, inputs, slots, params):
@@ -181,7 +181,7 @@ class Record(Trace):
         ks = tuple([self.operand(a, v) if t is None else t.k for a, v, t in zip(args, inputs, slots, strict=True)])
         values = [known[k] for k in ks]
         if prim.writes and not (slots[0] is not None and slots[0].alone):
-            values[0] = values[0].copy(order="K")
+            values[0] = kept(values[0])
         elif prim is READ or prim.aliases:
             for t in slots:
                 if t is not None:

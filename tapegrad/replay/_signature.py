@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, xp_of
+from .._array import is_array, is_scalar, kept, xp_of
 from .._calls import number
 from .._reads import state, walked
 from .._tree import Const, children, is_node, leaves, structure
@@ -41,7 +41,7 @@ class Leaf:
             self.value = None
             if is_array(x):
                 self.layout = x.shape, x.strides, x.dtype
-                self.packed = np.empty_like(np.lib.stride_tricks.as_strided(np.empty((), x.dtype), x.shape, x.strides)).strides == x.strides
+                self.packed = kept(x).strides == x.strides
 
     def holds(self, x: Any) -> bool:
         if type(x) is not self.kind:
@@ -97,7 +97,7 @@ class Signature:
             if not leaf.holds(x):
                 return None
             if chosen:
-                found.append(number(x) if leaf.layout is None else x if leaf.packed else x.copy(order="K"))
+                found.append(number(x) if leaf.layout is None else x if leaf.packed else kept(x))
         return found
 
     def difference(self, args: tuple) -> str:
