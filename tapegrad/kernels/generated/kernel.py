@@ -347,8 +347,8 @@ class Generated(Remade):
             made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
         else:
             made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
-            if type(theta) is np.ndarray and not launcher.is_simple(batch, steps):  # what an interrupted launch still writes is ours
-                made = [np.empty_like(x) for x in rooms]
+            if type(theta) is np.ndarray and (launcher.overlaps(batch) or not launcher.is_simple(batch, steps)):
+                made = [np.empty_like(x) for x in rooms]  # what an interrupted launch still writes is ours, too
         if batch:
             whole = contiguous(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:

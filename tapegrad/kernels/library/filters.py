@@ -19,8 +19,8 @@ from ..._primitive import is_tracked, layout_of, values_of
 from ..._tree import Const
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
-from ...ops import corners, shaping
-from ..generated.arguments import as_float
+from ...ops import shaping
+from ..generated.arguments import Looking, as_float
 from ..generated.derivatives import library
 from ..generated.kernel import recursion
 from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
@@ -52,21 +52,26 @@ class HandwrittenFilter(HandwrittenRecursion):
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
+        self._is_missing, self._family.observed = Looking(definition.name, definition.observed), definition.observed
         text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
 
     def with_slopes(self, theta: Any, data: Any, by_hand: Callable) -> tuple:
-        """Value, gradient by theta, and gradient by the data of each sample, (d, T, B); `by_hand` gives them on a device."""
+        """Value, gradient by theta, and gradient of each sample by the data below the observed, (d, T, B); `by_hand` gives them on a
+        device."""
         if isinstance(theta, Variable) or isinstance(data, Variable):
             of, run = self._family, self._recorded
-            return of.F(run, theta, data), *[of.gradient(kind, run, theta, data, (), (), None) for kind in "RD"]
+            by_theta, by_data = [of.gradient(kind, run, theta, data, (), (), None) for kind in "RD"]
+            return of.F(run, theta, data), by_theta, by_data[of.observed :]
         return self._run("VGD", (0, 0), (theta, data)) if xp_of(theta) is np else by_hand(theta, data)
 
     def product(self, theta: Any, data: Any, v: Any, way: Any) -> list:
-        """The Hessian of each sample times v, a direction of theta, and `way`, one of the data: its parts by theta and by the data."""
+        """The Hessian of each sample times v, a direction of theta, and `way`, one of the data: its parts by theta and by the data
+        below the observed."""
         of, run = self._family, self._recorded
         moved = ((v,), ()), ((), (way,))
-        return [sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"]
+        by_theta, by_data = [sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"]
+        return [by_theta, by_data[of.observed :]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +151,7 @@ class Filter(Shelved):
         if 1 not in call.modes:
             return self._restored(call, self.kernel(call).hvp(call.theta, other.theta, call.data))
         way = other.data.copy()
-        way[: math.prod(self._observed(call.sizes))] = 0.0
+        way[: self._count(call.sizes)] = 0.0
         return self._restored(call, *self.kernel(call).product(call.theta, call.data, other.theta, way))
 
     # those that follow come from the kernel generated from `start` and `step`
@@ -201,6 +206,7 @@ class Filter(Shelved):
             name=of.stem,
             stem=of.stem,
             key=f"{sizes} {modes}",
+            observed=self._count(sizes),
             formula=recursion(init, step, missing="step", invalid=self._invalid),
             fit=lambda p, d: macros,
             wants="as packed",
@@ -210,7 +216,7 @@ class Filter(Shelved):
 
     def _by_hand(self, call: "Packed", theta: Any, data: Any) -> tuple:
         """Value, gradient and slopes on a device: the .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
-        xp, at, line = xp_of(theta), 0, math.prod(self._observed(call.sizes))
+        xp, at, line = xp_of(theta), 0, self._count(call.sizes)
         rows, lines, wanted = [], [data[:line]], []
         for a, mode in zip(self.arguments, call.modes, strict=True):
             n = a.rows(call.sizes)
@@ -221,11 +227,11 @@ class Filter(Shelved):
             x, line = data[line : line + n], line + n
             if mode == 1:
                 rows.append(x.swapaxes(0, 1).reshape((-1, call.batch)))
-                wanted.append((len(rows) - 1, line - n, n))
+                wanted.append((len(rows) - 1, line - n - len(lines[0]), n))
             else:
                 lines.append(x)
         value, gradient = self.kernel(call, True)._on_device("VG", xp.concatenate(rows), xp.concatenate(lines))
-        parts, slopes = xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()), xp.zeros_like(data)
+        parts, slopes = xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()), xp.zeros_like(data[len(lines[0]) :])
         for k, first, n in wanted:
             slopes[first : first + n] = parts[k].reshape((call.steps, n, -1)).swapaxes(0, 1)
         return value, xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]), slopes
@@ -236,7 +242,7 @@ class Filter(Shelved):
         kind, start, step = of.kind, of.start, of.step
 
         def model(theta, datum):
-            parts, row, line = [], 0, math.prod(self._observed(sizes))
+            parts, row, line = [], 0, self._count(sizes)
             for a, mode in zip(arguments, modes, strict=True):
                 n = a.rows(sizes)
                 x = datum[line : line + n] if mode else theta[row : row + n]
@@ -287,7 +293,7 @@ class Filter(Shelved):
         for a, v, _, mode in given:
             if mode == 2 and bool(xp.isnan(v).any()):
                 raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
-        stepped = [(a, finite_or_nan(xp, v) if mode == 1 else v) for a, v, _, mode in given if mode]
+        stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
         if stepped:
             each = gradients and 1 in modes  # the gradient of each sample, also where samples share an argument
@@ -323,6 +329,9 @@ class Filter(Shelved):
     def _observed(self, sizes: dict) -> tuple:
         return (sizes["d"],) if "d" in sizes else ()
 
+    def _count(self, sizes: dict) -> int:
+        return sizes.get("d", 1)
+
     def _wanted_y(self, sizes: dict) -> str:
         d = "".join([f"{n}, " for n in self._observed(sizes)])
         return f"({d}T) or ({d}T, B)"
@@ -341,13 +350,13 @@ class Filter(Shelved):
         raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
 
     def _restored(self, call: "Packed", gradient: Any, slopes: Any = None) -> Any:
-        """Rows of gradients, and of gradients by the data, as the model's arguments, (..., B) or (T, ..., B)."""
+        """Rows of gradients, and of gradients by arguments of each step, as the model's arguments, (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient, slopes)
         return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def _expanded(self, call: "Packed", gradient: Any, slopes: Any = None) -> list:
         """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
-        row, line, parts = 0, math.prod(self._observed(call.sizes)), []
+        row, line, parts = 0, 0, []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
             n, shape = a.rows(call.sizes), a.shape(call.sizes)
             if mode:
@@ -474,13 +483,3 @@ def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtyp
                 rows += other[0]
                 rows *= 0.5
     return made if batch or samples > 1 else made[..., 0]
-
-
-def finite_or_nan(xp: Any, x: Any) -> Any:
-    """inf in data would be an error for all samples: nan rejects that one alone."""
-    known = values_of(x)
-    if xp is np:
-        with np.errstate(all="ignore"):
-            if np.isfinite(known.sum()):  # not by BLAS, which would wait for other threads
-                return x
-    return corners.where(xp.isinf(known), np.nan, x)
