@@ -20,7 +20,8 @@ STATE: dict = {}
 SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
-WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block,
+SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
@@ -140,7 +141,13 @@ class Plan:
 def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
-    held = 1 if per_sample or summed else 4 if n < WIDE else 2 if n < NARROW else 1
+    taped = low.taped()
+    if per_sample or summed:
+        held = 1
+    elif taped:
+        held = 2 if n < SWEPT else 1
+    else:
+        held = 4 if n < WIDE else 2 if n < NARROW else 1
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
@@ -155,7 +162,7 @@ def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
         long=low.instructions > HEAVY,
         work=low.work,
         most=low.most,
-        taped=[(n, size, loop.data, loop.cap) for n, size, loop in low.taped()],
+        taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
