@@ -144,6 +144,10 @@ class Looking:
         self.refuse_inf(bool(xp.isinf(flat).any()))
         return bool(xp.isnan(flat).any())
 
+    def count(self, data: np.ndarray) -> int:
+        """Of how many numbers of contiguous data this is asked."""
+        return data.size if self.rows is None or data.ndim == 1 else data[: self.rows].size
+
     def on_device(self, xp: Any, data: Any) -> bool:
         """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""
         known = self.clean.get(id(data))

@@ -130,8 +130,8 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("F")
-        if out is None and fits(last, theta, data) and not self._is_missing(data):
-            return repeated(last, theta, data, False)
+        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
+            return found
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
@@ -152,8 +152,8 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("VG")
-        if out is None and fits(last, theta, data) and not self._is_missing(data):
-            return repeated(last, theta, data, True)
+        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
+            return found
         if is_tree(theta):
             if out is not None:
                 raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
@@ -176,7 +176,7 @@ class Generated(Remade):
         key, launcher = self._last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
         if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
-            found = launched(launcher, theta, data, single)
+            found = launched(launcher, theta, data, single, self._is_missing.count(data))
         self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
