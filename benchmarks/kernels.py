@@ -281,10 +281,9 @@ def library(report):
 def main():
     report = bench.start(__doc__)
     jax, torch = bench.jax(), bench.torch()
-    filters(report, jax, torch)
-    light_curves(report, jax)
-    sums(report, jax, torch)
-    library(report)
+    for part, *peers_there in ((filters, jax, torch), (light_curves, jax), (sums, jax, torch), (library,)):
+        if report.only in (None, part.__name__):
+            part(report, *peers_there)
     report.close()
 
 
