@@ -25,8 +25,9 @@ import numpy
 from .. import numpy as np
 from ._compiled import moments
 from ._filter import Block, Diffuse, Moments, Path, Scalar, moments_on_arrays, observed, require_settled
+from ._host import brought
 from ._kernel import triangle, weights
-from ._model import LinearGaussian, Observations, System, system
+from ._model import LinearGaussian, Observations, System
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,15 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     array([0.154118, 0.181176, 0.098824, 0.165882])
     """
     data = y if isinstance(y, Observations) else Observations(y)
-    s = system(model, data)
-    found = moments(s, data, joseph)
+    s, there, found = moments(model, data, joseph)
     if found is None:
         x, path, _, settled = moments_on_arrays(s, data, joseph)
         require_settled(settled, "smooth")
         m = len(s.diffuse)
         mean, cov = _smoothed(s, path, [s.xp.zeros(m)], [s.xp.zeros((m, m))])
     else:
-        mean, cov = _compiled(s, data, *found)
-    return SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False))
+        mean, cov = _compiled(s, there, *found)
+    return brought(SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False)), data.xp)
 
 
 def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[Any, Any]:
