@@ -247,10 +247,10 @@ def _pays(form: Form, use: str, steps: int) -> bool:
 def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
     """The data rows of the kernel.  What does not depend on the model is made once."""
     if form.lines or is_tracked(data.values):
-        rows, _ = data_rows(data, steps)
+        rows, _ = data_rows(data, steps, form.layout.gaps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
     known = data.lines
     if known is None or known[0] != steps:
-        known = data.lines = steps, numpy.stack(data_rows(data, steps)[0])
+        known = data.lines = steps, numpy.stack(data_rows(data, steps, form.layout.gaps)[0])
     return known[1]

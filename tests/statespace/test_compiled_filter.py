@@ -574,6 +574,18 @@ def test_matrices_of_single_precision_run_compiled(monkeypatch):
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("model", [ss.local_level(1.0, 0.5), ss.local_linear_trend(1.0, 0.5, 0.1)], ids=["level", "trend"])
+def test_gaps_in_the_first_steps_alone(model, monkeypatch):
+    """The kernel has none, but was asked for one with gaps."""
+    y = np.random.default_rng(0).normal(size=40).cumsum()
+    y[0] = np.nan
+    wanted = ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov
+    monkeypatch.setattr(_compiled, "FILTERED", 0)
+    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    for a, b in zip((ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov), wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11)
+
+
 def test_one_state_and_two_noises():
     """The short way for one state and one observation reads one noise alone."""
     model = ss.LinearGaussian(0.5, 1.0, np.array([[1.0, 0.3], [0.3, 2.0]]), 1.0, selection=np.array([[1.0, 0.5]]), start=ss.Start(0.0, 1.0))
