@@ -16,6 +16,7 @@ from ..ops._define import Gated, Written
 from ..ops.zero_derivative import Place
 from ._program import LAID, PART
 from ._recorder import Instruction
+from ._regions import through
 
 # Functions that kernels have less exactly than NumPy: powers by the logarithm, and what is made of them.
 ROUGH = frozenset(("power_of", "gamma", "beta", "betaln", "cbrt", "remainder", "floor_divide", "fmod", "exp2", "exp10", "logaddexp2"))
@@ -65,13 +66,16 @@ EXACT = frozenset(("select", "and", "or", "not", "isnan", "lt", "le", "gt", "ge"
 
 
 class Element:
-    """An elementwise instruction: `maps` of its operands."""
+    """An elementwise instruction: its operands, and their maps."""
 
     def __init__(self, i: Instruction, sources: list, cost: int):
         self.i, self.list, self.cost = i, sources, cost
 
     def sources(self) -> list:
         return self.list
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(a, through(m, place, len(extents))) for a, m in self.list]
 
     def node(self, g: Exact, x: list) -> int:
         g.reciprocals.clear()

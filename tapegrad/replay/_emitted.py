@@ -77,7 +77,7 @@ class Emitted:
         ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
         self.last.update(dict.fromkeys(ends, END))
         self.free: dict = {}  # layout -> names of dead memory
-        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written()]
+        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
         self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.used = self.blocks = self.inside = 0
@@ -206,7 +206,7 @@ class Emitted:
         """One call, which is given dead memory for what it makes."""
         made = i.params
         places = []
-        for k in made.written():
+        for k in made.written:
             self.wanted[self.large(k)] -= 1
             places.append(self.place(k))
         args = [self.name[a] for a in i.args] + [str(p) for p in places]

@@ -1,7 +1,5 @@
 """Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in the same pass.
 
-    loop(table, from, to)
-
 The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A nest runs over a box of
 counters.  Its work is cut into items, of some thousand elements each, whatever the number of threads, and each item leaves its
 partial sums in a place of its own: so the bits do not depend on threads.  Arithmetic is strict, as written."""
@@ -15,6 +13,7 @@ import llvmlite.binding as llvm
 from ..kernels.emit import elementary
 from ..kernels.emit.block_code import Affine
 from ..kernels.emit.llvm_builder import COMPARE, Builder
+from ..kernels.launch.cpu import HEADER
 from ._elements import Exact
 
 ITEM = 4096  # elements of an item
@@ -109,20 +108,17 @@ class Text:
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
 
-    def pointer(self, k: int) -> str:
-        return self.b(f"load ptr, ptr {self.b(f'getelementptr ptr, ptr %table, i64 {k}')}")
-
     def moved(self, base: str, stride: int, count: str) -> str:
         if stride == 0 or count == "0":
             return base
         return self.b(f"getelementptr i8, ptr {base}, i64 {self.b(f'mul i64 {count}, {stride}')}")
 
     def text(self) -> str:
-        b, nest, order = self.b, self.nest, self.order
+        b, nest = self.b, self.nest
         line = b.lines.append
-        self.bases = [self.pointer(a.pointer) for a in nest.accesses]
+        self.bases = [data(b, a.pointer) for a in nest.accesses]
         self.fixed: dict = {}
-        numbers = self.pointer(self.places["numbers"]) if nest.numbers else ""
+        numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
         for node, k in nest.numbers.items():
             at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")
             self.fixed[node] = b.spread(b(f"load {b.real}, ptr {at}, align {self.size}"))
@@ -130,7 +126,7 @@ class Text:
         self.bad = b.slot(b.B) if nest.checks else ""
         if nest.checks:
             line(f"  store {b.B} zeroinitializer, ptr {self.bad}")
-        sums = self.pointer(self.places["sums"]) if nest.sums else ""
+        sums = pointer(b, self.places["sums"]) if nest.sums else ""
         with b.range(Affine(0, {"%from": 1}), Affine(0, {"%to": 1})) as u:
             self.item(b.count(u))
             if nest.sums:
@@ -151,7 +147,7 @@ class Text:
         if self.W > 1:
             found = b(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({b.B} {found})")
         line(f"  br i1 {found}, label %bad, label %good\nbad:")
-        line(f"  store i64 1, ptr {self.pointer(self.places['flag'])}\n  br label %good\ngood:")
+        line(f"  store i64 1, ptr {pointer(b, self.places['flag'])}\n  br label %good\ngood:")
 
     def item(self, u: str) -> None:
         b, order = self.b, self.order
@@ -217,18 +213,8 @@ class Text:
         for k, cell in cells.items():
             p = stores[len(nest.stores) + k]
             old = b(f"load {b.real}, ptr {p}, align {self.size}")
-            total = self.total(b.get(cell))
+            total = halved(b, b.get(cell))
             b.lines.append(f"  store {b.real} {b(f'fadd {b.real} {old}, {total}')}, ptr {p}, align {self.size}")
-
-    def total(self, x: str) -> str:
-        """The sum of a vector, by halves."""
-        b, w = self.b, self.W
-        while w > 1:
-            halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
-            parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
-            w //= 2
-            x = b(f"fadd <{w} x {b.real}> {parts[0]}, {parts[1]}")
-        return x if self.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
 
     # --- memory ---
 
@@ -360,29 +346,102 @@ def declared(W: int, bits: int) -> list:
 
 
 class Loops:
-    """The text of all nests of a group.  `items`: how many there are; `sums`: for each (nest, sum) the places of its partial sums."""
+    """The text of all nests of a group: three functions of the table.  `loop` does items from one number to another, `last` adds up what
+    they left, `all` does both.
 
-    def __init__(self, g: Exact, nests: list, pointers: int):
-        places = {"numbers": pointers, "sums": pointers + 1, "flag": pointers + 2}
-        texts, self.sums, self.room, self.items, cuts = [], {}, 0, 0, []
+    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be finite?) for each full sum."""
+
+    def __init__(self, g: Exact, nests: list, sizes: list, totals: list, bits: int):
+        places = {name: len(sizes) + k for k, name in enumerate(("numbers", "sums", "flag", "totals"))}
+        texts, self.room, self.items, cuts, self.sizes = [], 0, 0, [], sizes
+        sums = {}
         for k, nest in enumerate(nests):
             t = Text(g, nest, f"nest{k}", places)
             texts.append(t)
             places[t.name] = self.room
-            count = len(nest.sums)
-            for s in range(count):
-                self.sums[k, s] = (self.room + s * t.W, t.order.items, count * t.W, t.W)
-            self.room += count * t.W * t.order.items
+            step = len(nest.sums) * t.W
+            sums.update({(k, s): (self.room + s * t.W, t.order.items, step, t.W) for s in range(len(nest.sums))})
+            self.room += step * t.order.items
             cuts.append((t.name, self.items, self.items + t.order.items))
             self.items += t.order.items
         bodies = [t.text() for t in texts]
         kinds = sorted({(t.W, t.nest.bits) for t in texts})
-        lines = dict.fromkeys([d for W, bits in kinds for d in declared(W, bits)])
+        lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
-        whole = ["define void @loop(ptr %table, i64 %from, i64 %to) {", "entry:", *dispatched(cuts), "  ret void", "}"]
-        self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join([*lines, *ends, *bodies, *whole]) + "\n"
+        loop = function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
+        last = function("last", "ptr %table", added_up([([sums[p] for p in parts], watched) for parts, watched in totals], places, bits))
+        whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
+        text = [*lines, *ends, *bodies, loop, last, function("all", "ptr %table", whole)]
+        self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
+        self.lines = self.text.count("\n")
         self.serial = any([nest.partial for nest in nests])
         self.work = sum([math.prod(t.nest.extents) * max(len(t.code), 1) for t in texts])
+
+    def aligned(self, places: dict) -> list:
+        """Nothing is done where an array lies across the places of its numbers."""
+        b = Builder(1, 64)
+        b.lines.append("  ; addresses")
+        odd = "0"
+        for k, size in enumerate(self.sizes):
+            if size > 1:
+                p = b(f"ptrtoint ptr {data(b, k)} to i64")
+                odd = b(f"or i64 {odd}, {b(f'and i64 {p}, {size - 1}')}")
+        b.lines.append(f"  %odd = icmp ne i64 {odd}, 0\n  br i1 %odd, label %refused, label %begin\nrefused:")
+        b.lines.append(f"  store i64 1, ptr {pointer(b, places['flag'])}\n  ret void\nbegin:")
+        return b.lines
+
+
+def pointer(b: Builder, k: int) -> str:
+    return b(f"load ptr, ptr {b(f'getelementptr ptr, ptr %table, i64 {k}')}")
+
+
+def data(b: Builder, k: int) -> str:
+    """Where the elements of an array are: the table has its address, or that of the object, which holds it."""
+    p = pointer(b, k)
+    return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
+
+
+def function(name: str, head: str, lines: list) -> str:
+    return "\n".join([f"define void @{name}({head}) {{", "entry:", *lines, "  ret void", "}"])
+
+
+def added_up(totals: list, places: dict, bits: int) -> list:
+    """Each full sum: its vectors item by item, then by halves."""
+    out = Builder(1, bits)
+    if not totals:
+        return []
+    sums, to = pointer(out, places["sums"]), pointer(out, places["totals"])
+    bad = "false"
+    for n, (parts, watched) in enumerate(totals):
+        total = ""
+        for first, items, step, W in parts:
+            b = Builder(W, bits)
+            b.lines, b.slots, b.fresh, b.labels = out.lines, out.slots, out.fresh, out.labels
+            cell = b.cell(b.c(0.0))
+            with b.range(0, items) as i:
+                at = b(f"getelementptr {b.real}, ptr {sums}, i64 {b.count(i * step + first)}")
+                b.set(cell, b.add(b.get(cell), b.read(at)))
+            x = halved(b, b.get(cell))
+            total = out.add(total, x) if total else x
+        out.store(total, out(f"getelementptr {out.real}, ptr {to}, i64 {n}"))
+        if watched:
+            bad = out(f"or i1 {bad}, {out.isnan(out.sub(total, total))}")
+    flag = pointer(out, places["flag"])
+    old = out(f"load i64, ptr {flag}")
+    new = out(f"zext i1 {bad} to i64")
+    out.lines.append(f"  store i64 {out(f'or i64 {old}, {new}')}, ptr {flag}")
+    return [*out.slots, *out.lines]
+
+
+def halved(b: Builder, x: str) -> str:
+    """The sum of a vector, by halves."""
+    w = b.W
+    while w > 1:
+        halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
+        parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
+        w //= 2
+        x = b(f"fadd <{w} x {b.real}> {parts[0]}, {parts[1]}")
+    return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
 
 
 def dispatched(cuts: list) -> list:

@@ -94,6 +94,7 @@ class Moved:
 
     def __init__(self, *pieces: Piece):
         self.pieces = pieces
+        self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
 
     def needs(self, place: tuple, extents: tuple) -> list:
         piece = next(p for p in self.pieces if p.holds(place, extents))
