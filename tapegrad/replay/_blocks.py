@@ -16,9 +16,8 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._groups import GROUP
 from ._interpreter import LIBM, NUMBER, interpreter
-from ._program import LAID, PART, Instruction, Program, laid
+from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
 SMALL = 256  # elements of a result: NumPy does more of them sooner

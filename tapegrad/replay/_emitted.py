@@ -17,6 +17,7 @@ import numpy as np
 
 from .._array import NUMBERS, is_array
 from .._flags import leave
+from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
 from ..ops import shaping
@@ -25,8 +26,7 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
-from ._groups import GROUP, Reader
-from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -41,6 +41,8 @@ UNARY = {
 }  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
+LEAST = 256  # elements below which an instruction is no part of a group
+PASS = 0.5  # ns: of an element of an instruction
 
 
 class Storage:
@@ -54,13 +56,13 @@ class Storage:
 
 
 class Emitted:
-    """The text of a program, and the function that it makes.  `compiled`: with groups in it, of arrays with so many elements."""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it."""
 
-    def __init__(self, program: Program, compiled: int | None = None):
+    def __init__(self, program: Program, compiled: bool = False):
         self.groups: list = []
         self.alone: dict = {}
-        if compiled is not None:
-            program, self.groups, self.alone = with_groups(program, compiled)
+        if compiled:
+            program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
         self.name: dict = {}
@@ -385,9 +387,9 @@ class Emitted:
         return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
 
 
-def with_groups(program: Program, least: int) -> tuple:
+def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    reader = Reader(program, least)
+    reader = load("tapegrad.replay._groups").Reader(program)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
@@ -396,6 +398,24 @@ def with_groups(program: Program, least: int) -> tuple:
 
 
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def told(emitted: Emitted) -> str:
+    """What runs in compiled loops, and what large instructions do not."""
+    names: dict = {}
+    for group in emitted.groups:
+        for _, name in group.names:
+            names[name] = names.get(name, 0) + 1
+    inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
+    if not names:
+        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
+    return f"; {len(emitted.groups)} compiled loops with {inside}" + (f"; by themselves {outside}" if outside else "")
+
+
+def saved(program: Program) -> float:
+    """About how many nanoseconds of a replay groups might save, at most."""
+    sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
+    return sum([PASS * size for size in sizes if size >= LEAST], 0.0)
 
 
 def is_whole(path: tuple, at: Any) -> bool:

@@ -12,10 +12,9 @@ from .._primitive import ASSIGN
 from ..ops import shaping
 from ._elements import Element, as_number, cost_of
 from ._fused import BOOL, FLOATS, Group, Summed
-from ._program import LAID, PART, Instruction, Program
+from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 
-GROUP = "group"
 SMALL = 256  # elements below which an instruction is left to others
 CELLS = 9  # texts of one loop
 SPREAD = 12  # places at which an operand is read
@@ -26,8 +25,8 @@ LONG = 150  # instructions of one
 class Kinds:
     """What each instruction is in a group: its definition, or None."""
 
-    def __init__(self, program: Program, small: int):
-        self.program, self.shown, self.small = program, program.shown, small
+    def __init__(self, program: Program):
+        self.program, self.shown, self.small = program, program.shown, SMALL
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
@@ -154,8 +153,8 @@ class Open:
 class Reader:
     """The instructions of a program in the order of a replay, some of them as groups."""
 
-    def __init__(self, program: Program, small: int):
-        self.program, self.kinds = program, Kinds(program, small)
+    def __init__(self, program: Program):
+        self.program, self.kinds = program, Kinds(program)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []
