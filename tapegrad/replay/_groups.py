@@ -16,7 +16,7 @@ from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 
 SMALL = 256  # elements below which an instruction is left to others
-CELLS = 9  # texts of one loop
+CELLS = 25  # texts of one loop
 SPREAD = 12  # places at which an operand is read
 HEAVY = 600  # operations of a group
 LONG = 150  # instructions of one
