@@ -157,9 +157,14 @@ def tried(i: Instruction, truths: tuple) -> int | None:
     return sum([weight(g.op[n]) for n in g.reach([out], x)])
 
 
+SLOW = frozenset(("div", "rcp", "sqrt"))
+
+
 def weight(op: str) -> int:
     if op in ("const", "bool", "in"):
         return 0
+    if op in SLOW:
+        return 8
     if op in elementary.FUNCTIONS:
         return elementary.length(op)
     known = OPERATIONS.get(op)

@@ -21,7 +21,13 @@ from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL = np.dtype(bool)
-CALL, PASS, COST, ENTRY = 600, 0.3, 0.05, 3000  # ns: of an instruction; of an element of it, and of each of its operations; of a group
+CALL, WRITE, PASS, COST, ENTRY = (
+    600,
+    1500,
+    0.3,
+    0.05,
+    3000,
+)  # ns: of an instruction, of a write; of an element, of its operations; of a group
 MOST = 4096  # codes that are kept in a process
 CODES: dict = {}
 LOCK = threading.Lock()
@@ -42,7 +48,7 @@ class Group:
 
     def __init__(self, kinds: Any, now: Any):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
-        self.watched = {k for k, i in now.code if i.watched}
+        self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
         self.dtype = now.dtype or np.dtype("f8")
         self.carried, self.stored = shares(kinds, now)
         self.left = [*self.stored, *self.sums]
@@ -68,7 +74,7 @@ class Group:
             d = now.values.get(k) or now.sums[k]
             if k not in self.carried and not (type(d) is Moved and d.is_view):
                 size = math.prod(d.shape if type(d) is Summed else self.shown[k][1])
-                saved += CALL + (PASS + COST * d.cost) * size
+                saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
         return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
 
     def key(self) -> Any:
@@ -84,7 +90,15 @@ class Group:
             elif type(d) is Added:
                 found.append((0, [(of(s), m) for s, m in d.terms], k in self.watched))
             else:
-                found.append((1, [(p.box, [(of(s), m) for s, m in p.sources]) for p in d.pieces]))
+                found.append(
+                    (
+                        1,
+                        [(p.box, [(of(s), m) for s, m in p.sources]) for p in d.pieces],
+                        d.form,
+                        d.turned,
+                        d.base in number and number[d.base],
+                    )
+                )
             found.append((self.shown[k][1:4], self.cuts[k]))
         found += [(of(d.k), d.axes, d.shape, self.shown[k][1:3], k in self.watched) for k, d in self.sums.items()]
         return frozen(found)
@@ -178,8 +192,9 @@ class Code:
         return found
 
     def store(self, k: int) -> None:
-        strides = laid_out(self.shown[k])
-        for nest, place, axes in self.boxes(k, self.shown[k][1]):
+        form = self.group.forms.get(k)
+        strides = packed(form, self.shown[k][3].itemsize) if form else laid_out(self.shown[k])
+        for nest, place, axes in self.boxes(k, form or self.shown[k][1]):
             first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
             access = Access(self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL)
             nest.stores.append((self.node(nest, k, place), access))
@@ -212,7 +227,9 @@ class Code:
         for v, d in self.values.items():
             for at in asked.get(v, ()):
                 if (v, at) not in nest.known:
-                    x = [nest.known[a, there] if a in self.values else self.leaf(nest, a, there) for a, there in needs[v, at]]
+                    x = [
+                        nest.known[a, there] if a in self.values else self.leaf(nest, a, there, form_of(d, a)) for a, there in needs[v, at]
+                    ]
                     n = d.node(self.g, x)
                     if self.shown[v][3] != BOOL and self.g.boolean(n):
                         n = of_truth(self.g, n)
@@ -233,8 +250,8 @@ class Code:
         if n not in nest.checks:
             nest.checks.append(n)
 
-    def leaf(self, nest: Nest, a: int, place: tuple) -> int:
-        """A value from memory, or a number."""
+    def leaf(self, nest: Nest, a: int, place: tuple, form: tuple | None = None) -> int:
+        """A value from memory, which may be counted in another shape, or a number."""
         constant = self.group.kinds.constant(a)
         if constant is not None:
             return self.g.neg(self.g.zero) if constant == 0 and math.copysign(1, constant) < 0 else self.g.const(constant)
@@ -243,7 +260,8 @@ class Code:
             node = self.g.input("th", 0, k)
             nest.numbers[node] = k
             return node
-        _, shape, strides, dtype, _ = self.shown[a]
+        _, _, strides, dtype, _ = self.shown[a]
+        strides = packed(form, dtype.itemsize) if form else strides
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
         steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
         access = Access(self.table[a], first, steps, dtype == BOOL)
@@ -287,6 +305,19 @@ class Code:
         head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
         exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
         return space["call"]
+
+
+def form_of(d: Any, a: int) -> tuple | None:
+    return d.form if type(d) is Moved and d.base == a else None
+
+
+def packed(shape: tuple, size: int) -> tuple:
+    """The strides of an array in C order."""
+    found = []
+    for n in reversed(shape):
+        found.append(size)
+        size *= n
+    return tuple(found[::-1])
 
 
 def laid_out(shown: tuple) -> tuple:

@@ -11,13 +11,14 @@ import numpy as np
 from .._primitive import ASSIGN
 from ..ops import shaping
 from ._elements import Element, as_number, cost_of
-from ._fused import BOOL, FLOATS, Group, Summed
+from ._fused import BOOL, FLOATS, Group, Summed, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 
 SMALL = 256  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
-SPREAD = 12  # places at which an operand is read
+SPREAD = 25  # places at which an operand is read
+COSTLY, AGAIN = 6, 40  # operations of a value of which it matters how often it is worked out; of those done again
 HEAVY = 600  # operations of a group
 LONG = 150  # instructions of one
 
@@ -79,14 +80,21 @@ class Kinds:
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
             return None
         d = moved(i, shapes, shape)
-        if d is not None:
+        if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
+        if d is not None:
+            return None
         cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
         return (
             None
             if cost is None or np.broadcast_shapes(*shapes) != shape
             else Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], cost)
         )
+
+    def is_packed(self, k: int) -> bool:
+        """Does it lie in C order, without gaps?"""
+        _, shape, strides, dtype, _ = self.shown[k]
+        return strides == packed(shape, dtype.itemsize)
 
     def operand(self, a: int) -> Any:
         """The dtype of an operand; `float` of a number of Python."""
@@ -123,6 +131,7 @@ class Open:
         self.code: list = []
         self.cuts: dict = {k: before.cuts[k] for k in carried} if before else {}
         self.spread: dict = {k: before.spread[k] for k in carried} if before else {}
+        self.forms: dict = {}  # values that are counted in another shape
         self.cost = 0
         self.dtype: Any = None
 
@@ -134,12 +143,22 @@ class Open:
         if type(d) is Summed:
             self.sums[k] = d
         else:
-            shape = kinds.shown[k][1]
+            shape, form = kinds.shown[k][1], getattr(d, "form", None)
+            for a, _ in d.sources():
+                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (form if form and a == d.base else kinds.shown[a][1]):
+                    return False
+            shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
-            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread) > SPREAD:
+            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread.get(None, ())) > SPREAD:
                 return False
+            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > AGAIN:
+                return False
+            if d.cost >= COSTLY:
+                spread[k] = {(0,) * len(shape)}
             self.values[k], self.cuts[k], self.spread[k] = d, cuts, spread
-            self.cost += d.cost * len(spread)
+            if form and d.turned:
+                self.forms[k] = form
+            self.cost += d.cost
         self.code.append((k, i))
         self.dtype = self.dtype or kinds.float_of(k, i)
         return True

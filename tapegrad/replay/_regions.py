@@ -88,12 +88,13 @@ class Piece:
 
 
 class Moved:
-    """A value whose elements are those of others, or sums of two: of the first piece that holds them."""
+    """A value whose elements are those of others, or sums of two: of the first piece that holds them.  `form`: the shape in which the
+    operand is counted, which lies in C order, and with `turned` the value itself, where that is not their own."""
 
     cost = 0
 
-    def __init__(self, *pieces: Piece):
-        self.pieces = pieces
+    def __init__(self, *pieces: Piece, form: tuple | None = None, turned: bool = False, base: int | None = None):
+        self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
         self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
 
     def needs(self, place: tuple, extents: tuple) -> list:
@@ -161,6 +162,8 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     prim, args = i.prim, i.args
     if prim is shaping.broadcast_to.prim:
         return Moved(Piece(None, (args[0], broadcast(shapes[0], shape))))
+    if prim in (READ, ASSIGN, ADD_AT) and i.params["path"][:1] and i.params["path"][0][0] == "reshape":
+        return counted(i, shapes, shape)
     if prim is READ or prim is shaping.transpose.prim:
         view = viewed(i)
         found = None if view is None else of_view(view, shapes[0])
@@ -180,6 +183,19 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
         axis = i.params["axis"] % len(shape)
         return joined(axis, [(k, 0, s[axis]) for k, s in zip(args, shapes, strict=True)], shape)
     return None
+
+
+def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+    """A view of an array, or a write to it, that goes by a reshape of it."""
+    to, size = i.params["path"][0][1], math.prod(shapes[0])
+    form = tuple(to) if type(to) in (tuple, list) else (to,)
+    if -1 in form:
+        form = tuple([size // -math.prod(form) if n == -1 else n for n in form])
+    if math.prod(form) != size:
+        return None
+    inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
+    d = moved(inner, [form, *shapes[1:]], shape if i.prim is READ else form)
+    return None if d is None or d.form else Moved(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
 
 
 def unit(a: int, n: int) -> tuple:
@@ -247,18 +263,22 @@ def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
     return tuple([tuple(sorted([c for c in cuts if 0 < c < n])) for cuts, n in zip(found, shape, strict=True)])
 
 
-def spread_of(d: Any, shape: tuple, known: dict) -> frozenset:
-    """The distances at which elements of the operands are read."""
-    found = set()
+def spread_of(d: Any, shape: tuple, known: dict) -> dict:
+    """The distances at which elements are read: of operands in memory (None), and of costly values; `known`: those of the operands."""
+    found: dict = {}
     for k, m in d.sources():
-        for shift in known.get(k) or ((0,) * len(m),):
-            own = [0] * len(shape)
-            for (first, steps), s in zip(m, shift, strict=True):
-                for a, step in enumerate(steps):
-                    if step:
-                        own[a] += (first + s) * step
-            found.add(tuple(own))
-    return frozenset(found)
+        for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
+            found.setdefault(origin, set()).update([shifted(m, shift, len(shape)) for shift in shifts])
+    return found
+
+
+def shifted(m: tuple, shift: tuple, count: int) -> tuple:
+    own = [0] * count
+    for (first, steps), s in zip(m, shift, strict=True):
+        for a, step in enumerate(steps):
+            if step:
+                own[a] += (first + s) * step
+    return tuple(own)
 
 
 def cells(shape: tuple, cuts: tuple) -> list:
