@@ -409,7 +409,8 @@ def told(emitted: Emitted) -> str:
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
     if not names:
         return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
-    return f"; {len(emitted.groups)} compiled loops with {inside}" + (f"; by themselves {outside}" if outside else "")
+    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
+    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
 
 
 def saved(program: Program) -> float:

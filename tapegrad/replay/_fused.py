@@ -6,7 +6,7 @@ as one loop for the interior and one for each border, whose texts differ."""
 
 import ctypes
 import math
-import threading
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,9 +28,9 @@ CALL, WRITE, PASS, COST, ENTRY = (
     0.05,
     3000,
 )  # ns: of an instruction, of a write; of an element, of its operations; of a group
+RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once nobody holds them
 MOST = 4096  # codes that are kept in a process
 CODES: dict = {}
-LOCK = threading.Lock()
 
 
 class Summed:
@@ -335,10 +335,39 @@ def maker(shown: tuple) -> Callable:
     _, shape, _, dtype, _ = shown
     strides = laid_out(shown)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
-    if order == list(range(len(shape))):
-        return lambda: np.empty(shape, dtype)
     turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
-    return lambda: np.empty(turned, dtype).transpose(back)
+    plain = order == list(range(len(shape)))
+    make = (lambda: np.empty(shape, dtype)) if plain else lambda: np.empty(turned, dtype).transpose(back)
+    return Kept(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
+
+
+class Kept:
+    """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as the loop."""
+
+    __slots__ = ("make", "pool")
+
+    def __init__(self, make: Callable):
+        self.make, self.pool = make, []
+
+    def __call__(self) -> np.ndarray:
+        try:
+            old = self.pool.pop()
+        except IndexError:
+            old = None
+        if old is None or sys.getrefcount(old) > ALONE:
+            new = self.make()
+            old = new
+        self.pool.append(old)
+        return old
+
+
+def alone() -> int:
+    """What getrefcount says of an array that one name holds."""
+    v = np.empty(1)
+    return sys.getrefcount(v)
+
+
+ALONE = alone()
 
 
 class State:
