@@ -81,27 +81,22 @@ class Group:
         """What its code depends on; raises TypeError where that cannot be told."""
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
-        found: list = [self.dtype, [self.shown[k][:4] for k in self.given], [number[k] for k in self.left]]
+        found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
         for k, d in self.values.items():
             if type(d) is Element:
                 said = ufunc_of(d.i)
                 params = repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__ if said else key_of(d.i.params)
-                found.append((id(d.i.prim), params, [of(s) for s, _ in d.sources()], k in self.watched))
+                found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
             elif type(d) is Added:
-                found.append((0, [(of(s), m) for s, m in d.terms], k in self.watched))
+                found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
             else:
-                found.append(
-                    (
-                        1,
-                        [(p.box, [(of(s), m) for s, m in p.sources]) for p in d.pieces],
-                        d.form,
-                        d.turned,
-                        d.base in number and number[d.base],
-                    )
-                )
-            found.append((self.shown[k][1:4], self.cuts[k]))
-        found += [(of(d.k), d.axes, d.shape, self.shown[k][1:3], k in self.watched) for k, d in self.sums.items()]
-        return frozen(found)
+                for p in d.pieces:
+                    found += [p.box, *[(of(s), m) for s, m in p.sources]]
+                found += [d.form, d.turned, number.get(d.base)]
+            found += [*self.shown[k][1:4], self.cuts[k]]
+        for k, d in self.sums.items():
+            found += [of(d.k), d.axes, d.shape, *self.shown[k][1:3], k in self.watched]
+        return tuple(found)
 
     def ready(self) -> "Code":
         """Its code: that of a group of the same text, if there is one."""
@@ -128,10 +123,6 @@ class Group:
         out = code.call(state, *given)
         self.pool.append(state)
         return out
-
-
-def frozen(x: Any) -> Any:
-    return tuple([frozen(v) for v in x]) if type(x) is list or type(x) is tuple else x
 
 
 def shares(kinds: Any, now: Any) -> tuple:

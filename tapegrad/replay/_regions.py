@@ -4,6 +4,7 @@ A place is, for each axis of a value, (first, steps): its index is first + sum o
 the same of the axes of an operand, by the axes of the result.  So the views of a program, and its writes, become other places at which
 its operands are read, and no loop is made for them."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +20,13 @@ from ._recorder import Instruction
 SHORT = 4  # terms of a sum that are written out
 
 
+@functools.cache
 def whole(shape: tuple) -> tuple:
     """The map of an operand that lies as the result does."""
     return tuple([(0, tuple([int(a == j) for a in range(len(shape))])) for j in range(len(shape))])
 
 
+@functools.cache
 def broadcast(shape: tuple, to: tuple) -> tuple:
     """The map of an operand that is broadcast."""
     ahead = len(to) - len(shape)
@@ -33,15 +36,25 @@ def broadcast(shape: tuple, to: tuple) -> tuple:
 def of_view(view: Callable, shape: tuple) -> tuple | None:
     """(the shape of view(x), its map) for x of this shape; None where it is no view.  Each axis by itself is laid out in bytes."""
     found, to = [], shape
+    for line, x in lines_of(shape):
+        v = view(x)
+        to = v.shape
+        if not v.size or v.base is None:
+            return None
+        first = v.__array_interface__["data"][0] - line
+        found.append((first, tuple([s if m > 1 else 0 for s, m in zip(v.strides, to, strict=True)])))
+    return to, tuple(found)
+
+
+@functools.lru_cache(256)
+def lines_of(shape: tuple) -> list:
+    """For each axis an array of this shape whose elements lie in a line along it, and where that begins."""
+    found = []
     for j, n in enumerate(shape):
         line = np.empty(n, np.int8)
         x = np.broadcast_to(line.reshape([n if k == j else 1 for k in range(len(shape))]), shape)
-        v = view(x)
-        to, first = v.shape, v.__array_interface__["data"][0] - line.__array_interface__["data"][0]
-        if not v.size or not np.may_share_memory(v, line):
-            return None
-        found.append((first, tuple([s if m > 1 else 0 for s, m in zip(v.strides, to, strict=True)])))
-    return to, tuple(found)
+        found.append((line.__array_interface__["data"][0], x))
+    return found
 
 
 def through(m: tuple, place: tuple, counters: int) -> tuple:
