@@ -41,7 +41,7 @@ UNARY = {
 }  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
-LEAST = 256  # elements below which an instruction is no part of a group
+LEAST = 100  # elements below which an instruction is no part of a group
 PASS = 0.5  # ns: of an element of an instruction
 
 
@@ -393,7 +393,7 @@ def with_groups(program: Program) -> tuple:
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
-    program.code = reader.order
+    program.code, program.shown = reader.order, reader.kinds.shown
     return program, reader.groups, reader.alone
 
 

@@ -21,6 +21,7 @@ from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL = np.dtype(bool)
+FEW, LITTLE, COSTLY = 256, 50, 6  # elements, and ns, of an instruction within a block; operations of one that is none
 CALL, WRITE, PASS, COST, ENTRY = (
     600,
     1500,
@@ -74,7 +75,10 @@ class Group:
             d = now.values.get(k) or now.sums[k]
             if k not in self.carried and not (type(d) is Moved and d.is_view):
                 size = math.prod(d.shape if type(d) is Summed else self.shown[k][1])
-                saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
+                if size <= FEW and d.cost < COSTLY:  # others do so few sooner
+                    saved += LITTLE + size
+                else:
+                    saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
         return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
 
     def key(self) -> Any:

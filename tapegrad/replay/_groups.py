@@ -11,14 +11,14 @@ import numpy as np
 from .._primitive import ASSIGN
 from ..ops import shaping
 from ._elements import Element, as_number, cost_of
-from ._fused import BOOL, FLOATS, Group, Summed, packed
+from ._fused import BOOL, COSTLY, FLOATS, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 
-SMALL = 256  # elements below which an instruction is left to others
+SMALL = 100  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
 SPREAD = 25  # places at which an operand is read
-COSTLY, AGAIN = 6, 40  # operations of a value of which it matters how often it is worked out; of those done again
+AGAIN = 40  # operations of costly values that are worked out again
 HEAVY = 600  # operations of a group
 LONG = 150  # instructions of one
 
@@ -27,7 +27,7 @@ class Kinds:
     """What each instruction is in a group: its definition, or None."""
 
     def __init__(self, program: Program):
-        self.program, self.shown, self.small = program, program.shown, SMALL
+        self.program, self.shown, self.small = program, dict(program.shown), SMALL
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
@@ -230,6 +230,9 @@ class Reader:
                 self.groups.append(made)
                 self.order.append((-len(self.groups), Instruction(GROUP, tuple(made.given), made)))
                 self.ready.update(made.left)
+                for k in made.written:  # a view of what is not in memory has memory of its own now
+                    numpys, shape, _, dtype, _ = shown = self.kinds.shown[k]
+                    self.kinds.shown[k] = (numpys, shape, laid_out(shown), dtype, True)
             else:
                 for k in made.left:
                     self.plain(k, self.by_number[k])

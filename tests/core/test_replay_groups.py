@@ -221,6 +221,19 @@ def test_steps_of_a_stencil_are_not_worked_out_again_and_again():
     assert max([group.ready().lines for group in emitted.groups]) < 4000
 
 
+def test_views_of_what_is_not_in_memory():
+    """They have memory of their own then, without gaps."""
+    turn = np.linalg.qr(RNG.normal(size=(30, 30)))[0]
+
+    def f(x):
+        for _ in range(3):
+            z = np.tanh(x @ turn + x)
+            x = z[:, :15].repeat(2, axis=1) * z[:, ::-1] + (z[:, 5:20] @ turn[:15])
+        return (x * x).sum()
+
+    fused(f, (X.reshape(20, 30),), (Y.reshape(20, 30),), rtol=1e-12, method="grad", groups=3)
+
+
 def test_captured_buffers():
     def made():
         buffer, total = np.zeros((3, N)), np.zeros(())
