@@ -51,6 +51,7 @@ LOADED: dict[str, tuple] = {
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
     # what a program needs that is replayed
     "tapegrad.replay._emitted": ("replay._form", "replay._at"),
+    "tapegrad.replay._groups": ("replay._emitted",),
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for

@@ -33,7 +33,7 @@ class Folded:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.emitted = load(EMITTER).Emitted(program)
+        self.emitted = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups))
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""

@@ -17,7 +17,7 @@ from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._interpreter import LIBM, NUMBER, interpreter
-from ._program import LAID, PART, Instruction, Program, laid
+from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
 SMALL = 256  # elements of a result: NumPy does more of them sooner
@@ -64,7 +64,7 @@ class Kinds:
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
-        if prim is PART or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+        if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
         if prim is LAID:

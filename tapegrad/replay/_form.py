@@ -1,5 +1,6 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from ._signature import READ, Signature, Surroundings
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
 EMITTED = 2  # the replay for which the text is written
+COMPILING = 2e8  # ns that the compilation of a function's groups may take
+REFUSALS = 3  # replays for which groups were of no use, before there are none
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
@@ -166,7 +169,7 @@ class Form:
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
             self.eager, self.programs = reason, []
         else:
-            self.programs = [Kept(signature, surroundings, Program(recorded)), *self.programs[: MOST - 1]]
+            self.programs = [Kept(signature, surroundings, Program(recorded), owner.compile), *self.programs[: MOST - 1]]
         return y
 
     def report(self) -> list:
@@ -178,11 +181,12 @@ class Form:
 class Kept:
     """A program, and what it holds for."""
 
-    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
+    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, compile: Any = False):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Any = None
-        self.replays = self.failures = 0
+        self.replays = self.failures = self.refusals = 0
+        self.compile, self.due = compile, EMITTED  # the replay for which the text is written next
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
@@ -200,11 +204,13 @@ class Kept:
             return None
         self.replays += 1
         try:
-            if self.replays == EMITTED:
-                self.emitted = load(EMITTER).Emitted(program)
+            if self.replays >= self.due:
+                self.write()
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
             if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 found = program.run(values)
+                if self.emitted.groups and HEARD.shown is None:
+                    self.refuse()
         except Exception:  # the plain call raises it, with the line
             self.failures += 1
             return None
@@ -218,6 +224,24 @@ class Kept:
         each = iter(results)
         return tree_map(lambda _: next(each), program.tree)
 
+    def write(self) -> None:
+        """The text; with groups once the replays so far have cost as much as compiling them might."""
+        emitter, program = load(EMITTER), self.program
+        wanted = self.compile is True
+        if self.compile == "auto":
+            saved = emitter.saved(program)
+            after = COMPILING / saved if saved else math.inf
+            wanted = self.replays >= after
+        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
+        if wanted or self.emitted is None:
+            self.emitted = emitter.Emitted(program, wanted)
+
+    def refuse(self) -> None:
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""
+        self.refusals += 1
+        if self.refusals > REFUSALS and 2 * self.refusals > self.replays:
+            self.compile, self.emitted = False, load(EMITTER).Emitted(self.program)
+
     def report(self) -> str:
         way = (
             "as bound calls"
@@ -228,5 +252,13 @@ class Kept:
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written, {guards} values and "
-            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call"
+            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call{self.fused()}"
         )
+
+    def fused(self) -> str:
+        """What runs in compiled loops."""
+        if self.compile is False:
+            return "; nothing compiled for it, for its values are often not finite" if self.refusals > REFUSALS else ""
+        if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
+            return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
+        return load(EMITTER).told(self.emitted)

@@ -15,6 +15,7 @@ from .._primitive import Primitive
 from ..ops._define import PRIMITIVES
 from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded
 
+GROUP = "group"  # an instruction that stands for several (_groups.py)
 FEW = 64  # elements of a constant that is compared with others
 
 
