@@ -20,7 +20,7 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -42,6 +42,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
+    "cupyx.scipy.sparse": ("sparse._plan",),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
@@ -53,7 +54,7 @@ LOADED: dict[str, tuple] = {
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
-    "matplotlib.pyplot": ("statespace._plots",),
+    "matplotlib.pyplot": ("statespace._plots", "sparse._pictures"),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
