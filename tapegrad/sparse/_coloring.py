@@ -6,6 +6,7 @@ between two colours form no cycle, so they are found one after another, leaves f
 
 The first colour that is free is taken, in one of five orders.  Loops are compiled by Numba, and kept on disk."""
 
+import heapq
 from typing import Any
 
 import numba
@@ -47,57 +48,30 @@ def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
 @numba.njit(cache=True)
 def by_degree(bounds, members, last):  # pragma: no cover (compiled)
     """An order of the vertices of a graph.  `last`: from the end on, each time one with the fewest neighbours among those that are left;
-    else from the start on, one with the most neighbours among those that were taken."""
+    else from the start on, one with the most neighbours among those that were taken; of several the first."""
     n = bounds.size - 1
     degree = np.zeros(n, np.int64)
-    if last:
-        for v in range(n):
+    step = 1 if last else -1
+    heap = [np.int64(0) for _ in range(0)]
+    for v in range(n):
+        if last:
             degree[v] = bounds[v + 1] - bounds[v]
-    head = np.full(n + 1, -1, np.int64)
-    after, before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    for v in range(n - 1, -1, -1):
-        d = degree[v]
-        after[v] = head[d]
-        if head[d] >= 0:
-            before[head[d]] = v
-        head[d] = v
+        heapq.heappush(heap, step * degree[v] * n + v)
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
-    at = 0
-    for k in range(n):
-        if last:
-            while head[at] < 0:
-                at += 1
-        else:
-            while head[at] < 0:
-                at -= 1
-        v = head[at]
-        head[at] = after[v]
-        if after[v] >= 0:
-            before[after[v]] = -1
+    k = 0
+    while k < n:
+        v = heapq.heappop(heap) % n
+        if taken[v]:  # its place in the heap was an old one
+            continue
         taken[v] = True
         order[n - 1 - k if last else k] = v
+        k += 1
         for a in range(bounds[v], bounds[v + 1]):
             w = members[a]
-            if taken[w]:
-                continue
-            d = degree[w]
-            if before[w] >= 0:
-                after[before[w]] = after[w]
-            else:
-                head[d] = after[w]
-            if after[w] >= 0:
-                before[after[w]] = before[w]
-            d = d - 1 if last else d + 1
-            degree[w] = d
-            before[w], after[w] = -1, head[d]
-            if head[d] >= 0:
-                before[head[d]] = w
-            head[d] = w
-            if not last and d > at:
-                at = d
-        if last and at > 0:
-            at -= 1
+            if not taken[w]:
+                degree[w] -= step
+                heapq.heappush(heap, step * degree[w] * n + w)
     return order
 
 

@@ -1,8 +1,8 @@
 """Sets of numbers 0 .. n-1, each kept once: what an element of an array depends on.
 
 An array of sets is an array of their names, whole numbers: 0 is the empty set, 1 + j the set of j alone, `full` all of them.  So what moves
-elements moves names; and a union that was met before, of the same two names, is known.  Where one of two sets holds the other, their union
-has its name: nothing is kept twice for sums over overlapping sets.
+elements moves names; a union of the same two names that was met a moment ago is known; and where one of two sets holds the other, their
+union has its name: nothing is kept twice for sums over overlapping sets.
 
 Loops are compiled by Numba, and kept on disk.  They stop where an array has no more room, and go on in a longer one."""
 
@@ -10,13 +10,14 @@ import numba
 import numpy as np
 
 DONE = -1  # else: the place where a loop stopped for want of room
-EMPTY = 0
+RECENT = 1 << 12  # unions that are remembered
 
 
 @numba.njit(cache=True)
-def unite(a, b, out, first, start, items, count, keys, names, known, full, n):  # pragma: no cover (compiled)
-    """out[k] = a[k] united with b[k], from k = `first` on.  Gives (place where it stopped, number of sets, number of unions known)."""
+def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragma: no cover (compiled)
+    """out[k] = a[k] united with b[k], from k = `first` on.  Gives (place where it stopped, number of sets).  `keys`, `names`: the last unions."""
     mask = keys.size - 1
+    top, room, last = start[count], items.size, start.size - 2
     for k in range(first, a.size):
         x, y = a[k], b[k]
         if x == y or y == 0 or x == full:
@@ -25,20 +26,15 @@ def unite(a, b, out, first, start, items, count, keys, names, known, full, n):  
         if x == 0 or y == full:
             out[k] = y
             continue
-        if x > y:
-            x, y = y, x
-        key = (np.int64(x) << 32) | np.int64(y)
-        h = (key * np.int64(-7046029254386353131)) >> 20 & mask
-        while keys[h] != 0 and keys[h] != key:
-            h = (h + 1) & mask
+        key = (x << 32) | y
+        h = (x * 31 + y) & mask
         if keys[h] == key:
             out[k] = names[h]
             continue
         i, i_end, j, j_end = start[x], start[x + 1], start[y], start[y + 1]
-        top = start[count]
-        if top + (i_end - i) + (j_end - j) > items.size or count + 1 >= start.size or 2 * known >= keys.size:
-            return k, count, known
         big, small = i_end - i, j_end - j
+        if top + big + small > room or count >= last:
+            return k, count
         p = top
         while i < i_end and j < j_end:
             u, v = items[i], items[j]
@@ -64,11 +60,10 @@ def unite(a, b, out, first, start, items, count, keys, names, known, full, n):  
         else:
             z = count
             count += 1
-            start[count] = p
+            start[count] = top = p
         keys[h], names[h] = key, z
-        known += 1
         out[k] = z
-    return -1, count, known
+    return -1, count
 
 
 @numba.njit(cache=True)
@@ -144,29 +139,25 @@ class Sets:
         self.n = n
         self.full = n + 1 if n > 1 else n
         self.count = n + 2  # of names
-        self.start = np.zeros(2 * n + 1024, np.int64)
+        self.start = np.empty(24 * n + 1024, np.int64)
+        self.start[0] = 0
         self.start[1 : n + 2] = np.arange(n + 1)
-        self.start[n + 2 :] = n
-        self.items = np.zeros(8 * n + 4096, np.int32)
+        self.start[n + 2] = n
+        self.items = np.empty(96 * n + 4096, np.int32)  # (what is not written takes no memory)
         self.items[:n] = np.arange(n)
-        size = 1 << int(4 * n + 1024).bit_length()
-        self.keys, self.names, self.known = np.zeros(size, np.int64), np.zeros(size, np.int64), 0
-        self.mark, self.met, self.stamp = np.full(n, -1), np.full(self.start.size, -1), 0
+        self.keys, self.names = np.zeros(RECENT, np.int64), np.zeros(RECENT, np.int64)
+        self.mark, self.met, self.stamp = np.full(n, -1), np.zeros(self.start.size, np.int64), 0
 
     def singles(self, shape: tuple) -> np.ndarray:
         """For each element the set of its own number."""
         return np.arange(1, self.n + 1).reshape(shape)
 
-    def grown(self, some: int) -> None:
+    def grown(self) -> None:
         """Room for more."""
         if self.start.size < 2 * self.count:
-            self.start = np.concatenate([self.start, np.zeros_like(self.start)])
-            self.met = np.concatenate([self.met, np.full_like(self.met, -1)])
-        self.items = np.concatenate([self.items, np.zeros(self.items.size + some, np.int32)])
-        if 4 * self.known >= self.keys.size:
-            keys, names, size = self.keys[self.keys != 0], self.names[self.keys != 0], 4 * self.keys.size
-            self.keys, self.names = np.zeros(size, np.int64), np.zeros(size, np.int64)
-            placed(keys, names, self.keys, self.names)
+            self.start = np.concatenate([self.start, np.empty_like(self.start)])
+            self.met = np.concatenate([self.met, np.zeros_like(self.met)])
+        self.items = np.concatenate([self.items, np.empty(self.items.size + 2 * self.n, np.int32)])
 
     def union(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element, of two arrays of names that may be broadcast."""
@@ -176,12 +167,10 @@ class Sets:
         shape = a.shape
         a, b, out, k = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1), np.empty(a.size, np.int64), 0
         while True:
-            k, self.count, self.known = unite(
-                a, b, out, k, self.start, self.items, self.count, self.keys, self.names, self.known, self.full, self.n
-            )
+            k, self.count = unite(a, b, out, k, self.start, self.items, self.count, self.keys, self.names, self.full, self.n)
             if k == DONE:
                 return out.reshape(shape)
-            self.grown(2 * self.n)
+            self.grown()
 
     def groups(self, bounds: np.ndarray, members: np.ndarray) -> np.ndarray:
         """The union of each group: the names members[bounds[k] : bounds[k + 1]]."""
@@ -193,7 +182,7 @@ class Sets:
             )
             if k == DONE:
                 return out
-            self.grown(2 * self.n)
+            self.grown()
 
     def over(self, names: np.ndarray, axes: tuple) -> np.ndarray:
         """The unions over some axes, which stay as axes of length 1."""
@@ -224,14 +213,3 @@ class Sets:
         written_out(names, self.start, self.items, self.full, self.n, indptr, indices)
         return indptr, indices
 
-
-@numba.njit(cache=True)
-def placed(some_keys, some_names, keys, names):  # pragma: no cover (compiled)
-    """Fill a table."""
-    mask = keys.size - 1
-    for k in range(some_keys.size):
-        key = some_keys[k]
-        h = (key * np.int64(-7046029254386353131)) >> 20 & mask
-        while keys[h] != 0:
-            h = (h + 1) & mask
-        keys[h], names[h] = key, some_names[k]
