@@ -309,7 +309,7 @@ def renumbered(colours: np.ndarray) -> np.ndarray:
 
 
 def best_coloring(p: scipy.sparse.csr_array, order: str) -> Coloring:
-    """The fewest colours for a Jacobian: of columns, unless rows are fewer; of both where a few rows or columns are much fuller than the rest."""
+    """The fewest colours for a Jacobian: of columns, unless rows are fewer; of both where some rows or columns are fuller than the rest."""
     found = coloring_of(p, "columns", order)
     filled = np.diff(p.indptr)
     mean = p.nnz / max(p.shape[0], 1)

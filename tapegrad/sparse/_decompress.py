@@ -1,7 +1,8 @@
 """Entries of a sparse matrix from its products with the sums of unit vectors of one colour.
 
-`products` are numbers: those of the colours of columns, (colours, m), then those of the colours of rows, (colours, n), one after the other.
-Where each entry stands alone in one of them, `table` says where; of an acyclic colouring some stand alone when others have been taken away."""
+`products` are numbers: those of the colours of columns, (colours, m), then those of the colours of rows, (colours, n), one after the
+other.  Where each entry stands alone in one of them, `table` says where; of an acyclic colouring some stand alone when others have been
+taken away."""
 
 from typing import Any
 

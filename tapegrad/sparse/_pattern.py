@@ -28,7 +28,7 @@ class Carried:
         """`values`: of the program's inputs, the differentiated one first."""
         self.program, self.scope = program, scope
         self.env: dict = dict(zip(program.arguments, values, strict=True))
-        self.env.update({k: v for k, v in program.captured})
+        self.env.update(dict(program.captured))
         self.env.update(program.constants)
         x = values[0]
         self.sets = Sets(int(np.prod(np.shape(x))))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from .._array import is_array, same_bits, xp_of
+from .._array import is_array, xp_of
 from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
@@ -29,6 +29,7 @@ from ._pictures import plot
 Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
+HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
 SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
 
 
@@ -59,7 +60,7 @@ class Found:
     def values(self, args: tuple) -> list:
         values = self.kept.values(args)
         if values is None:
-            raise GuardError(f"{self.call}: the call has {self.kept.signature.difference(args)}")
+            raise GuardError(f"the call has {self.kept.signature.difference(args)}")
         return values
 
     def read(self, carried: Carried) -> scipy.sparse.csr_array:
@@ -74,13 +75,13 @@ class Found:
             found = self.asked.run(self.values(args))
             if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
                 raise GuardError(
-                    f"{self.call}: a branch or an index differs from that at the point of the pattern, which has scope='local'; "
-                    "scope='global' holds for all branches of numpy.where"
+                    "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
+                    "all branches of numpy.where)"
                 )
         if not all([same_value(a, b) for a, b in self.relied]):
             now = self.read(self.carried(args))
             if (now.astype(np.int8) - self.pattern.astype(np.int8) > 0).nnz:
-                raise GuardError(f"{self.call}: a captured array has changed, and with it the pattern: prepare anew")
+                raise GuardError("a captured array has changed, and with it the pattern")
             self.relied = [(a, a.copy(order="K")) for a, _ in self.relied]
 
 
@@ -112,7 +113,7 @@ class Plan:
     def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
-        self.f = f if self.argnum == 0 else turned(f, self.argnum)
+        self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
         self.dtype = None
         args = self.entered(args)
         checked_input(call, args[0])
@@ -149,17 +150,14 @@ class Plan:
         return f"<sparse {what} {self.shape}: {self.pattern.nnz} entries, {self.coloring!r}>"
 
     def entered(self, args: tuple) -> tuple:
-        """As the function takes them, the differentiated one first; numbers beside it are arrays' numbers, which may vary."""
-        x = args[self.argnum]
-        x = x if is_array(x) or has_variable((x,)) else np.asarray(x, self.dtype)
-        kind = x.dtype.type if self.dtype is None else self.dtype.type
-        rest = [kind(a) if type(a) is float else a for k, a in enumerate(args) if k != self.argnum]
-        return (x, *rest)
+        """As the function takes them, the differentiated one first."""
+        x, *rest = entered(args, self.argnum, self.dtype)
+        return (x, *self.beside, *rest)
 
     def colored(self, kind: str | None, order: str) -> Coloring:
         if self.second:
             return coloring_of(self.pattern, kind or "star", order)
-        if np.dtype(getattr(self.like, "dtype", float)).kind == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
+        if kind_of(self.like) == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
             if kind not in (None, "columns"):
                 raise ArgumentError(f"{self.call}: a complex function of real numbers is differentiated by columns; not kind={kind!r}")
             kind = "columns"
@@ -198,14 +196,19 @@ class Plan:
     def __call__(self, *args: Any) -> Any:
         """The matrix at this point."""
         if has_variable(args):
-            raise ArgumentError(f"{self.call}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian")
+            raise ArgumentError(HOLDS_NONE.format(self.call))
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with Outside():
             args = self.entered(args)
-            if self.found is not None:
-                self.found.require(args)
-            return self.matrix(self.products(args))
+            try:
+                if self.found is not None:
+                    self.found.require(args)
+                products = self.products(args)
+            except GuardError as error:
+                text = str(error).partition("; with on_change")[0]
+                raise GuardError(f"{text}; {self.call} stands for a point where it was otherwise: prepare a plan for this one") from error
+            return self.matrix(products)
 
     def matrix(self, products: Any) -> Any:
         module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
@@ -220,11 +223,11 @@ class Plan:
                 f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a sparse matrix takes "
                 f"{self.colors} products; tapegrad.{what} does it as well",
                 DenseWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def plot(self, ax: Any = None) -> Any:
-        """A picture of the pattern, each entry in the colour of the product that gives it; on the axes of matplotlib, which are returned."""
+        """A picture of the pattern, each entry in the colour of the product that gives it.  Gives the axes of matplotlib."""
         return plot(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
 
 
@@ -234,10 +237,23 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
     return argnum % len(args)
 
 
-def turned(f: Callable, argnum: int) -> Callable:
-    """f with that argument first."""
+def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
+    """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
+    x = args[argnum]
+    if has_variable(args):
+        return (x, *[a for k, a in enumerate(args) if k != argnum])
+    if not is_array(x):
+        x = np.asarray(x, dtype)
+    elif dtype is not None and x.dtype.kind in "iu":
+        x = x.astype(dtype)
+    rest = [x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a for k, a in enumerate(args) if k != argnum]
+    return tuple([a.copy(order="C") if is_array(a) and not a.flags.c_contiguous else a for a in (x, *rest)])
 
-    def first(x, *rest):
+
+def turned(f: Callable, argnum: int) -> Callable:
+    """f with that argument first, itself the second, as an argument: what it captures is followed as that of any function."""
+
+    def first(x, f, *rest):
         return f(*rest[:argnum], x, *rest[argnum:])
 
     first.__name__ = name_of(f)
@@ -246,7 +262,7 @@ def turned(f: Callable, argnum: int) -> Callable:
 
 def checked_input(call: str, x: Any) -> None:
     if has_variable((x,)):
-        raise ArgumentError(f"{call}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian")
+        raise ArgumentError(HOLDS_NONE.format(call))
     if x.dtype.kind not in "fc":
         raise ArgumentError(f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, x.astype(float)")
 
@@ -257,8 +273,14 @@ def checked_output(call: str, f: Callable, y: Any, dtype: Any, holomorphic: bool
             f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one array: "
             "join them by numpy.concatenate"
         )
-    if dtype.kind == "c" and not (holomorphic and np.asarray(y).dtype.kind == "c" if not is_array(y) else holomorphic and y.dtype.kind == "c"):
+    if dtype.kind == "c" and not (
+        holomorphic and np.asarray(y).dtype.kind == "c" if not is_array(y) else holomorphic and y.dtype.kind == "c"
+    ):
         raise ArgumentError(f"{call}: a function of complex arguments needs holomorphic=True, and a complex value; else split it in two")
+
+
+def kind_of(y: Any) -> str:
+    return y.dtype.kind if hasattr(y, "dtype") else np.asarray(y).dtype.kind
 
 
 def made(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> Plan:
@@ -336,7 +358,7 @@ def settings_of(given: dict) -> dict:
     return {"holomorphic": False, **{name: v for name, v in given.items() if name not in ("f", "args")}}
 
 
-def jacobian(f: Callable, *args: Any, argnum: int = 0, pattern: Any = None, check: bool = False, format: Format = "csr", **options: Any) -> Any:
+def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
     """The Jacobian of f at this point as a sparse matrix; options are those of `prepare_jacobian`, which is for many points.
 
     >>> import numpy as np, tapegrad as tg
@@ -344,11 +366,11 @@ def jacobian(f: Callable, *args: Any, argnum: int = 0, pattern: Any = None, chec
     array([[-2.,  2.,  0.],
            [ 0., -4.,  4.]])
     """
-    plan = prepare_jacobian(f, *args, argnum=argnum, pattern=pattern, check=check, format=format, **options)
+    plan = prepare_jacobian(f, *args, **options)
     return plan.matrix(plan.first)
 
 
-def hessian(f: Callable, *args: Any, argnum: int = 0, pattern: Any = None, check: bool = False, format: Format = "csr", **options: Any) -> Any:
+def hessian(f: Callable, *args: Any, **options: Any) -> Any:
     """The Hessian of a scalar f at this point as a sparse matrix; options are those of `prepare_hessian`.
 
     >>> import numpy as np, tapegrad as tg
@@ -356,7 +378,7 @@ def hessian(f: Callable, *args: Any, argnum: int = 0, pattern: Any = None, check
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    plan = prepare_hessian(f, *args, argnum=argnum, pattern=pattern, check=check, format=format, **options)
+    plan = prepare_hessian(f, *args, **options)
     return plan.matrix(plan.first)
 
 
@@ -378,10 +400,10 @@ def pattern(
     if not args:
         raise ArgumentError(f"{call}: give x")
     k = argnum_of(call, argnum, args)
-    x = args[k] if is_array(args[k]) or has_variable((args[k],)) else np.asarray(args[k])
+    x, *rest = entered(args, k, None)
     checked_input(call, x)
-    rest = [x.dtype.type(a) if type(a) is float else a for n, a in enumerate(args) if n != k]
+    args = (x, *rest) if k == 0 else (x, f, *rest)
     with Outside():
-        found = Found(call, Prepared(f if k == 0 else turned(f, k), (x, *rest), 0, "raise"), (x, *rest), second, scope)
+        found = Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope)
     checked_output(call, f, found.value, np.dtype(float), True)
     return found.pattern

@@ -1,8 +1,8 @@
 """What elements of a result depend on, operation by operation.
 
-Each rule gets the pattern that is being found (`c`, _pattern.Carried), the instruction, the names of the sets of its operands (None: an operand
-depends on nothing), their values and the result, and gives the names of the result's sets.  No rule may leave out what depends; of an
-operation that is not known each element depends on all elements of all operands.
+Each rule gets the pattern that is being found (`c`, _pattern.Carried), the instruction, the names of the sets of its operands (None: an
+operand depends on nothing), their values and the result, and gives the names of the result's sets.  No rule may leave out what depends; of
+an operation that is not known each element depends on all elements of all operands.
 
 Most need no rule of their own: the word that says how an operation does many samples at once (Primitive.batch) says as well which
 elements meet."""
@@ -122,7 +122,9 @@ def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
             return np.concatenate([[0], s.reshape(-1)])[at.astype(np.int64)]
     except Exception:  # a body that takes its own kind of arrays only
         pass
-    return WORDS.get(i.prim.batch, everything)(c, i, sets, values, out) if type(i.prim.batch) is str else everything(c, i, sets, values, out)
+    return (
+        WORDS.get(i.prim.batch, everything)(c, i, sets, values, out) if type(i.prim.batch) is str else everything(c, i, sets, values, out)
+    )
 
 
 def axes_of(i: Any, rank: int) -> tuple:
@@ -257,10 +259,24 @@ def _gathered_back(c, i, sets, values, out):
     return c.sets.at_places(places, sets[0], i.params["size"]).reshape(np.shape(out))
 
 
+def of_elements(i: Any) -> tuple[dict, bool]:
+    """(settings of an operation on a region, as one of whole elements; was it one of the real or imaginary parts?)"""
+    path = tuple([step for step in i.params["path"] if step[0] not in ("real", "imag")])
+    return {**i.params, "path": on_host(path), "at": on_host(i.params["at"])}, len(path) < len(i.params["path"])
+
+
+@rule("read")
+def _read(c, i, sets, values, out):
+    return np.asarray(i.prim.run(laid_out(sets[0]), **of_elements(i)[0]))
+
+
 @rule("assign")
 def _assign(c, i, sets, values, out):
-    """A region gets other elements, and their names."""
-    return run_on(i, [named(s, v) for s, v in zip(sets, values, strict=True)])
+    """A region gets other elements, and their names; where only parts of complex numbers are written, the others stay."""
+    params, parts = of_elements(i)
+    if parts:
+        return _add_at(c, i, sets, values, out)
+    return i.prim.run(*[named(s, v) for s, v in zip(sets, values, strict=True)], **params)
 
 
 @rule("add_at")
@@ -269,10 +285,10 @@ def _add_at(c, i, sets, values, out):
     x, y = [named(s, v) for s, v in zip(sets, values, strict=True)]
     if sets[1] is None:
         return x
-    numbers = np.arange(x.size).reshape(x.shape)
-    path, at = on_host(i.params["path"]), on_host(i.params["at"])
-    places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=path, at=at, copy=False))
-    flat, places, y = x.reshape(-1), places.reshape(-1), np.broadcast_to(y, places.shape).reshape(-1)
+    numbers, params = np.arange(x.size).reshape(x.shape), of_elements(i)[0]
+    places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
+    y = np.broadcast_to(y, places.shape).reshape(-1)
+    flat, places = x.reshape(-1), places.reshape(-1)
     count = np.bincount(places, minlength=x.size)
     if count.max(initial=0) <= 1:
         flat[places] = c.sets.union(flat[places], y)

@@ -15,7 +15,8 @@ RECENT = 1 << 12  # unions that are remembered
 
 @numba.njit(cache=True)
 def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragma: no cover (compiled)
-    """out[k] = a[k] united with b[k], from k = `first` on.  Gives (place where it stopped, number of sets).  `keys`, `names`: the last unions."""
+    """out[k] = a[k] united with b[k], from k = `first` on.  Gives (place where it stopped, number of sets).  `keys`, `names`: the
+    last unions."""
     mask = keys.size - 1
     top, room, last = start[count], items.size, start.size - 2
     for k in range(first, a.size):
@@ -212,4 +213,3 @@ class Sets:
         indices = np.empty(indptr[-1], np.int32)
         written_out(names, self.start, self.items, self.full, self.n, indptr, indices)
         return indptr, indices
-
