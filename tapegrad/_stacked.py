@@ -103,8 +103,8 @@ def stacked_rule(trace, prim, operands, params):
 
 
 class Way:
-    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel, which
-    (kind, orders, has the second argument samples as its last axis?)."""
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel's,
+    which: (kind, orders, has its second argument the samples as its last axis?)."""
 
     __slots__ = ("run", "kernel")
 

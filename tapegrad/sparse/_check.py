@@ -33,7 +33,7 @@ def require(plan: Any, args: tuple, scope: str) -> None:
         eps = np.finfo(wanted.dtype).eps
         missed = np.flatnonzero(finite & (abs(wanted - got) > 1e3 * eps * size))
         if missed.size:
-            name(plan, point, rest, int(missed[0]))
+            name(plan, point, rest, missed)
 
 
 def host(x: Any) -> np.ndarray:
@@ -45,25 +45,31 @@ def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
     return forms["hvp"]((x, v, *rest)) if plan.second else forms["jvp"]((x, v, *rest))[1]
 
 
-def name(plan: Any, x: Any, rest: list, row: int) -> None:
-    """Raise, with the entries of this row that are missing."""
+def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
+    """Raise, with the entries that are missing in the first of these rows that lacks any; others share a colour with it."""
     m, n = plan.shape
-    library, forms = xp_of(x), plan.prepared.forms
-    kept = plan.pattern.indices[plan.pattern.indptr[row] : plan.pattern.indptr[row + 1]]
-    unit = np.zeros(m, getattr(plan.like, "dtype", float))
+    for row in rows.tolist():
+        whole = derivatives_of(plan, x, rest, row)
+        whole[plan.pattern.indices[plan.pattern.indptr[row] : plan.pattern.indptr[row + 1]]] = 0.0
+        missing = np.flatnonzero(whole)
+        if missing.size:
+            break
+    places = ", ".join([f"({row}, {j})" for j in missing[:4]]) + (", .." if missing.size > 4 else "")
+    lacks = f"misses {'entries' if missing.size > 1 else 'entry'} {places}" if missing.size else f"does not hold what row {row} needs"
+    value = f", where the derivative is {whole[missing[0]]}" if missing.size else ""
+    raise ArgumentError(f"{plan.call}: the pattern, of shape ({m}, {n}), {lacks}{value}; leave pattern= away, and it is found")
+
+
+def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:
+    """One row of the dense matrix."""
+    m, n = plan.shape
+    forms, unit = plan.prepared.forms, np.zeros(m, getattr(plan.like, "dtype", float))
     unit[row] = 1.0
-    w = library.asarray(unit.reshape(np.shape(plan.like)))
+    w = xp_of(x).asarray(unit.reshape(np.shape(plan.like)))
     if plan.second:
         whole = host(forms["hvp"]((x, w, *rest)))
     elif w.dtype.kind == "c" and x.dtype.kind != "c":
         whole = host(forms["jacobian"]((x, *rest))).reshape(m, n)[row]
     else:
         whole = host(forms["vjp"]((x, w, *rest))[1]).conj()
-    whole = whole.reshape(-1).copy()
-    whole[kept] = 0.0
-    missing = np.flatnonzero(whole)
-    places = ", ".join([f"({row}, {j})" for j in missing[:4]]) + (", .." if missing.size > 4 else "")
-    raise ArgumentError(
-        f"{plan.call}: the pattern misses {'entries' if missing.size > 1 else 'entry'} {places} of shape ({m}, {n}), where the "
-        f"derivative is {whole[missing[0]] if missing.size else 'not zero'}; leave pattern= away, and it is found"
-    )
+    return whole.reshape(-1).copy()

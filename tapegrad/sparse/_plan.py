@@ -3,6 +3,7 @@
 A `Plan` stands on a prepared function (replay): its pattern is that of the recorded value or gradient, and its products are replayed."""
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from .._array import is_array, xp_of
 from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
+from .._primitive import live
 from .._tree import leaves, structure
+from .._variable import Variable, bottom
 from ..errors import ArgumentError, DenseWarning, GuardError
 from ..replay._form import has_variable
 from ..replay._prepare import Prepared
@@ -36,10 +39,11 @@ SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matr
 class Found:
     """The pattern of a recorded function at one point, and as long as what holds."""
 
-    def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str):
+    def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str, check: Callable):
         form = prepared.forms["grad" if second else "value"]
         self.call, self.scope, self.form = call, scope, form
         self.value = form(args)
+        check(self.value)
         if not form.programs:
             raise GuardError(
                 f"{call}: no pattern can be found of {name_of(prepared.f)}{where_of(prepared.f)}, for it cannot be recorded: {form.eager}; "
@@ -121,9 +125,10 @@ class Plan:
         given = settings["pattern"]
         with Outside():
             self.prepared = Prepared(self.f, args, 0, "record" if given is not None else "raise")
-            self.found = None if given is not None else Found(call, self.prepared, args, second, settings["scope"])
+            check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
+            self.found = None if given is not None else Found(call, self.prepared, args, second, settings["scope"], check)
             value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
-            checked_output(call, f, value, self.dtype, settings["holomorphic"])
+            check(value)
             self.like = value
             shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
             self.pattern = given_pattern(call, given, shape) if self.found is None else self.found.pattern
@@ -195,12 +200,12 @@ class Plan:
 
     def __call__(self, *args: Any) -> Any:
         """The matrix at this point."""
-        if has_variable(args):
-            raise ArgumentError(HOLDS_NONE.format(self.call))
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with Outside():
             args = self.entered(args)
+            if has_variable(args):
+                raise ArgumentError(HOLDS_NONE.format(self.call))
             try:
                 if self.found is not None:
                     self.found.require(args)
@@ -239,6 +244,7 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
 
 def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
     """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
+    args = tuple([bottom(live(a)) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
     if has_variable(args):
         return (x, *[a for k, a in enumerate(args) if k != argnum])
@@ -267,7 +273,7 @@ def checked_input(call: str, x: Any) -> None:
         raise ArgumentError(f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, x.astype(float)")
 
 
-def checked_output(call: str, f: Callable, y: Any, dtype: Any, holomorphic: bool) -> None:
+def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any) -> None:
     if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
         raise ArgumentError(
             f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one array: "
@@ -404,6 +410,5 @@ def pattern(
     checked_input(call, x)
     args = (x, *rest) if k == 0 else (x, f, *rest)
     with Outside():
-        found = Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope)
-    checked_output(call, f, found.value, np.dtype(float), True)
-    return found.pattern
+        check = functools.partial(checked_output, call, f, np.dtype(float), True)
+        return Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope, check).pattern

@@ -20,6 +20,8 @@ from ..ops._define import PRIMITIVES
 
 Names = Any  # an array of names of sets, or None
 
+MOST = 1 << 20  # products of elements of which single zeros are looked at
+
 RULES: dict[str, Callable] = {}  # name of an operation -> its rule
 
 
@@ -104,6 +106,7 @@ def named(s: Names, value: Any) -> np.ndarray:
     return np.zeros(np.shape(value), np.int64) if s is None else laid_out(s)
 
 
+@rule("concatenate")
 def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """What moves elements moves their names (and the zeros that it puts in depend on nothing: the name 0)."""
     return run_on(i, [named(s, v) for s, v in zip(sets, values, strict=True)])
@@ -331,14 +334,14 @@ def _matmul(c, i, sets, values, out):
     wide = to[: len(to) - (a > 1) - (b > 1)] + (to[-1 - (b > 1)] if a > 1 else 1,) + (to[-1] if b > 1 else 1,)
     parts = []
     if x is not None:
-        if y is None and c.known(i.args[1]) and b < 3 and few(values[1]):
+        if y is None and b < 3 and few(values[1], x.size) and c.known(i.args[1]):
             z = x[None, :] if a == 1 else x
             other = np.asarray(on_host(values[1])).reshape(-1, 1) if b == 1 else np.asarray(on_host(values[1]))
             return through(c, np.swapaxes(z, -1, -2), other.T, True).reshape(to)
         rows = c.sets.over(x, (x.ndim - 1,))
         parts.append(rows[None] if a == 1 else rows)
     if y is not None:
-        if x is None and c.known(i.args[0]) and a < 3 and few(values[0]):
+        if x is None and a < 3 and few(values[0], y.size) and c.known(i.args[0]):
             z = y[:, None] if b == 1 else y
             other = np.asarray(on_host(values[0]))
             return through(c, z, other[None] if a == 1 else other, False).reshape(to)
@@ -347,10 +350,11 @@ def _matmul(c, i, sets, values, out):
     return fresh(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
 
 
-def few(a: Any) -> bool:
-    """Are there enough zeros in a matrix to look at them?"""
+def few(a: Any, others: int) -> bool:
+    """Are there enough zeros in a matrix, a factor of an array of `others` elements, to look at them?"""
     a = np.asarray(on_host(a))
-    return 2 * np.count_nonzero(a) <= a.size
+    entries = np.count_nonzero(a)
+    return 2 * entries <= a.size or (entries < a.size and entries * others <= MOST)
 
 
 def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
