@@ -34,6 +34,8 @@ LOADED: dict[str, tuple] = {
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.stats": ("__init__", "scipy"),
+    # with the first sparse matrix: it imports Numba
+    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported

@@ -6,6 +6,7 @@ Reading order: `_sets` (sets of numbers), `_rules` (what each operation makes of
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring
 from ._plan import Plan as Plan
+from ._plan import Renewed as Renewed
 from ._plan import hessian as hessian
 from ._plan import jacobian as jacobian
 from ._plan import pattern as pattern

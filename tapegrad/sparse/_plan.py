@@ -16,8 +16,9 @@ from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
 from .._primitive import live
+from .._recording import value as value_of
 from .._tree import leaves, structure
-from .._variable import Variable, bottom
+from .._variable import Variable
 from ..errors import ArgumentError, DenseWarning, GuardError
 from ..replay._form import has_variable
 from ..replay._prepare import Prepared
@@ -236,6 +237,24 @@ class Plan:
         return plot(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
 
 
+class Renewed:
+    """A plan for a search that may meet other branches of the function: there it is prepared anew."""
+
+    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
+        self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
+        self.f, self.rest, self.pattern = f, rest, pattern
+        self.plan: Plan | None = None
+
+    def __call__(self, x: Any) -> Any:
+        if self.plan is not None:
+            try:
+                return self.plan(x, *self.rest)
+            except GuardError:
+                pass
+        self.plan = self.prepare(self.f, x, *self.rest, pattern=self.pattern)
+        return self.plan(x, *self.rest)
+
+
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:
     if type(argnum) is not int or not -len(args) <= argnum < len(args):
         raise ArgumentError(f"{call}: argnum={argnum!r}, and {len(args)} arguments were given")
@@ -244,7 +263,7 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
 
 def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
     """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
-    args = tuple([bottom(live(a)) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
+    args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
     if has_variable(args):
         return (x, *[a for k, a in enumerate(args) if k != argnum])

@@ -491,3 +491,34 @@ def test_captured_matrices_in_the_gradient():
     plan = sp.prepare_hessian(scalar, X)
     assert plan.pattern.nnz < X.size**2
     np.testing.assert_allclose(plan(X).toarray(), tg.hessian(scalar)(X), rtol=1e-11, atol=1e-9)
+
+
+def test_optimisers_take_them():
+    start = {"a": -np.ones(40), "b": np.zeros(10)}
+    target = np.linspace(0.5, 1.5, 50)
+
+    def residuals(p, scale=1.0):
+        x = np.concatenate([p["a"], p["b"]])
+        return np.concatenate([scale * (x - target), 0.3 * np.diff(x) ** 2])
+
+    for options in ({}, {"kwargs": {"scale": 2.0}}):
+        dense = tg.optimize.least_squares(residuals, start, **options)
+        for sparse in (True, sp.pattern(lambda x: residuals({"a": x[:40], "b": x[40:]}), np.ones(50))):
+            r = tg.optimize.least_squares(residuals, start, sparse=sparse, **options)
+            assert scipy.sparse.issparse(r.jac) and r.jac.nnz <= 50 + 98
+            np.testing.assert_allclose(r.flat, dense.flat, atol=1e-6)
+    cost = lambda p: (residuals(p) ** 2).sum()
+    for method in ("trust-constr", "trust-ncg", "trust-krylov", "Newton-CG"):
+        r = tg.optimize.minimize(cost, start, method=method, hess="sparse")
+        np.testing.assert_allclose(r.flat, tg.optimize.least_squares(residuals, start).flat, atol=1e-4)
+        assert r.hessians > 0 and (r.products == 0) is (method == "trust-constr")
+    with pytest.raises(ArgumentError, match=r"hess='sparse' with method='trust-exact': those that take a sparse matrix"):
+        tg.optimize.minimize(cost, start, method="trust-exact", hess="sparse")
+
+
+def test_a_search_may_cross_a_branch():
+    def residuals(x):
+        return np.concatenate([x - 3.0, np.diff(x)]) if x[0] < 2.0 else np.concatenate([x - 3.0, np.roll(x, 2)[1:] - x[1:]])
+
+    r = tg.optimize.least_squares(residuals, np.linspace(-1, 0, 12), sparse=True)
+    np.testing.assert_allclose(r.x, 3.0, atol=1e-6)
