@@ -47,7 +47,6 @@ def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
 
 def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
     """Raise, with the entries that are missing in the first of these rows that lacks any; others share a colour with it."""
-    m, n = plan.shape
     for row in rows.tolist():
         whole = derivatives_of(plan, x, rest, row)
         whole[plan.pattern.indices[plan.pattern.indptr[row] : plan.pattern.indptr[row + 1]]] = 0.0
@@ -57,7 +56,7 @@ def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
     places = ", ".join([f"({row}, {j})" for j in missing[:4]]) + (", .." if missing.size > 4 else "")
     lacks = f"misses {'entries' if missing.size > 1 else 'entry'} {places}" if missing.size else f"does not hold what row {row} needs"
     value = f", where the derivative is {whole[missing[0]]}" if missing.size else ""
-    raise ArgumentError(f"{plan.call}: the pattern, of shape ({m}, {n}), {lacks}{value}; leave pattern= away, and it is found")
+    raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave pattern= away, and it is found")
 
 
 def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:

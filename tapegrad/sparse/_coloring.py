@@ -6,7 +6,6 @@ between two colours form no cycle, so they are found one after another, leaves f
 
 The first colour that is free is taken, in one of five orders.  Loops are compiled by Numba, and kept on disk."""
 
-import heapq
 from typing import Any
 
 import numba
@@ -46,22 +45,49 @@ def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
+def put(heap, size, key):  # pragma: no cover (compiled)
+    """Into a heap of so many numbers, the least first."""
+    i = size
+    while i > 0 and heap[(i - 1) // 2] > key:
+        heap[i] = heap[(i - 1) // 2]
+        i = (i - 1) // 2
+    heap[i] = key
+
+
+@numba.njit(cache=True)
+def least(heap, size):  # pragma: no cover (compiled)
+    """Taken out of the heap."""
+    found, key, i, c = heap[0], heap[size - 1], 0, 1
+    while c < size - 1:
+        if c + 1 < size - 1 and heap[c + 1] < heap[c]:
+            c += 1
+        if heap[c] >= key:
+            break
+        heap[i] = heap[c]
+        i, c = c, 2 * c + 1
+    heap[i] = key
+    return found
+
+
+@numba.njit(cache=True)
 def by_degree(bounds, members, last):  # pragma: no cover (compiled)
     """An order of the vertices of a graph.  `last`: from the end on, each time one with the fewest neighbours among those that are left;
     else from the start on, one with the most neighbours among those that were taken; of several the first."""
     n = bounds.size - 1
     degree = np.zeros(n, np.int64)
     step = 1 if last else -1
-    heap = [np.int64(0) for _ in range(0)]
+    heap, size = np.empty(n + members.size + 1, np.int64), 0
     for v in range(n):
         if last:
             degree[v] = bounds[v + 1] - bounds[v]
-        heapq.heappush(heap, step * degree[v] * n + v)
+        put(heap, size, step * degree[v] * n + v)
+        size += 1
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
     k = 0
     while k < n:
-        v = heapq.heappop(heap) % n
+        v = least(heap, size) % n
+        size -= 1
         if taken[v]:  # its place in the heap was an old one
             continue
         taken[v] = True
@@ -71,7 +97,8 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
             w = members[a]
             if not taken[w]:
                 degree[w] -= step
-                heapq.heappush(heap, step * degree[w] * n + w)
+                put(heap, size, step * degree[w] * n + w)
+                size += 1
     return order
 
 
@@ -148,15 +175,11 @@ def root(parent, e):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def acyclic(ip, ix, order):  # pragma: no cover (compiled)
+def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
     """Colours of the vertices of a graph: neighbours differ, and the edges between two colours form no cycle.  The trees of two colours are
-    kept as sets of edges."""
+    kept as sets of edges; `edge`: one number for both places of each."""
     n = ip.size - 1
     colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
-    edge = np.empty(ix.size, np.int64)  # one number for both places of an edge
-    for v in range(n):
-        for a in range(ip[v], ip[v + 1]):
-            edge[a] = a if ix[a] >= v else ip[ix[a]] + np.searchsorted(ix[ip[ix[a]] : ip[ix[a] + 1]], v)
     parent = np.arange(ix.size)
     visited, by = np.full(ix.size, -1, np.int64), np.full(ix.size, -1, np.int64)
     first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)
@@ -248,6 +271,13 @@ def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
     return bounds, p.indices[off].astype(np.int64)
 
 
+def mirrored(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Of a symmetric pattern, for each entry where its mirror image stands."""
+    n = len(indptr) - 1
+    numbered = scipy.sparse.csr_array((np.arange(len(indices)), indices, indptr), shape=(n, n))
+    return numbered.tocsc().data
+
+
 def selected_rows(p: scipy.sparse.csr_array, chosen: np.ndarray) -> scipy.sparse.csr_array:
     """p with all other rows empty."""
     keep = np.repeat(chosen, np.diff(p.indptr))
@@ -296,8 +326,12 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
             rows, columns = turned
         return Coloring(kind, order, columns, rows)
     graph = without_diagonal(p)
-    color = star if kind == "star" else acyclic
-    colours = color(*graph, ordered(order, p.shape[0], lambda: graph))
+    vertices = ordered(order, p.shape[0], lambda: graph)
+    if kind == "star":
+        colours = star(*graph, vertices)
+    else:
+        places = mirrored(*graph)
+        colours = acyclic(*graph, vertices, np.minimum(places, np.arange(places.size)))
     empty = np.diff(p.indptr) == 0
     return Coloring(kind, order, renumbered(np.where(empty, -1, colours)), None)
 

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse
 
 from .._array import xp_of
-from ._coloring import Coloring
+from ._coloring import Coloring, mirrored
 
 
 @numba.njit(cache=True)
-def peeled(ip, ix, colour, colours):  # pragma: no cover (compiled)
+def peeled(ip, ix, rows, mirror, colour, colours):  # pragma: no cover (compiled)
     """An order in which the entries of a symmetric matrix are found: for each one its place in the order of rows, that of its mirror image,
-    the sum in which it stands alone by then, and the sum from which it is taken away (-1: none)."""
+    the sum in which it stands alone by then, and the sum from which it is taken away (-1: none).  `rows`, `mirror`: of each entry."""
     n = ip.size - 1
     count = np.zeros(colours * n, np.int64)  # unknown entries of each sum
     for i in range(n):
@@ -43,11 +43,10 @@ def peeled(ip, ix, colour, colours):  # pragma: no cover (compiled)
         a = stack[top]
         if done[a]:
             continue
-        i, j = np.searchsorted(ip, a, side="right") - 1, ix[a]
-        mirror = ip[j] + np.searchsorted(ix[ip[j] : ip[j + 1]], i)
+        i, j = rows[a], ix[a]
         other = colour[i] * n + j
-        steps[q, 0], steps[q, 1], steps[q, 2], steps[q, 3] = a, mirror, colour[j] * n + i, other
-        done[a] = done[mirror] = True
+        steps[q, 0], steps[q, 1], steps[q, 2], steps[q, 3] = a, mirror[a], colour[j] * n + i, other
+        done[a] = done[mirror[a]] = True
         q += 1
         count[other] -= 1
         if count[other] == 1:
@@ -105,7 +104,8 @@ class Entries:
         else:
             self.structure = pattern.indices, pattern.indptr
         if coloring.kind == "acyclic":
-            self.steps = peeled(pattern.indptr, pattern.indices, coloring.columns, coloring.counts()[0])
+            rows, mirror = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), mirrored(pattern.indptr, pattern.indices)
+            self.steps = peeled(pattern.indptr, pattern.indices, rows, mirror, coloring.columns, coloring.counts()[0])
             self.order = order
         else:
             self.table = direct(pattern, coloring)
