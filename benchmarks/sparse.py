@@ -86,7 +86,7 @@ def of_jax(n, pattern):
         import asdex
 
         begin = time.perf_counter()
-        colored = asdex.jacobian_coloring(f, x.shape)
+        colored = asdex.jacobian_coloring(f, x)
         once["asdex, pattern and colours"] = time.perf_counter() - begin
         begin = time.perf_counter()
         given = jax.jit(asdex.jacobian_from_coloring(f, colored))
