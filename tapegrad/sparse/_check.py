@@ -11,7 +11,7 @@ from ..errors import ArgumentError, GuardError
 AWAY = 0.01  # how far the second point is, of the size of each number
 
 
-def require(plan: Any, args: tuple, scope: str) -> None:
+def require(plan: Any, args: tuple) -> None:
     """Raise if an entry is missing in the pattern."""
     x, *rest = args
     library = xp_of(x)

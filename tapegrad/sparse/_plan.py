@@ -15,6 +15,7 @@ from .._array import is_array, xp_of
 from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
+from .._pickling import Remade
 from .._primitive import live
 from .._recording import value as value_of
 from .._tree import leaves, structure
@@ -43,13 +44,11 @@ class Found:
     def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str, check: Callable):
         form = prepared.forms["grad" if second else "value"]
         self.call, self.scope, self.form = call, scope, form
-        self.value = form(args)
+        try:
+            self.value = form(args)
+        except GuardError as error:
+            raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
         check(self.value)
-        if not form.programs:
-            raise GuardError(
-                f"{call}: no pattern can be found of {name_of(prepared.f)}{where_of(prepared.f)}, for it cannot be recorded: {form.eager}; "
-                "give pattern="
-            )
         self.kept = form.programs[0]
         self.shape = (np.size(args[0]) if second else size_of(self.value), np.size(args[0]))
         carried = self.carried(args)
@@ -110,12 +109,13 @@ def size_of(y: Any) -> int:
     return int(np.prod(np.shape(y)))
 
 
-class Plan:
+class Plan(Remade):
     """A sparse Jacobian or Hessian: pattern and colours found once, values at each call.  See `prepare_jacobian`.
 
     `pattern`: a CSR matrix of booleans; `coloring`; `colors`: how many products a call takes."""
 
     def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
+        self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
         self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
@@ -123,25 +123,28 @@ class Plan:
         args = self.entered(args)
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
-        given = settings["pattern"]
+        pattern = settings["pattern"]
         with Outside():
-            self.prepared = Prepared(self.f, args, 0, "record" if given is not None else "raise")
+            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise")
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
-            self.found = None if given is not None else Found(call, self.prepared, args, second, settings["scope"], check)
+            self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
             value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
             check(value)
             self.like = value
             shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
-            self.pattern = given_pattern(call, given, shape) if self.found is None else self.found.pattern
+            self.pattern = given_pattern(call, pattern, shape) if self.found is None else self.found.pattern
             if second and self.found is None and (self.pattern != self.pattern.T).nnz:
                 raise ArgumentError(f"{call}: the pattern of a Hessian is symmetric; the one given is not")
             self.coloring = self.colored(settings["kind"], settings["order"])
+            self.warn_if_dense()
             self.entries = Entries(self.pattern, self.coloring, self.format)
             self.seeds = self.unit_sums()
             self.first = self.products(args)
             if settings["check"]:
-                _check.require(self, args, settings["scope"])
-        self.warn_if_dense()
+                _check.require(self, args)
+
+    def _made(self) -> tuple:
+        return Plan, self.given
 
     @property
     def colors(self) -> int:
@@ -353,7 +356,9 @@ def prepare_jacobian(
     >>> plan.colors
     2
     """
-    return made("prepare_jacobian", f, args, False, settings_of(locals()))
+    plan = made("prepare_jacobian", f, args, False, settings_of(locals()))
+    plan.first = None
+    return plan
 
 
 def prepare_hessian(
@@ -376,11 +381,25 @@ def prepare_hessian(
            [ -6.,  18., -12.],
            [  0., -12.,  12.]])
     """
-    return made("prepare_hessian", f, args, True, settings_of(locals()))
+    plan = made("prepare_hessian", f, args, True, settings_of(locals()))
+    plan.first = None
+    return plan
+
+
+WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
+OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "holomorphic": False}
 
 
 def settings_of(given: dict) -> dict:
-    return {"holomorphic": False, **{name: v for name, v in given.items() if name not in ("f", "args")}}
+    return {**OPTIONS, **{name: v for name, v in given.items() if name in OPTIONS}}
+
+
+def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) -> Any:
+    for name in options:
+        if name not in OPTIONS or (second and name == "holomorphic"):
+            raise ArgumentError(f"sparse.{call}({name_of(f)}): there is no option {name!r}; see sparse.prepare_{call}")
+    plan = made(call, f, args, second, settings_of(options))
+    return plan.matrix(plan.first)
 
 
 def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
@@ -391,8 +410,7 @@ def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
     array([[-2.,  2.,  0.],
            [ 0., -4.,  4.]])
     """
-    plan = prepare_jacobian(f, *args, **options)
-    return plan.matrix(plan.first)
+    return at_once("jacobian", f, args, False, options)
 
 
 def hessian(f: Callable, *args: Any, **options: Any) -> Any:
@@ -403,8 +421,7 @@ def hessian(f: Callable, *args: Any, **options: Any) -> Any:
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    plan = prepare_hessian(f, *args, **options)
-    return plan.matrix(plan.first)
+    return at_once("hessian", f, args, True, options)
 
 
 def pattern(

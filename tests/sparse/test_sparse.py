@@ -1,6 +1,8 @@
 """Sparse Jacobians and Hessians: exact against dense, the founding cases, bad input, and what takes them."""
 
+import copy
 import importlib
+import pickle
 import warnings
 
 import numpy as np
@@ -282,6 +284,18 @@ def test_shapes_layouts_and_numbers():
     assert sp.jacobian(lambda x: x * 2, np.ones(0)).shape == (0, 0)
 
 
+def squares(x):
+    return x**2 * np.roll(x, 1)
+
+
+def test_plans_are_copied_and_pickled():
+    x = np.linspace(1, 2, 5)
+    plan = sp.prepare_jacobian(squares, x, format="csc")
+    for other in (copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+        assert repr(other) == repr(plan)
+        np.testing.assert_allclose(other(x + 1).toarray(), plan(x + 1).toarray())
+
+
 def test_results_are_fresh():
     plan = sp.prepare_jacobian(lambda x: x**2, np.ones(4))
     J = plan(np.ones(4))
@@ -367,6 +381,7 @@ def test_bad_input():
     f = lambda x: x**2
     for call, match in (
         (lambda: sp.prepare_jacobian(f), "give x"),
+        (lambda: sp.jacobian(f, np.ones(3), mode="fwd"), r"sparse.jacobian\(<lambda>\): there is no option 'mode'"),
         (lambda: sp.prepare_jacobian(f, np.ones(3, int)), r"sparse.prepare_jacobian\(<lambda>\): x has dtype int64"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), argnum=1), "argnum=1, and 1 arguments"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), kind="star"), "kind='star'; it is one of 'columns', 'rows', 'both'"),
