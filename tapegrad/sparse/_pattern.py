@@ -30,6 +30,7 @@ class Carried:
         self.env: dict = dict(zip(program.arguments, values, strict=True))
         self.env.update(dict(program.captured))
         self.env.update(program.constants)
+        self.on_device = any([is_array(v) and xp_of(v) is not np for v in self.env.values()])
         x = values[0]
         self.sets = Sets(int(np.prod(np.shape(x))))
         self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}

@@ -17,6 +17,7 @@ from .._array import is_array, xp_of
 from .._primitive import Primitive
 from .._stacked import Way
 from ..ops._define import PRIMITIVES
+from ..ops.indexing import basic, region
 
 Names = Any  # an array of names of sets, or None
 
@@ -96,9 +97,10 @@ def on_host(x: Any) -> Any:
     return x.get() if is_array(x) and xp_of(x) is not np else x
 
 
-def run_on(i: Any, arrays: list) -> Any:
+def run_on(c: Any, i: Any, arrays: list) -> Any:
     """The body, on other arrays."""
-    return np.asarray(i.prim.run(*arrays, **{name: on_host(p) for name, p in i.params.items()}))
+    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    return np.asarray(i.prim.run(*arrays, **params))
 
 
 def named(s: Names, value: Any) -> np.ndarray:
@@ -109,7 +111,7 @@ def named(s: Names, value: Any) -> np.ndarray:
 @rule("concatenate")
 def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """What moves elements moves their names (and the zeros that it puts in depend on nothing: the name 0)."""
-    return run_on(i, [named(s, v) for s, v in zip(sets, values, strict=True)])
+    return run_on(c, i, [named(s, v) for s, v in zip(sets, values, strict=True)])
 
 
 def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
@@ -117,11 +119,11 @@ def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     (s,) = sets
     numbers = 1.0 + np.arange(s.size).reshape(s.shape)
     try:
-        at = np.asarray(run_on(i, [numbers]))
+        at = np.asarray(run_on(c, i, [numbers]))
         random = np.random.default_rng(0).random(s.size + 1)
         random[0] = 0.0
         whole = at.dtype.kind == "f" and bool(((at >= 0) & (at <= s.size) & (at == np.floor(at))).all())
-        if whole and np.array_equal(run_on(i, [random[1:].reshape(s.shape)]), random[at.astype(np.int64)]):
+        if whole and np.array_equal(run_on(c, i, [random[1:].reshape(s.shape)]), random[at.astype(np.int64)]):
             return np.concatenate([[0], s.reshape(-1)])[at.astype(np.int64)]
     except Exception:  # a body that takes its own kind of arrays only
         pass
@@ -262,21 +264,27 @@ def _gathered_back(c, i, sets, values, out):
     return c.sets.at_places(places, sets[0], i.params["size"]).reshape(np.shape(out))
 
 
-def of_elements(i: Any) -> tuple[dict, bool]:
+PARTS = frozenset(("real", "imag"))
+VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show no element twice
+
+
+def of_elements(c: Any, i: Any) -> tuple[dict, bool]:
     """(settings of an operation on a region, as one of whole elements; was it one of the real or imaginary parts?)"""
-    path = tuple([step for step in i.params["path"] if step[0] not in ("real", "imag")])
-    return {**i.params, "path": on_host(path), "at": on_host(i.params["at"])}, len(path) < len(i.params["path"])
+    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    if PARTS.isdisjoint([kind for kind, _ in params["path"]]):
+        return params, False
+    return {**params, "path": tuple([step for step in params["path"] if step[0] not in PARTS])}, True
 
 
 @rule("read")
 def _read(c, i, sets, values, out):
-    return np.asarray(i.prim.run(laid_out(sets[0]), **of_elements(i)[0]))
+    return np.asarray(i.prim.run(laid_out(sets[0]), **of_elements(c, i)[0]))
 
 
 @rule("assign")
 def _assign(c, i, sets, values, out):
     """A region gets other elements, and their names; where only parts of complex numbers are written, the others stay."""
-    params, parts = of_elements(i)
+    params, parts = of_elements(c, i)
     if parts:
         return _add_at(c, i, sets, values, out)
     return i.prim.run(*[named(s, v) for s, v in zip(sets, values, strict=True)], **params)
@@ -288,7 +296,13 @@ def _add_at(c, i, sets, values, out):
     x, y = [named(s, v) for s, v in zip(sets, values, strict=True)]
     if sets[1] is None:
         return x
-    numbers, params = np.arange(x.size).reshape(x.shape), of_elements(i)[0]
+    params = of_elements(c, i)[0]
+    if basic(params["at"]) and VIEWS.issuperset([kind for kind, _ in params["path"]]):
+        part = region(x, params["path"])[params["at"]]
+        if isinstance(part, np.ndarray) and np.may_share_memory(part, x):  # each element once
+            part[...] = c.sets.union(part, np.broadcast_to(y, part.shape))
+            return x
+    numbers = np.arange(x.size).reshape(x.shape)
     places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
     y = np.broadcast_to(y, places.shape).reshape(-1)
     flat, places = x.reshape(-1), places.reshape(-1)
