@@ -290,6 +290,11 @@ def _assign(c, i, sets, values, out):
     return i.prim.run(*[named(s, v) for s, v in zip(sets, values, strict=True)], **params)
 
 
+def spread(y: np.ndarray, to: tuple) -> np.ndarray:
+    """As what is written there is: leading axes of length 1 may be too many."""
+    return np.broadcast_to(y.reshape(y.shape[max(y.ndim - len(to), 0) :]), to)
+
+
 @rule("add_at")
 def _add_at(c, i, sets, values, out):
     """To elements of a region others are added, to some several."""
@@ -300,11 +305,11 @@ def _add_at(c, i, sets, values, out):
     if basic(params["at"]) and VIEWS.issuperset([kind for kind, _ in params["path"]]):
         part = region(x, params["path"])[params["at"]]
         if isinstance(part, np.ndarray) and np.may_share_memory(part, x):  # each element once
-            part[...] = c.sets.union(part, np.broadcast_to(y, part.shape))
+            part[...] = c.sets.union(part, spread(y, part.shape))
             return x
     numbers = np.arange(x.size).reshape(x.shape)
     places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
-    y = np.broadcast_to(y, places.shape).reshape(-1)
+    y = spread(y, places.shape).reshape(-1)
     flat, places = x.reshape(-1), places.reshape(-1)
     count = np.bincount(places, minlength=x.size)
     if count.max(initial=0) <= 1:
