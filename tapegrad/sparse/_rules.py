@@ -67,7 +67,7 @@ def chosen(prim: Primitive) -> Callable:
 
 
 def fresh(out: Any, names: Any) -> np.ndarray:
-    return np.ascontiguousarray(np.broadcast_to(names, np.shape(out)))
+    return np.array(np.broadcast_to(names, np.shape(out)), order="C")
 
 
 # --- without a rule of their own ---
