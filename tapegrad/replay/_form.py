@@ -13,7 +13,7 @@ from .._flags import now
 from .._late import load
 from .._primitive import OPEN
 from .._shadow import THREADS
-from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
+from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
@@ -61,9 +61,11 @@ METHODS = {
     "vjp": _vjp,
     "hvp": lambda f, argnums: lambda x, v, *args: hvp(f, x, v, args),
     "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
+    "jmp": lambda f, argnums: lambda x, V, *args: jmp(f, x, V, args),
+    "vmp": lambda f, argnums: lambda x, W, *args: vmp(f, x, W, args),
     "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
 }
-PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "value_grad_hvp"))  # their second argument is a direction
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "value_grad_hvp"))  # their second argument is a direction
 
 
 def given(args: tuple) -> list:
