@@ -12,6 +12,7 @@ from .._flags import now
 from .._late import load
 from .._primitive import OPEN
 from .._shadow import THREADS
+from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
@@ -129,7 +130,14 @@ class Form:
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
     def record(self, args: tuple) -> Any:
-        """A call as it is, and its program with it."""
+        """A call as it is, and its program with it.  (A recording is long, and holds no cycles.)"""
+        COLLECTOR.pause()
+        try:
+            return self.recorded(args)
+        finally:
+            COLLECTOR.resume()
+
+    def recorded(self, args: tuple) -> Any:
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:

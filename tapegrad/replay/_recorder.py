@@ -8,13 +8,15 @@ variables that change: who sees what after a write was decided when the handle m
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
-from .._array import is_array, xp_of
+from .._array import is_array, is_scalar, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
@@ -22,26 +24,80 @@ from .._hollow import hollow, hollow_number
 from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
-from .._variable import Variable, View, bottom, variable
+from .._variable import Variable, View, bottom, new, variable
 from ..errors import callers_line
+from ..ops import elementwise as e
 from ..ops import shaping as s
+from ..ops._define import PRIMITIVES
+from ..ops.zero_derivative import Place
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
+FEW = 64  # elements of a constant that is compared with others
+PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
+LOOKS: dict = {}  # what values look like
+PURE: set = set()  # operations of tapegrad's own
+INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
+NOTHING: dict = {}
 
 
-class Slot:
-    """Which instruction made the value.  `alone`: what it made by a write is held by one handle, which may be written where it lies."""
+def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
+    """(hollow array, layout if it owns its memory, else) of an array.  A layout: (is it an array of NumPy?  None: a number, shape,
+    strides, dtype, does it own its memory?)"""
+    if len(LOOKS) > 999:
+        LOOKS.clear()
+    rest = (xp is np, shape, strides, dtype)
+    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False)
+    LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
+    return found
 
-    __slots__ = ("k", "alone")
 
-    def __init__(self, k: int, alone: bool = False):
-        self.k, self.alone = k, alone
+def look_of_number(v: Any) -> tuple:
+    found = LOOKS.get(type(v))
+    if found is None and type(v) in (tuple, list):  # of several results
+        found = LOOKS[type(v)] = None, (None, (), (), None, True)
+    elif found is None:
+        d = v.dtype if is_scalar(v) else np.asarray(v).dtype
+        found = hollow_number(d), (None, (), (), getattr(v, "dtype", None), True)
+        if d.kind in "biufc":
+            LOOKS[type(v)] = found
+    return found
+
+
+def key_of(p: Any) -> Any:
+    """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
+    kind = type(p)
+    if kind in PLAIN:
+        return kind, p
+    if kind is dict:
+        return (*p, *[key_of(v) for v in p.values()])
+    if kind is tuple or kind is list:
+        return (kind, *[key_of(v) for v in p]) if p else kind
+    if kind is slice:
+        return slice, p.start, p.stop, p.step
+    if kind is ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
+        return p.shape, p.strides, p.dtype.str, p.tobytes()
+    if kind is float or kind is complex or isinstance(p, np.generic):
+        return kind, repr(p)
+    if kind is Place:
+        return kind, p.k
+    hash(p)
+    return kind, p
+
+
+def is_pure(prim: Primitive) -> bool:
+    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
+    if prim in PURE:
+        return True
+    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
+        PURE.add(prim)
+        return True
+    return prim.vjp is None
 
 
 class Instruction:
     """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`: which flags of floating-point
-    arithmetic a plain call would look at; `place`: the user's line, where it may be asked for."""
+    arithmetic a plain call would look at."""
 
     __slots__ = ("prim", "args", "params", "watched")
 
@@ -63,7 +119,11 @@ class Guard:
 
 
 class Record(Trace):
-    """`instructions` and what each gave, `known`; `guards`; `written`: (captured array, number of what is left in it)."""
+    """`instructions` and what each gave, `known`, and what that looks like, `layouts`; `guards`; `written`: (captured array, number of
+    what is left in it).
+
+    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
+    its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
     hides = holds = adopts = True
@@ -72,29 +132,43 @@ class Record(Trace):
         super().__init__()
         self.instructions: list = []
         self.known: list = []
+        self.layouts: list = []
+        self.shown: list = []  # hollow
         self.guards: dict = {}
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
         self.constants = frozenset(map(id, constants))
+        self.fixed: dict = {}  # constants that stay as they are: id -> number
         self.drawn: str | None = None
         self.setting, self.watched = self, ()  # the flags looked at now
+        self.mets: dict = {}
+        self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
+        self.same: dict = {}
+        self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         self.around = sys.exception()
 
     # --- what it is for others ---
 
     def new(self, instruction: Instruction, value: Any) -> int:
         self.instructions.append(instruction)
-        self.known.append(value)
-        return len(self.known) - 1
-
-    def made(self, value: Any, k: int, alone: bool = False) -> Variable:
-        if is_array(value):
-            return variable(hollow(xp_of(value), value.shape, value.dtype, value.strides), self, Slot(k, alone))
-        return variable(hollow_number(np.asarray(value).dtype), self, Slot(k))
+        known = self.known
+        known.append(value)
+        if type(value) is ndarray:
+            key = value.shape, value.strides, value.dtype
+            look = LOOKS.get(key) or look_of(np, *key)
+            self.layouts.append(look[1] if value.base is None else look[2])
+        elif is_array(value):
+            look = look_of(xp_of(value), value.shape, value.strides, value.dtype)
+            self.layouts.append(look[1] if value.base is None else look[2])
+        else:
+            look = LOOKS.get(type(value)) or look_of_number(value)
+            self.layouts.append(look[1])
+        self.shown.append(look[0])
+        return len(known) - 1
 
     def watch(self, value: Any) -> Variable:
         """An argument."""
-        x = self.made(value, self.new(Instruction(ARGUMENT), value))
+        x = self.handles(self.new(Instruction(ARGUMENT), value))
         x._saved = True
         return x
 
@@ -107,18 +181,22 @@ class Record(Trace):
             return
         k = self.new(Instruction(CAPTURED), array)
         self.adopted.append((x, array, k))
-        x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, Slot(k)
+        x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
         x._version, x._saved = getattr(x, "_version", 0), True
 
     def values(self, x):
         """(A copy: whoever asks may write it.)"""
-        v = self.known[x._slot.k]
-        self.guards.setdefault((x._slot.k, False), Guard(x._slot.k, v.copy() if is_array(v) else v, False, callers_line()))
+        k = x._slot
+        v = self.known[k]
+        if (k, False) not in self.guards:
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
         return v.copy(order="K") if is_array(v) else v
 
     def truth(self, x):
-        v = bool(self.known[x._slot.k])
-        self.guards.setdefault((x._slot.k, True), Guard(x._slot.k, v, True, callers_line()))
+        k = x._slot
+        v = bool(self.known[k])
+        if (k, True) not in self.guards:
+            self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
 
     def draws(self, name):
@@ -129,19 +207,20 @@ class Record(Trace):
 
     def copied_slot(self, slot, x):
         """`copied(x)` is packed in the order of its axes."""
-        v = self.known[slot.k]
-        if not is_array(v):
-            return Slot(slot.k)
+        self.alone.discard(slot)
+        v = self.known[slot]
+        if not is_array(v) or (v.ndim < 2 and v.base is None):
+            return slot
         c = v.copy(order="K")
         if c.strides == v.strides:
-            return Slot(slot.k)
-        return Slot(self.new(Instruction(s.copy.prim, (slot.k,), {"order": "K"}), c))
+            return slot
+        return self.new(Instruction(s.copy.prim, (self.same.get(slot, slot),), {"order": "K"}), c)
 
     def laid_slot(self, slot, value):
-        v = self.known[slot.k]
+        v = self.known[slot]
         fresh = xp_of(v).empty_like(value)
         fresh[...] = v
-        return Slot(self.new(Instruction(LAID, (slot.k,), (fresh.shape, fresh.strides)), fresh))
+        return self.new(Instruction(LAID, (self.same.get(slot, slot),), (fresh.shape, fresh.strides)), fresh)
 
     def close(self):
         """Captured arrays as the function left them; if it failed, as they were before."""
@@ -149,11 +228,11 @@ class Record(Trace):
         for x, array, k in self.adopted:
             if x._trace is not self:
                 continue
-            if failed or x._slot.k == k:
+            if failed or x._slot == k:
                 x._value, x._trace, x._slot, x._version, x._saved = array, None, None, 0, True
             else:
-                self.written.append((array, x._slot.k))
-                x._value, x._trace, x._slot = self.known[x._slot.k], None, None
+                self.written.append((array, x._slot))
+                x._value, x._trace, x._slot = self.known[x._slot], None, None
         for x in self.risen:
             if x._trace is self:
                 x._value = self.beneath(x)
@@ -161,41 +240,99 @@ class Record(Trace):
         self.__class__ = Closed
 
     def beneath(self, x):
-        v = self.known[x._slot.k]
+        v = self.known[x._slot]
         return v.copy(order="K") if is_array(v) else v
 
     # --- what an operation is ---
 
     def operand(self, a: Any, v: Any) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
+        found = self.fixed.get(id(v))
+        if found is not None:
+            return found
+        stays = id(v) in self.constants
         if isinstance(v, Variable):
             v = values_of(v)
         if isinstance(a, Variable):
-            a._saved = True
-        elif is_array(v) and id(v) not in self.constants:
-            v = v.copy(order="K")
-        return self.new(Instruction(CONSTANT), v)
+            a._saved = stays = True
+        elif not stays and is_array(v):
+            stays = settled(v)
+            if not stays:
+                v = v.copy(order="K")
+        k = self.new(Instruction(CONSTANT), v)
+        if stays:
+            self.fixed[id(v)] = k
+        elif not is_array(v) or (v.size <= FEW and type(v) is ndarray):
+            return self.met.setdefault((CONSTANT, key_of(v)), k)
+        return k
 
     def step(self, prim, args, inputs, slots, params):
-        known = self.known
-        ks = tuple([self.operand(a, v) if t is None else t.k for a, v, t in zip(args, inputs, slots, strict=True)])
-        values = [known[k] for k in ks]
-        if prim.writes and not (slots[0] is not None and slots[0].alone):
-            values[0] = values[0].copy(order="K")
-        elif prim is READ or prim.aliases:
-            for t in slots:
-                if t is not None:
-                    t.alone = False
+        if None in slots:
+            slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
         setting = now()
         if setting is not self.setting or setting is None:
             self.setting, self.watched = setting, looked_at(setting)
+            self.met = self.mets.setdefault(self.watched, {})
+        if params or self.same or prim not in PURE:
+            return self.general(prim, slots, params)
+        key = prim, slots
+        k = self.met.get(key)
+        if k is None:  # the usual one
+            run, known = INFIX.get(prim, prim.run), self.known
+            if prim.aliases:
+                self.alone.difference_update(slots)
+            out = run(known[slots[0]], known[slots[1]]) if len(slots) == 2 else run(*[known[n] for n in slots])
+            k = self.new(Instruction(prim, slots, NOTHING, self.watched), out)
+            if type(out) is tuple or type(out) is list:
+                k = self.parts(k, out)
+            self.met[key] = k
+        return self.handles(k)
+
+    def parts(self, k: int, out: Any) -> tuple:
+        return tuple([self.new(Instruction(PART, (k,), n), o) for n, o in enumerate(out)])
+
+    def handles(self, k: Any) -> Any:
+        if type(k) is tuple:
+            return tuple([variable(self.shown[n], self, n) for n in k])
+        y = new(Variable)
+        y._value, y._trace, y._slot = self.shown[k], self, k
+        return y
+
+    def general(self, prim, slots, params):
+        """The operation, whatever it is."""
+        ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
+        key = found = None
         if params:
-            params = {name: fixed(p) for name, p in params.items()}
+            params = {name: p if type(p) in PLAIN else fixed(p) for name, p in params.items()}
+        if prim in PURE or is_pure(prim):
+            try:
+                key = prim, ks, key_of(params) if params else None
+            except TypeError:
+                pass
+            else:
+                found = self.met.get(key)
+                if found is not None and not prim.writes:
+                    return self.handles(found)
+        values = [self.known[k] for k in slots]
+        if prim.writes:
+            if slots[0] in self.alone:
+                self.alone.discard(slots[0])
+            else:
+                values[0] = values[0].copy(order="K")
+        elif prim is READ or prim.aliases:
+            self.alone.difference_update(slots)
         out = prim.run(*values, **params)
-        k = self.new(Instruction(prim, ks, params, self.watched), out)
+        k: Any = self.new(Instruction(prim, ks, params, self.watched), out)
         if type(out) is tuple or type(out) is list:
-            return tuple([self.made(o, self.new(Instruction(PART, (k,), n), o)) for n, o in enumerate(out)])
-        return self.made(out, k, prim.writes)
+            k = self.parts(k, out)
+        elif prim.writes:
+            self.alone.add(k)
+            if found is not None:
+                self.same[k] = found
+                return self.handles(k)
+        if key is not None:
+            self.met[key] = k
+        return self.handles(k)
 
 
 class Closed(Ended):
@@ -279,7 +416,7 @@ class Recorded:
             if isinstance(v, Variable):
                 v = live(v)
                 if v._trace is self.trace:
-                    self.outputs.append(v._slot.k)
+                    self.outputs.append(v._slot)
                     self.leaves.append(None)
                     continue
                 v = bottom(v)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ops import linalg
 from ..ops.one_triangle import alike_each, folded, mirrored, tolerance
-from ._program import key_of
+from ._recorder import key_of
 
 UNKNOWNS, COLUMNS = 4, 16
 PROBED = 64  # elements of the operand of a linear operation
