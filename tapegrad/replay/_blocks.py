@@ -121,6 +121,7 @@ class Block:
         self.size, self.rows, self.table, self.known, self.free = 1, [], [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
+        self.once: dict = {}  # id of places -> (is each there once?, the places)
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
@@ -222,6 +223,12 @@ class Block:
         """May its places be written by instruction n?"""
         return all([h.own and h.until <= n for h in self.held[k]])
 
+    def is_once(self, at: np.ndarray) -> bool:
+        """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
+        if id(at) not in self.once:
+            self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
+        return self.once[id(at)][0]
+
     def release(self, n: int) -> None:
         for k in self.dying.pop(n, ()):
             for h in self.held[k]:
@@ -264,7 +271,7 @@ class Block:
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
-            if self.is_dead(base, n) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
+            if self.is_dead(base, n) and self.is_once(at[0]) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
                 self.at[k] = at[0]
                 self.hold(k, self.held[base])
             else:
@@ -327,7 +334,7 @@ class Block:
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
         self.ways = [self.leaving(k) for k in self.left]
-        self.laid, self.begins, self.known, self.table = {}, {}, {}, []
+        self.laid, self.begins, self.once, self.known, self.table = {}, {}, {}, {}, []
 
     def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""

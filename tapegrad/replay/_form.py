@@ -11,6 +11,7 @@ from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value
 from .._flags import now
 from .._late import load
 from .._primitive import OPEN
+from .._random import DRAW
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
@@ -19,7 +20,7 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded
-from ._signature import READ, Signature, Surroundings
+from ._signature import READ, Signature, Surroundings, restore, snapshot
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
@@ -154,15 +155,15 @@ class Form:
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
+            surroundings.rewind()
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.eager = f"{type(error).__name__}: {error}"
             return y
         y = recorded.result()
-        reason = surroundings.settle(recorded.arrays)
-        if reason is None and recorded.trace.drawn is not None:
-            reason = f"{recorded.trace.drawn} draws random numbers"
+        drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
+        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
         self.recordings += 1
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
@@ -207,24 +208,33 @@ class Kept:
         if program.writes_arguments and len(values) > 1 and overlapping(values):
             return None
         self.replays += 1
-        try:
-            if self.replays == EMITTED:
-                self.emitted = load(EMITTER).Emitted(program)
-            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
-            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
-                found = program.run(values)
-        except Exception:  # the plain call raises it, with the line
-            self.failures += 1
-            return None
-        if type(found) is Guard:
+        before = [(x, snapshot(x)) for x in program.generators]
+        found = self.found(values, before)
+        if found is None or type(found) is Guard:
+            for x, state in before:
+                restore(x, state)
             return found
-        if HEARD.shown is not None:
-            return None
         results, written = found
         for array, v in written:
             array[...] = v
         each = iter(results)
         return tree_map(lambda _: next(each), program.tree)
+
+    def found(self, values: list, before: list) -> Any:
+        """What the program gives; a guard that failed, or None.  `before`: the states of its generators."""
+        program = self.program
+        try:
+            if self.replays == EMITTED:
+                self.emitted = load(EMITTER).Emitted(program)
+            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
+            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
+                for x, state in before:
+                    restore(x, state)
+                found = program.run(values)
+        except Exception:  # the plain call raises it, with the line
+            self.failures += 1
+            return None
+        return None if HEARD.shown is not None and type(found) is not Guard else found
 
     def report(self) -> str:
         way = (
@@ -233,8 +243,12 @@ class Kept:
             else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
         )
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        drawn = sum([i.prim is DRAW for _, i in self.program.code])
+        anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
+            f", random numbers drawn {drawn} times" if drawn else ""
+        )
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
-            f"{sizes}; {len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written, {guards} values and "
-            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call"
+            f"{sizes}; {anew}, {guards} values and conditions guarded; "
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call"
         )

@@ -12,6 +12,7 @@ import numpy as np
 from .._array import is_array, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
+from .._random import DRAW
 from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded
 
 
@@ -56,7 +57,8 @@ def same_value(a: Any, b: Any) -> bool:
 class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
-    leaf is always); `written`: (array, number)."""
+    leaf is always); `written`: (array, number);
+    `generators`: those of which it draws random numbers, always all that a plain call would."""
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
@@ -78,7 +80,7 @@ class Program:
             prim = i.prim
             if type(prim) is Primitive and prim.writes:
                 targets.add(i.args[0])
-            if k not in needed:
+            if k not in needed and prim is not DRAW:
                 continue
             if prim is CONSTANT:
                 self.constants[k] = known[k]
@@ -90,7 +92,9 @@ class Program:
         self.code.reverse()
         self.writes_arguments = not targets.isdisjoint(self.arguments)
         layouts = trace.layouts
-        self.shown = {k: layouts[k] for k in needed}
+        self.shown = {k: layouts[k] for k in needed.union([k for k, _ in self.code])}
+        drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
+        self.generators = list(drawing.values())
         self.size = len(instructions)
 
     def run(self, values: list) -> Any:

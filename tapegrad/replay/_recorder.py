@@ -21,7 +21,9 @@ from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
 from .._hollow import hollow, hollow_number
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._random import DRAW
+from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new, variable
@@ -89,6 +91,8 @@ def is_pure(prim: Primitive) -> bool:
     """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
     if prim in PURE:
         return True
+    if prim is DRAW:
+        return False
     if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
         PURE.add(prim)
         return True
@@ -126,7 +130,7 @@ class Record(Trace):
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
-    hides = holds = adopts = True
+    hides = holds = adopts = notes_draws = True
 
     def __init__(self, constants: list):
         super().__init__()
@@ -139,7 +143,8 @@ class Record(Trace):
         self.written: list = []
         self.constants = frozenset(map(id, constants))
         self.fixed: dict = {}  # constants that stay as they are: id -> number
-        self.drawn: str | None = None
+        self.drawn: str | None = None  # why random numbers cannot be drawn anew
+        self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
@@ -199,8 +204,42 @@ class Record(Trace):
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
 
-    def draws(self, name):
-        self.drawn = f"{callers_line()}: numpy.random: {name}()"
+    def draw(self, hidden, params):
+        """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
+        real = params["real"]
+        first = self.settled(real)
+        params = {name: p if name == "real" else fixed(p) for name, p in params.items()}
+        hidden = [live(a) for a in hidden]
+        operands = [lower(a, self) for a in hidden]
+        ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
+        out = DRAW.run(*[self.known[k] for k in ks], **params)
+        self.generators[id(real)] = real, first, state(real)
+        if out is not None and np.asarray(out).dtype.kind not in "biufc":
+            self.refuse(params["name"])
+            return out
+        k = self.new(Instruction(DRAW, ks, params), out)
+        return None if out is None else self.handles(k)
+
+    def plainly(self, real, name, args, kwargs):
+        """A draw into memory that is nobody's."""
+        self.refuse(name)
+        return getattr(real, name)(*values_in(args), **values_in(kwargs))
+
+    def refuse(self, name):
+        self.drawn = f"{callers_line()}: numpy.random: {name}() draws random numbers that are no operation"
+
+    def settled(self, real):
+        """Its state before the first draw."""
+        before = state(real)
+        _, first, last = self.generators.get(id(real), (real, before, before))
+        if before != last:
+            self.drawn = f"{callers_line()}: numpy.random: numbers of one generator are drawn in two ways"
+        return first
+
+    def picks(self, x):
+        """Integers are inputs like others; a number tells a view, or a length."""
+        v = self.known[x._slot]
+        return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
 
     def memory(self, slot):
         return None
@@ -236,6 +275,8 @@ class Record(Trace):
         for x in self.risen:
             if x._trace is self:
                 x._value = self.beneath(x)
+        for real, *_ in self.generators.values():
+            self.settled(real)
         super().close()
         self.__class__ = Closed
 
@@ -344,6 +385,13 @@ class Closed(Ended):
 
     def values(self, x):
         return self.beneath(x)
+
+
+def values_in(x: Any) -> Any:
+    """Arguments of a draw, Variables as their values."""
+    if type(x) in (list, tuple):
+        return type(x)([values_in(v) for v in x])
+    return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
 def looked_at(setting: Any) -> tuple:

@@ -1,5 +1,7 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
+import pickle
+import random
 import zlib
 from typing import Any
 
@@ -138,21 +140,31 @@ class Surroundings:
             self.content.append((x, checksum(x)))
         return True
 
-    def disturbed(self, anew: Any = None) -> str | None:
-        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change."""
+    def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
+        which it draws by operations, its state before the first)."""
         if walked(self.roots, is_float).form != self.form:
             return f"a call changes {READ}"
-        if any([state(x) != before for x, before in self.sources]):
-            return "a call draws random numbers"
+        first = {id(bits_of(x)): (x, found) for x, found in drawn}
+        for x, before in self.sources:
+            if first.get(id(bits_of(x)), (x, state(x))) != (x, before):
+                return "a call draws random numbers"
         if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
             return "a call writes an array that the recording does not follow"
         return None
 
-    def settle(self, anew: dict) -> str | None:
-        """The recording is done, which read these arrays anew.  Gives the reason if no program can stand for the function."""
+    def rewind(self) -> None:
+        """What was drawn is not drawn."""
+        for x, before in self.sources:
+            if state(x) != before:
+                restore(x, snapshot(pickle.loads(before)))
+
+    def settle(self, anew: dict, drawn: Any = ()) -> str | None:
+        """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
+        for the function."""
         self.anew = anew
         self.look()
-        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew)
+        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew, drawn)
         self.content = self.sources = []
         return reason
 
@@ -174,6 +186,31 @@ class Surroundings:
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
         return sum([x.nbytes for x in self.walk.arrays])
+
+
+def bits_of(x: Any) -> Any:
+    """Where the random numbers of a generator come from."""
+    return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
+
+
+def snapshot(x: Any) -> Any:
+    """The state of a generator, for `restore`."""
+    if isinstance(x, np.random.Generator):
+        return x.bit_generator.state
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.getstate() if isinstance(x, random.Random) else x.state
+
+
+def restore(x: Any, before: Any) -> None:
+    if isinstance(x, np.random.Generator):
+        x.bit_generator.state = before
+    elif isinstance(x, np.random.RandomState):
+        x.set_state(before)
+    elif isinstance(x, random.Random):
+        x.setstate(before)
+    else:
+        x.state = before
 
 
 def checksum(x: np.ndarray) -> int:

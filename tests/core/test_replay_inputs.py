@@ -1,0 +1,285 @@
+"""What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import GuardError
+
+X = np.array([0.5, 1.0, 2.0, -1.5])
+A = np.arange(20.0).reshape(5, 4) / 7
+B = np.random.default_rng(0).normal(size=(3, 4, 2))
+FORMS = ("value", "grad", "hvp", "jvp")
+
+
+def plainly(form, f, x, *args):
+    if form == "value":
+        return f(x, *args)
+    if form == "grad":
+        return tg.grad(f)(x, *args)
+    return tg.hvp(f, x, X, args) if form == "hvp" else tg.jvp(lambda y: f(y, *args), (x,), (X,))
+
+
+def replayed(form, p, x, *args):
+    return getattr(p, form)(x, X, args) if form in ("hvp", "jvp") else getattr(p, form)(x, *args)
+
+
+def close(a, b):
+    return all(np.allclose(u, v, rtol=1e-12, atol=1e-13, equal_nan=True) for u, v in zip(np.atleast_1d(a), np.atleast_1d(b), strict=True))
+
+
+# --- indices ---
+
+
+def written(x, i):
+    y = x * x
+    y[i] = x[: len(i)] ** 3
+    y[i] += 1.5
+    return (y * X).sum()
+
+
+def rows_written(x, i):
+    y = A * x
+    y[:, i] = x[: len(i)]
+    y[i] *= 2.0
+    return (y**2).sum()
+
+
+def added(x, i):
+    y = np.zeros(4)
+    np.add.at(y, i, x[: len(i)] ** 2)
+    np.subtract.at(y, i, 3.0)
+    return (y * X).sum()
+
+
+INDEXED = {
+    "rows": lambda x, i: ((A[i] @ x) ** 2).sum(),
+    "columns": lambda x, i: ((A[:, i] * x[i]) ** 2).sum(),
+    "middle": lambda x, i: (B[:, i] ** 2).sum() * (x[i] ** 2).sum(),
+    "beside a slice": lambda x, i: ((A[i, 1:3] + x[i[0] * 0 :][:2]) ** 2).sum() if len(i) < 0 else ((A[i, 1:3] * x[1:3]) ** 2).sum(),
+    "two arrays": lambda x, i: (np.outer(x, x)[i, i[::-1]] ** 2).sum(),
+    "a table": lambda x, i: (x[np.stack([i, i])] ** 3).sum(),
+    "of a view": lambda x, i: (x[::-1][i] ** 3 * X[: len(i)]).sum(),
+    "taken": lambda x, i: (np.take(x, i) ** 2 * np.take(A, i, axis=1)).sum(),
+    "computed": lambda x, i: (x[(i + 1) % 4] ** 3).sum(),
+    "sorted": lambda x, i: (x[np.argsort(x)] * X).sum() * x[i][0] ** 2,
+    "written": written,
+    "rows written": rows_written,
+    "added": added,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_array_is_an_input(name, form):
+    f = INDEXED[name]
+    p = tg.prepare(f, X, np.array([0, 2, 1]), on_change="raise")
+    for k, i in enumerate(([0, 2, 1], [3, 3, 0], [1, 2, 3], [-1, 0, -1], [2, 2, 2])):
+        x, i = X * (1 - 0.3 * k), np.array(i)
+        assert close(replayed(form, p, x, i), plainly(form, f, x, i)), i
+    assert p.forms[form].recordings == 1 and p.forms[form].replays == 4
+
+
+def test_an_index_out_of_bounds_raises_as_it_does_plainly():
+    p = tg.prepare(INDEXED["rows"], X, np.array([0, 1]))
+    for _ in range(3):
+        p.grad(X, np.array([0, 1]))
+    with pytest.raises(IndexError):
+        p.grad(X, np.array([0, 5]))
+    assert close(p.grad(X, np.array([0, 4])), tg.grad(INDEXED["rows"])(X, np.array([0, 4])))
+
+
+def test_a_number_that_tells_a_view_is_guarded():
+    def f(x, i):
+        row = (A * x)[i[0]]
+        row[:] = row**2
+        return row.sum()
+
+    p = tg.prepare(f, X, np.array([0, 1]))
+    for i in ([0, 1], [0, 2], [3, 2], [0, 4]):
+        assert close(p.grad(X, np.array(i)), tg.grad(f)(X, np.array(i)))
+    assert p.forms["grad"].recordings == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mask_that_is_written_by_is_no_guard(form):
+    def f(x):
+        y, z = x**2, A * x
+        y[x < 0.7] = 0.25
+        z[z > 1.0] = x[0] * 3.0
+        z[x[:1].repeat(5) > 0] = x**3
+        return (y * X).sum() + (z**2).sum()
+
+    p = tg.prepare(f, X, on_change="raise")
+    for x in (X, -X, X[::-1].copy(), X * 0.1, X + 9):
+        assert close(replayed(form, p, x), plainly(form, f, x))
+    assert p.forms[form].recordings == 1
+
+
+def test_a_mask_with_as_many_numbers_as_it_is_true_is_guarded():
+    def f(x):
+        y = x**2
+        y[x > 0] = np.arange(3.0)[: int((x > 0).sum())]
+        return (y * X).sum()
+
+    p = tg.prepare(f, X)
+    for x in (X, X + 0.1, -X, X):
+        assert close(p.grad(x), tg.grad(f)(x))
+
+
+def test_a_mask_of_another_shape_raises_as_it_does_plainly():
+    def f(x, m):
+        y = x**2
+        y[m > 0] = 1.0
+        return y.sum()
+
+    for run in (f, tg.grad(f), tg.prepare(f, X, np.ones(2)).grad):
+        with pytest.raises(IndexError):
+            run(X, np.ones(2))
+
+
+# --- random numbers ---
+
+
+def state(rng):
+    return repr(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state())
+
+
+def normal(rng):
+    return lambda x: (x**2 * rng.standard_normal(4)).sum()
+
+
+def unused(rng):
+    def f(x):
+        rng.normal()
+        return (x**2 * rng.normal(2.0, size=4)).sum() * rng.random()
+
+    return f
+
+
+def batches(rng):
+    def f(x):
+        i, j = rng.permutation(5)[:3], rng.integers(0, 5, 4)
+        return ((A[i] @ x) ** 2).sum() + (A[j] @ x**2).sum() + (A[rng.choice(5, 2, replace=False), 1:] @ x[1:] ** 2).sum()
+
+    return f
+
+
+def orders(rng):
+    def f(x):
+        y = x**2
+        rng.shuffle(y)
+        return y[0] * 3 + (rng.permutation(x) * x)[1] + rng.permuted(x * x)[2] + (rng.choice(x, 3, p=[0.1, 0.2, 0.3, 0.4]) ** 3).sum()
+
+    return f
+
+
+def branches(rng):
+    return lambda x: (x**2).sum() * rng.normal() if rng.random() < 0.5 else (x**3).sum() * rng.normal(size=2)[1]
+
+
+def scaled(rng):
+    scale = np.array([1.0, 2.0, 3.0, 4.0])
+    return lambda x: (x**2 * rng.normal(0.0, scale)).sum() + (x * rng.poisson(scale)).sum()
+
+
+def filled(rng):
+    buffer = np.zeros(4)
+
+    def f(x):
+        rng.standard_normal(out=buffer)
+        return (x**2 * buffer).sum()
+
+    return f
+
+
+def warned(rng):
+    return lambda x: (rng.normal() * x**2).sum() + np.sqrt(x[0] - 0.6).sum() * rng.random()
+
+
+def order_of_its_own(rng):
+    def f(x):
+        i = np.arange(4)
+        rng.shuffle(i)
+        return (x[i] ** 2 * X).sum()
+
+    return f
+
+
+def seeded_within(rng):
+    return lambda x: (x**2 * np.random.Generator(np.random.PCG64(5)).normal(size=4)).sum() * rng.random()
+
+
+def behind_its_back(rng):
+    return lambda x: (x**2).sum() * (rng.bit_generator.random_raw() % 7) + rng.normal() * x[0]
+
+
+PLAIN = (order_of_its_own, seeded_within, behind_its_back)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "make", [normal, unused, batches, orders, branches, scaled, filled, warned, *PLAIN], ids=lambda make: make.__name__
+)
+def test_random_numbers_are_those_of_plain_calls(make, form):
+    ours, theirs = np.random.default_rng(1), np.random.default_rng(1)
+    f, g = make(ours), make(theirs)
+    p = tg.prepare(f, X)
+    for k in range(7):
+        x = X * (1 + 0.1 * (k % 4))
+        assert close(replayed(form, p, x), plainly(form, g, x)), k
+        assert state(ours) == state(theirs), k
+    assert (p.forms[form].eager is not None) is (make in PLAIN)
+    assert make in PLAIN or ("random numbers drawn" in p.report() and p.forms[form].replays)
+
+
+def test_numbers_of_the_module_are_those_of_plain_calls():
+    def g(x):
+        return (x**2 * np.random.randn(4)).sum() * np.random.rand()
+
+    p, found = tg.prepare(g, X), []
+    for run in (p.grad, tg.grad(g)):
+        np.random.seed(3)
+        found.append([run(X) for _ in range(6)])
+    assert np.array_equal(*found) and p.forms["grad"].replays
+
+
+def test_a_generator_that_is_an_argument():
+    def f(x, rng):
+        return (x**2 * rng.normal(size=4)).sum()
+
+    ours, theirs = np.random.default_rng(3), np.random.default_rng(3)
+    p = tg.prepare(f, X, ours)
+    for _ in range(5):
+        assert np.array_equal(p.grad(X, ours), tg.grad(f)(X, theirs))
+    other, same = np.random.RandomState(4), np.random.RandomState(4)
+    for _ in range(5):
+        assert np.array_equal(p.grad(X, other), tg.grad(f)(X, same))
+
+
+def test_what_was_drawn_before_a_branch_flips_is_not_drawn_twice():
+    ours, theirs = np.random.default_rng(3), np.random.default_rng(3)
+    f = lambda rng: lambda x: (x**2).sum() * rng.normal() if rng.normal() > x[0] else (x * rng.normal(size=4)).sum()
+    p, strict = tg.prepare(f(ours), X), tg.prepare(f(ours), X, on_change="raise")
+    for k in range(12):
+        x = X * (-1) ** k
+        assert np.array_equal(p.grad(x), tg.grad(f(theirs))(x))
+    strict.grad(np.full(4, 9.0))
+    before = state(ours)
+    with pytest.raises(GuardError):
+        strict.grad(np.full(4, -9.0))
+    assert state(ours) == before
+
+
+def test_tracked_parameters_are_refused_as_plainly():
+    rng = np.random.default_rng(3)
+    f = lambda x: rng.normal(x).sum()
+    p = tg.prepare(f, X)
+    for run in (tg.grad(f), p.grad):
+        with pytest.raises(tg.errors.NoRuleError):
+            run(X)
+    ours, theirs = np.random.default_rng(3), np.random.default_rng(3)
+    q = tg.prepare(lambda x: ours.normal(x).sum(), X)
+    for k in range(4):
+        assert q.value(X * k) == theirs.normal(X * k).sum()
