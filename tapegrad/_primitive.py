@@ -151,6 +151,10 @@ class Trace:
         """Is the index x, whose values this trace hides, an operand of what is read or written by it?  Else its values are asked for."""
         return False
 
+    def is_number(self, x: Variable) -> bool:
+        """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
+        return False
+
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""

@@ -15,7 +15,7 @@ from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
 from .._late import late
 from .._loans import lend
-from .._primitive import is_tracked, layout_of, primal_of, truth_of, values_of
+from .._primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import _families as _families
@@ -312,7 +312,7 @@ def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
     """`run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
-        if is_tracked(x):
+        if is_tracked(x) and not live(x)._trace.is_number(live(x)):
             raise DroppedDerivativeError(
                 f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
                 f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"

@@ -19,8 +19,8 @@ from .._tree import Const, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded
-from ._signature import READ, Signature, Surroundings, restore, snapshot
+from ._recorder import Guard, Recorded, is_single
+from ._signature import READ, Signature, Surroundings, flat_of, restore, snapshot
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
@@ -82,6 +82,7 @@ class Form:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.eager: str | None = None  # why the function is run as it is
+        self.numbers = True  # may Python numbers be inputs?
 
     @property
     def name(self) -> str:
@@ -144,18 +145,28 @@ class Form:
         if owner.on_change == "raise" and example.values(of_f) is None:
             raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
-        signature = Signature(args, active)
+        # at first a number is what it is: once another comes, and the function is known to be recorded, it is an input
+        numbers = (
+            self.numbers and bool(self.programs or owner.on_change == "raise") and not any([is_single(x) for a in args for x in flat_of(a)])
+        )
+        signature = Signature(args, active, numbers)
         f = owner.f
         wrap = _wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if signature.weak and surroundings.has_single():
+            self.numbers = False
+            return self.recorded(args)
         try:
             recorded = Recorded(self.name, f, lift, args, signature.chosen)
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
             surroundings.rewind()
+            if signature.weak and surroundings.disturbed() is None:
+                self.numbers = False
+                return self.recorded(args)
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording

@@ -23,7 +23,7 @@ class Prepared(Remade):
         self.name = f"prepare({name_of(f)})"
         self.__name__ = self.name
         self.nums = Inputs(self.name, argnums, args).nums
-        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]))
+        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]), True)
         self.forms = {method: Form(self, method) for method in METHODS}
 
     def _made(self) -> tuple:
@@ -110,8 +110,7 @@ def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record"
 
     Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
     number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
-    GuardError.  A function that cannot be recorded, for it draws random numbers or counts its calls, say, is run as it is:
-    `p.report()` tells.
+    GuardError.  A function that cannot be recorded, for it counts its calls, say, is run as it is: `p.report()` tells.
 
     >>> import numpy as np, tapegrad as tg
     >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))

@@ -27,14 +27,16 @@ from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new, variable
-from ..errors import callers_line
+from ..errors import BatchError, callers_line
 from ..ops import elementwise as e
 from ..ops import shaping as s
 from ..ops._define import PRIMITIVES
 from ..ops.zero_derivative import Place
 
+WEAK = 2  # an argument that is a number of Python
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
+SINGLE = ("f2", "f4", "c8")
 FEW = 64  # elements of a constant that is compared with others
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
 LOOKS: dict = {}  # what values look like
@@ -64,6 +66,11 @@ def look_of_number(v: Any) -> tuple:
         if d.kind in "biufc":
             LOOKS[type(v)] = found
     return found
+
+
+def is_single(x: Any) -> bool:
+    """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
+    return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
 
 
 def key_of(p: Any) -> Any:
@@ -150,6 +157,7 @@ class Record(Trace):
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.same: dict = {}
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
+        self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
         self.around = sys.exception()
 
     # --- what it is for others ---
@@ -171,10 +179,12 @@ class Record(Trace):
         self.shown.append(look[0])
         return len(known) - 1
 
-    def watch(self, value: Any) -> Variable:
+    def watch(self, value: Any, kind: Any = True) -> Variable:
         """An argument."""
         x = self.handles(self.new(Instruction(ARGUMENT), value))
         x._saved = True
+        if kind == WEAK:
+            self.weak.add(x._slot)
         return x
 
     def adopt(self, x: Variable) -> None:
@@ -240,6 +250,9 @@ class Record(Trace):
         """Integers are inputs like others; a number tells a view, or a length."""
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
+
+    def is_number(self, x):
+        return x._slot in self.weak
 
     def memory(self, slot):
         return None
@@ -314,6 +327,8 @@ class Record(Trace):
         if setting is not self.setting or setting is None:
             self.setting, self.watched = setting, looked_at(setting)
             self.met = self.mets.setdefault(self.watched, {})
+        if self.weak and not self.weak.isdisjoint(slots):
+            return self.weakly(prim, slots, params)
         if params or self.same or prim not in PURE:
             return self.general(prim, slots, params)
         key = prim, slots
@@ -328,6 +343,23 @@ class Record(Trace):
                 k = self.parts(k, out)
             self.met[key] = k
         return self.handles(k)
+
+    def weakly(self, prim, slots, params):
+        """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
+        known = [self.known[k] for k in slots]
+        if not prim.writes and any([is_single(v) for v in known]):
+            raise BatchError("a Python number beside an array of single precision")
+        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
+            return self.general(prim, slots, params)
+        before = self.watched, self.met
+        self.watched, self.met = KINDS, self.mets.setdefault(KINDS, {})
+        y = self.general(prim, slots, params)
+        self.watched, self.met = before
+        if type(y) is Variable:
+            if not np.isfinite(self.known[y._slot]):
+                raise BatchError("Python's arithmetic would raise")
+            self.weak.add(y._slot)
+        return y
 
     def parts(self, k: int, out: Any) -> tuple:
         return tuple([self.new(Instruction(PART, (k,), n), o) for n, o in enumerate(out)])
@@ -426,7 +458,8 @@ class Leaves(Inputs):
                 continue
             members = []
             for x in flat:
-                v = watch(entered(x)) if next(chosen) else x.value if isinstance(x, Const) else x
+                kind = next(chosen)
+                v = watch(entered(x), kind) if kind else x.value if isinstance(x, Const) else x
                 if v is not x and is_array(x):
                     self.given.append((x, v))
                     if id(x) in shared:

@@ -11,18 +11,21 @@ from .._array import is_array, is_scalar, xp_of
 from .._calls import number
 from .._reads import state, walked
 from .._tree import Const, children, is_node, leaves, structure
+from ._recorder import WEAK, is_single
 
 NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
 ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
 
 
-def is_input(x: Any, active: bool) -> bool:
-    """Is this leaf of an argument an input of the program?  (A Python number is one where it is differentiated: elsewhere it counts
-    as less than an array's dtype, which no array does.)"""
+def is_input(x: Any, active: bool, numbers: bool) -> Any:
+    """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones: beside arrays they count as less
+    than an array's dtype.  (Where they are differentiated they are those of NumPy.)"""
     if is_array(x):
         return x.dtype.kind in "biufc" and (type(x) is np.ndarray or xp_of(x) is not np)
-    return (is_scalar(x) and x.dtype.kind in "fc") or (active and type(x) in NUMBERS)
+    if type(x) in NUMBERS:
+        return True if active else WEAK if numbers else False
+    return is_scalar(x) and x.dtype.kind in "fc"
 
 
 def tree_of(x: Any) -> Any:
@@ -73,12 +76,13 @@ def described(x: Any) -> str:
 class Signature:
     """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
 
-    def __init__(self, args: tuple, active: tuple):
-        """`active`: for each argument, whether it is differentiated, or a direction."""
+    def __init__(self, args: tuple, active: tuple, numbers: bool):
+        """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python numbers inputs?"""
         self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
         pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
-        self.chosen = [is_input(x, on) for x, on in pairs]
-        self.leaves = [Leaf(x, chosen) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
+        self.chosen = [is_input(x, on, numbers) for x, on in pairs]
+        self.weak = WEAK in self.chosen
+        self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
         counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
         self.single = all([t is None for t in self.trees])
@@ -139,6 +143,9 @@ class Surroundings:
         if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
             self.content.append((x, checksum(x)))
         return True
+
+    def has_single(self) -> bool:
+        return any([is_single(x) for x, _ in self.content])
 
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of

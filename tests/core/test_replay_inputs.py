@@ -1,5 +1,7 @@
 """What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -283,3 +285,85 @@ def test_tracked_parameters_are_refused_as_plainly():
     q = tg.prepare(lambda x: ours.normal(x).sum(), X)
     for k in range(4):
         assert q.value(X * k) == theirs.normal(X * k).sum()
+
+
+# --- Python numbers ---
+
+
+def stepped(x, h, n=6):
+    y = np.array([1.0, 0.5])
+    for _ in range(n):
+        k = np.array([y[1], -x[0] * y[0] - x[1] * y[1] * x[2]])
+        y = y + h / 2 * k + h**2 / 6 * k * x[3]
+    return (y**2).sum()
+
+
+NUMBERS = {
+    "a step": stepped,
+    "a rate": lambda x, h: ((x - h * (A.T @ (A @ x)) / 20) ** 2).sum(),
+    "in an array": lambda x, h: (x * np.array([h, 1.0, h * h, 0.0]) * np.full(4, h)).sum() ** 2,
+    "an exponent": lambda x, h: (np.abs(x) ** h).sum(),
+    "in a tree": lambda x, p: (x * p["a"] * p["b"][0]).sum() ** 2,
+    "of its own": lambda x, h: (x**2).sum() * (1 / h) + (h - 1) // 1,
+    "through a function": lambda x, h: (x * np.sqrt(h) * np.linspace(0, h, 4)).sum() ** 2,
+    "complex": lambda x, h: np.abs((x * (h * 1j)).sum()) ** 2,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_python_number_is_an_input(name, form):
+    f = NUMBERS[name]
+    p = tg.prepare(f, X, {"a": 0.1, "b": [0.2]} if name == "in a tree" else 0.1)
+    for k in range(6):
+        h = 0.1 * (k + 1)
+        h = {"a": h, "b": [h * h]} if name == "in a tree" else h
+        want = plainly(form, f, X, h)
+        assert close(replayed(form, p, X, h), want)
+    assert p.forms[form].recordings <= 2 and p.forms[form].replays >= 4
+
+
+def test_a_python_number_that_is_used_up_is_guarded():
+    def f(x, h):
+        n = int(1 / h)
+        return (x**2).sum() * h if n > 3 else (x**3).sum() * h * n
+
+    p = tg.prepare(f, X, 0.1)
+    for h in (0.1, 0.2, 0.2, 0.5, 0.1, 0.5, 0.2, 1.0):
+        assert close(p.grad(X, h), tg.grad(f)(X, h))
+    strict = tg.prepare(lambda x, h: (x * h).sum() if h < 1 else (x**2).sum(), X, 0.5, on_change="raise")
+    assert close(strict.grad(X, 0.5), np.full(4, 0.5)) and close(strict.grad(X, 0.25), np.full(4, 0.25))
+    with pytest.raises(GuardError):
+        strict.grad(X, 2.0)
+
+
+@pytest.mark.parametrize("on_change", ["record", "raise"])
+@pytest.mark.parametrize("f", [lambda x, h: (x * h).astype("f4") * (2 * h), lambda x, h: np.ones(3, np.float32) * h, lambda x, h: x * h])
+def test_single_precision_stays_single(f, on_change):
+    x = np.ones(3, np.float32)
+    p = tg.prepare(f, x, 0.5, on_change=on_change)
+    for h in (0.5,) * 3 if on_change == "raise" else (0.5, 0.25, 0.125, 0.1):
+        got, want = p.value(x, h), f(x, h)
+        assert got.dtype == want.dtype == np.float32 and np.array_equal(got, want)
+
+
+def test_pythons_arithmetic_raises_as_it_does_plainly():
+    def f(x, h):
+        return (x**2).sum() * (1 / h)
+
+    p = tg.prepare(f, X, 0.5)
+    with np.errstate(all="ignore"):
+        for h in (0.5, 0.25, 0.125, 0.0625):
+            assert close(p.grad(X, h), tg.grad(f)(X, h))
+        with pytest.raises(ZeroDivisionError):
+            p.grad(X, 0.0)
+        assert close(p.grad(X, 0.3), tg.grad(f)(X, 0.3))
+
+
+def test_a_number_that_is_asked_for_as_one_is_guarded_beside_one_that_is_not():
+    f = lambda x, h, c: (x * math.sqrt(h) * c).sum() + float(h)
+    p = tg.prepare(f, X, 4.0, 1.0, on_change="raise")
+    for c in (1.0, 2.0, 3.0):
+        assert close(p.grad(X, 4.0, c), tg.grad(f)(X, 4.0, c))
+    with pytest.raises(GuardError, match="a value that the function asked for is no longer"):
+        p.grad(X, 9.0, 1.0)
