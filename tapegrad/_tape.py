@@ -301,9 +301,10 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
-    samples, they are noted for all."""
+    samples, they are noted for all, and CuPy notes nothing anyway."""
     outer, hiding = OPEN.invalid, OPEN.hiding
-    invalid: Any = Unknown() if hiding and not all([t.samples for t in hiding]) else []
+    unknown = hiding and not all([t.samples for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
+    invalid: Any = Unknown() if unknown else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:

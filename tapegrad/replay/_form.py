@@ -18,6 +18,7 @@ from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_an
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
+from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded, is_single
 from ._signature import READ, Signature, Surroundings, flat_of, restore, snapshot
@@ -25,6 +26,7 @@ from ._signature import READ, Signature, Surroundings, flat_of, restore, snapsho
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
 EMITTED = 2  # the replay for which the text is written
+GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
@@ -186,7 +188,7 @@ class Form:
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
             self.eager, self.programs = reason, []
         else:
-            self.programs = [Kept(signature, surroundings, Program(recorded)), *self.programs[: MOST - 1]]
+            self.programs = [Kept(signature, surroundings, Program(recorded), owner.cuda_graph), *self.programs[: MOST - 1]]
         return y
 
     def report(self) -> list:
@@ -198,10 +200,13 @@ class Form:
 class Kept:
     """A program, and what it holds for."""
 
-    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
+    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, cuda_graph: bool):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Any = None
+        self.cuda_graph = cuda_graph
+        self.graph: Any = None
+        self.graphless: str | None = None  # why it is none
         self.replays = self.failures = 0
 
     def values(self, args: tuple) -> list | None:
@@ -237,6 +242,10 @@ class Kept:
         try:
             if self.replays == EMITTED:
                 self.emitted = load(EMITTER).Emitted(program)
+            if self.replays == GRAPHED and self.cuda_graph:
+                self.captured(values)
+            if self.graph is not None:
+                return self.graph(values)
             found = program.run(values) if self.emitted is None else self.emitted.run(*values)
             if found is None or (HEARD.unsafe is not None and self.emitted is not None):
                 for x, state in before:
@@ -247,12 +256,23 @@ class Kept:
             return None
         return None if HEARD.shown is not None and type(found) is not Guard else found
 
+    def captured(self, values: list) -> None:
+        """The replay becomes a CUDA graph, if it can be one."""
+        self.graphless = unfit(self.program, values)
+        if self.graphless is None:
+            try:
+                self.graph = Graph(self.program, self.emitted.run, values)
+            except Exception as error:
+                self.graphless = f"{type(error).__name__}: {error}"
+
     def report(self) -> str:
         way = (
             "as bound calls"
             if self.emitted is None
             else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
         )
+        way = "as one CUDA graph" if self.graph is not None else way
+        way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
         drawn = sum([i.prim is DRAW for _, i in self.program.code])
         anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
