@@ -122,6 +122,7 @@ class Block:
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
+        self.counting: set = set()  # ids of the consecutive integers of which those are views
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
@@ -175,6 +176,7 @@ class Block:
         at = self.laid.get((first, shape, strides))
         if at is None:
             at = self.laid[first, shape, strides] = ordered(first, shape, strides or (0,) * len(shape))
+            self.counting.add(id(at.base))
         return at
 
     def place(self, k: int) -> None:
@@ -334,7 +336,15 @@ class Block:
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
         self.ways = [self.leaving(k) for k in self.left]
+        self.taking = [(self.at[k].shape, self.view_of(self.at[k])) for k in self.given]
+        self.giving = [None if number else (at.shape, self.view_of(at)) for number, _, at in self.ways]
         self.laid, self.begins, self.once, self.known, self.table = {}, {}, {}, {}, []
+
+    def view_of(self, at: np.ndarray) -> tuple | None:
+        """(first place, strides) by which the arena shows these places; None if it cannot."""
+        if id(at.base) in self.counting and at.size:  # an integer takes as much memory as a number
+            return int(at.flat[0]), at.strides
+        return steps_of(at)
 
     def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""
@@ -377,20 +387,27 @@ class State:
         for at, v in block.constants:
             self.arena[at] = v
         self.address = self.arena.ctypes.data
-        self.places = [viewed(self.arena, block.at[k]) for k in block.given]
-        self.left = [None if number else viewed(self.arena, at) for number, _, at in block.ways]
+        self.places = [viewed(self.arena, *way) for way in block.taking]
+        self.left = [None if way is None else viewed(self.arena, *way) for way in block.giving]
 
 
-def viewed(arena: np.ndarray, at: np.ndarray) -> Any:
+def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
     """The part of the arena at these places as a view; None if it is none."""
+    if 0 in shape:
+        return np.zeros(shape)
+    return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
+
+
+def steps_of(at: np.ndarray) -> tuple | None:
+    """(first place, strides) of places that lie as the elements of a view do."""
     if not at.size:
-        return np.zeros(at.shape)
+        return None
     first = int(at.flat[0])
     steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
     told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
     if not np.array_equal(np.broadcast_to(told, at.shape), at):
         return None
-    return np.ndarray(at.shape, F8, arena, 8 * first, tuple([8 * step for step in steps]))
+    return first, tuple([8 * step for step in steps])
 
 
 @functools.cache
