@@ -242,7 +242,8 @@ class Kept:
         try:
             if self.replays == EMITTED:
                 self.emitted = load(EMITTER).Emitted(program)
-            if self.replays == GRAPHED and self.cuda_graph:
+            if self.cuda_graph and self.replays >= GRAPHED and self.emitted is not None:
+                self.cuda_graph = False  # it is tried once
                 self.captured(values)
             if self.graph is not None:
                 return self.graph(values)

@@ -367,3 +367,73 @@ def test_a_number_that_is_asked_for_as_one_is_guarded_beside_one_that_is_not():
         assert close(p.grad(X, 4.0, c), tg.grad(f)(X, 4.0, c))
     with pytest.raises(GuardError, match="a value that the function asked for is no longer"):
         p.grad(X, 9.0, 1.0)
+
+
+# --- programs at random ---
+
+LINES = (
+    "y = y + h * x",
+    "y = y * (h / 2) + x**2 * h**2",
+    "y[i] = x[j] * h",
+    "y[i] += z[0, j] * 0.5",
+    "y[y > h] = 0.25",
+    "y[x < 0] = y[0] * h",
+    "z[:, i] = y[j]",
+    "z[i] *= h",
+    "z[z > y] = x[1]",
+    "y = y + z[i].sum(axis=0) * 0.1",
+    "y = y + z[i, j].sum() * 0.1",
+    "y[:3] = z[1, i] + np.take(x, j)",
+    "np.add.at(y, i, x[j] * h)",
+    "y = y[rng.permutation(4)] * 1.1",
+    "y = y + rng.normal(size=4) * x",
+    "y[rng.integers(0, 4, 2)] = x[:2] * rng.random()",
+    "y = y + z[rng.choice(4, 2), i[:2]].sum() * 0.1",
+    "rng.shuffle(y)",
+    "y = np.sin(y) if y[0] > h else np.cos(y)",
+    "y = y[np.argsort(x)]",
+    "b[:] = y * 0.5",
+    "y = y + b[i].sum() * x",
+    "y = y / (1 + h) - np.full(4, h * 0.1)",
+    "v = y[1:]; v[i % 3] = x[j] * 0.3",
+    "y = y * (2.0 if h > 0.25 else 3.0)",
+)
+
+
+def program(seed):
+    r = np.random.default_rng(seed)
+    body = "".join([f"    {LINES[k]}\n" for k in r.integers(0, len(LINES), r.integers(3, 9))])
+    text = f"def f(x, h, i, j):\n    y, z = x * 1.0, np.outer(x, x + h)\n{body}    return (y * w).sum() + (z**2).sum() * 0.1 + h * y[0]\n"
+    space = {"np": np, "rng": np.random.default_rng(seed), "b": np.full(4, 0.3), "w": np.array([1.0, -0.5, 0.3, 0.8])}
+    exec(text, space)
+    return space["f"], space, text
+
+
+def judged(seeds):
+    eager = replays = 0
+    for seed in seeds:
+        r = np.random.default_rng(seed + 1)
+        calls = [(r.normal(size=4), float(r.uniform(0.1, 0.5)), r.integers(-4, 4, 3), r.integers(0, 4, 3)) for _ in range(4)]
+        for form in FORMS:
+            (f, ours, text), (g, theirs, _) = program(seed), program(seed)
+            p = tg.prepare(f, *calls[0])
+            for x, *more in (*calls, *calls[:2]):
+                with np.errstate(all="ignore"):
+                    got, want = replayed(form, p, x, *more), plainly(form, g, x, *more)
+                assert all(
+                    np.allclose(a, c, rtol=1e-9, atol=1e-12) for a, c in zip(np.atleast_1d(got), np.atleast_1d(want), strict=True)
+                ), f"seed {seed}, {form}: {got} instead of {want}\n{text}"
+                assert np.allclose(ours["b"], theirs["b"]) and state(ours["rng"]) == state(theirs["rng"]), f"seed {seed}, {form}\n{text}"
+            eager += p.forms[form].eager is not None
+            replays += p.forms[form].replays
+    assert eager <= 0.02 * 4 * len(seeds) and replays > 1.5 * 4 * len(seeds), (eager, replays)
+
+
+def test_programs():
+    judged(range(5))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(1000, 4000, 250)], ids=str)
+def test_thousands_of_programs(seeds):
+    judged(seeds)
