@@ -43,6 +43,7 @@ LOOKS: dict = {}  # what values look like
 PURE: set = set()  # operations of tapegrad's own
 INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
 NOTHING: dict = {}
+NO_STEPS = ()  # Python has one empty tuple
 
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
@@ -92,6 +93,26 @@ def key_of(p: Any) -> Any:
         return kind, p.k
     hash(p)
     return kind, p
+
+
+def settled_of(params: dict) -> tuple:
+    """(settings as an instruction may hold them, their key: None where there is none)."""
+    held, key = {}, []
+    try:
+        for name, p in params.items():
+            kind = type(p)
+            if kind in PLAIN:
+                held[name] = p
+                key += (name, kind, p)
+            elif p is NO_STEPS:
+                held[name] = p
+                key += (name, p)
+            else:
+                held[name] = p = fixed(p)
+                key += (name, key_of(p))
+    except TypeError:
+        return {name: fixed(p) for name, p in params.items()}, None
+    return held, tuple(key)
 
 
 def is_pure(prim: Primitive) -> bool:
@@ -375,17 +396,12 @@ class Record(Trace):
         """The operation, whatever it is."""
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
         key = found = None
-        if params:
-            params = {name: p if type(p) in PLAIN else fixed(p) for name, p in params.items()}
-        if prim in PURE or is_pure(prim):
-            try:
-                key = prim, ks, key_of(params) if params else None
-            except TypeError:
-                pass
-            else:
-                found = self.met.get(key)
-                if found is not None and not prim.writes:
-                    return self.handles(found)
+        params, of_params = settled_of(params)
+        if of_params is not None and (prim in PURE or is_pure(prim)):
+            key = prim, ks, of_params
+            found = self.met.get(key)
+            if found is not None and not prim.writes:
+                return self.handles(found)
         values = [self.known[k] for k in slots]
         if prim.writes:
             if slots[0] in self.alone:
