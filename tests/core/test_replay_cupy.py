@@ -7,6 +7,7 @@ import pytest
 from hosted_cupy import stats
 
 import tapegrad as tg
+from tapegrad._reads import walked
 from tapegrad._tree import leaves
 from tapegrad.replay import _cuda_graph
 
@@ -134,3 +135,12 @@ def test_an_error_while_it_is_captured_leaves_the_replay(xp, monkeypatch):
     for k in range(5):
         assert xp.allclose(p.grad(x * k), tg.grad(f)(x * k))
     assert "no CUDA graph: RuntimeError: operation not permitted" in p.report()
+
+
+def test_random_numbers_of_cupy_are_no_operations(xp):
+    """(Hosted CuPy has none: what is asked is whether such a function may be recorded.)"""
+    from cupy.random import randn
+
+    for f in (lambda x: x * xp.random.randn(3), lambda x: x * randn(3)):
+        assert walked([f]).volatile
+    assert not walked([lambda x: x * xp.sin(x)]).volatile
