@@ -1,6 +1,7 @@
 """What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -437,3 +438,37 @@ def test_programs():
 @pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(1000, 4000, 250)], ids=str)
 def test_thousands_of_programs(seeds):
     judged(seeds)
+
+
+def test_several_threads_give_their_own_inputs():
+    f = lambda x, h, i: (np.sin(x[i]) * h + x[:3] ** 3 * h**2).sum()
+    p, wrong = tg.prepare(f, X, 0.1, np.array([0, 1, 2])), []
+
+    def work(seed):
+        r = np.random.default_rng(seed)
+        for _ in range(40):
+            x, h, i = r.normal(size=4), float(r.uniform()), r.integers(0, 4, 3)
+            if not close(p.grad(x, h, i), tg.grad(f)(x, h, i)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and p.forms["grad"].replays > 100
+
+
+def test_products_at_a_point_know_its_inputs():
+    f = lambda x, h, i: (np.sin(x[i]) * h + x[:3] ** 3 * h**2).sum()
+    p = tg.prepare(f, X, 0.1, np.array([0, 1, 2]))
+    for k in range(4):
+        more = 0.1 * (k + 1), np.array([k, 1, 2])
+        here = p.at(X, *more)
+        for v in (X, X[::-1].copy(), X):
+            assert close(here.hvp(v), tg.hvp(f, X, v, more))
+            assert close(here.jvp(v), tg.jvp(lambda x, more=more: f(x, *more), (X,), (v,)))
+    ours, theirs = np.random.default_rng(0), np.random.default_rng(0)
+    here = tg.prepare(scaled(ours), X).at(X)
+    for _ in range(5):
+        assert close(here.hvp(X), tg.hvp(scaled(theirs), X, X))
