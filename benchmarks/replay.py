@@ -257,7 +257,7 @@ def stepping(h=0.1, n=50):
 def costs(report):
     report.table(
         "what a recording costs, value and gradient: microseconds for each of its instructions",
-        ["program", "instructions", "recording", "less the eager call", "first replay", "writing out", "a replay", "MiB kept"],
+        ["program", "instructions", "recording", "less the eager call", "first replay", "writing out", "a replay", "MiB more at the peak"],
     )
     n = 3
     c, b, x = np.linspace(1.01, 1.03, n), np.linspace(0.01, 0.03, n), np.linspace(0.3, 0.9, n)
@@ -271,10 +271,10 @@ def costs(report):
         for _ in range(3 if report.quick else 9):
             eager = spent(lambda f=f, at=at: tg.value_and_grad(f)(at))
             p = tg.prepare(f, at)
-            kept = bench.rise(lambda p=p, at=at: p.value_and_grad(at)) / 2**20
+            peak = bench.rise(lambda p=p, at=at: p.value_and_grad(at)) / 2**20
             p = tg.prepare(f, at)
-            found.append([eager, *[spent(lambda p=p, at=at: p.value_and_grad(at)) for _ in range(4)], kept])
-        eager, recording, first, second, third, kept = np.min(found, axis=0)
+            found.append([eager, *[spent(lambda p=p, at=at: p.value_and_grad(at)) for _ in range(4)], peak])
+        eager, recording, first, second, third, _ = np.min(found, axis=0)
         size = p.forms["value_and_grad"].programs[0].program.recorded
         each = [s / size * 1e6 for s in (recording, recording - eager, first, second - third, third)]
         report.row(title, size, *each, float(np.median([row[-1] for row in found])))
