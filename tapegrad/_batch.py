@@ -156,7 +156,7 @@ class Batch(Trace):
             stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
 
-    def differs(self, x: Variable) -> bool:
+    def picks(self, x):
         """Is x, which is not captured, not the same for all samples?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):

@@ -275,9 +275,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
-    if is_hidden(at):
-        if ufunc not in AT:
-            raise no_rule(ufunc)
+    if ufunc in AT and is_hidden(at):
         late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
         return None
     at = late.index(at)

@@ -73,7 +73,13 @@ class At:
         return filled_out(name, y, out) if place is None else (*y[:place], filled_out(name, y[place], out))
 
     def fold(self, form: Form, args: tuple) -> Folded | None:
-        if OPEN.depth or form.eager is not None or not form.programs or form.programs[0].program.written:
+        if (
+            OPEN.depth
+            or form.eager is not None
+            or not form.programs
+            or form.programs[0].program.written
+            or form.programs[0].program.generators
+        ):
             return None
         kept = form.programs[0]
         values = kept.values(args)

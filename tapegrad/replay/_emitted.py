@@ -26,7 +26,8 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
-from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from ._recorder import is_pure
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}

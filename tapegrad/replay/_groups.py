@@ -165,7 +165,7 @@ class Open:
 
     def full(self, dtype: Any, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
-        clash = dtype is not None and self.dtype not in (None, dtype)
+        clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
         return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
 
 
