@@ -32,7 +32,7 @@ LOADED: dict[str, tuple] = {
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
     "tapegrad.numpy": ("__init__", "_stand_ins"),
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
-    "tapegrad.scipy": ("__init__", "_stand_ins"),
+    "tapegrad.scipy": ("__init__", "_stand_ins", "ops._protocols"),
     "tapegrad.stats": ("__init__", "scipy"),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},

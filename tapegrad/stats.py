@@ -27,6 +27,7 @@ from ._primitive import OPEN, is_tracked, layout_of, primal_of
 from ._variable import Variable
 from .errors import ArgumentError, NoRuleError, NotPositiveDefiniteError, ShapeError
 from .ops import gamma as ga
+from .ops import incomplete as inc
 from .ops import linalg, shaping
 from .ops import special as sp
 from .ops._define import dtype, ndim, shape, xp
@@ -291,26 +292,26 @@ gamma = Continuous(
     "a",
     low=0.0,
     logpdf=lambda z, a: sp.xlogy(a - 1.0, z) - z - ga.gammaln(a),
-    cdf=lambda z, a: ga.gammainc(a, z),
-    sf=lambda z, a: ga.gammaincc(a, z),
-    ppf=lambda q, a: ga.gammaincinv(a, q),
+    cdf=lambda z, a: inc.gammainc(a, z),
+    sf=lambda z, a: inc.gammaincc(a, z),
+    ppf=lambda q, a: inc.gammaincinv(a, q),
 )
 chi2 = Continuous(
     "chi2",
     "df",
     low=0.0,
     logpdf=lambda z, df: sp.xlogy(0.5 * df - 1.0, z) - 0.5 * z - ga.gammaln(0.5 * df) - 0.5 * LOG_2 * df,
-    cdf=lambda z, df: ga.gammainc(0.5 * df, 0.5 * z),
-    sf=lambda z, df: ga.gammaincc(0.5 * df, 0.5 * z),
-    ppf=lambda q, df: 2.0 * ga.gammaincinv(0.5 * df, q),
+    cdf=lambda z, df: inc.gammainc(0.5 * df, 0.5 * z),
+    sf=lambda z, df: inc.gammaincc(0.5 * df, 0.5 * z),
+    ppf=lambda q, df: 2.0 * inc.gammaincinv(0.5 * df, q),
 )
 invgamma = Continuous(
     "invgamma",
     "a",
     low=0.0,
     logpdf=lambda z, a: -(a + 1.0) * log(z) - ga.gammaln(a) - 1.0 / z,
-    cdf=lambda z, a: ga.gammaincc(a, 1.0 / z),
-    sf=lambda z, a: ga.gammainc(a, 1.0 / z),
+    cdf=lambda z, a: inc.gammaincc(a, 1.0 / z),
+    sf=lambda z, a: inc.gammainc(a, 1.0 / z),
 )
 beta = Continuous(
     "beta",
@@ -318,9 +319,9 @@ beta = Continuous(
     low=0.0,
     high=1.0,
     logpdf=lambda z, a, b: sp.xlogy(a - 1.0, z) + sp.xlog1py(b - 1.0, -z) - ga.betaln(a, b),
-    cdf=lambda z, a, b: ga.betainc(a, b, z),
-    sf=lambda z, a, b: ga.betainc(b, a, 1.0 - z),
-    ppf=lambda q, a, b: ga.betaincinv(a, b, q),
+    cdf=lambda z, a, b: inc.betainc(a, b, z),
+    sf=lambda z, a, b: inc.betainc(b, a, 1.0 - z),
+    ppf=lambda q, a, b: inc.betaincinv(a, b, q),
 )
 uniform = Continuous("uniform", low=0.0, high=1.0, logpdf=lambda z: 0.0 * z, cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: q)
 t = Continuous(
@@ -329,8 +330,8 @@ t = Continuous(
     logpdf=lambda z, df: (
         ga.gammaln(0.5 * (df + 1.0)) - ga.gammaln(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
     ),
-    cdf=lambda z, df: ga.stdtr(df, z),
-    sf=lambda z, df: ga.stdtr(df, -z),
+    cdf=lambda z, df: inc.stdtr(df, z),
+    sf=lambda z, df: inc.stdtr(df, -z),
 )
 cauchy = Continuous(
     "cauchy",

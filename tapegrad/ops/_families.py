@@ -11,6 +11,7 @@ from . import fft as fft
 from . import gamma as gamma
 from . import gates as gates
 from . import gathering as gathering
+from . import incomplete as incomplete
 from . import indexing as indexing
 from . import linalg as linalg
 from . import norms as norms

@@ -12,7 +12,7 @@ import scipy.special
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
-from .._late import late
+from .._late import late, load
 from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
 from .._variable import Variable, View
@@ -37,11 +37,15 @@ def any_tracked(xs: Any) -> bool:
 
 
 def function_for(f: Any) -> Callable | None:
-    """The operation for a function of NumPy or SciPy."""
+    """The operation for a function of NumPy or SciPy; a function of SciPy's may be declared with tapegrad.scipy only."""
     try:
-        return NUMPY.get(f)
+        found = NUMPY.get(f)
     except TypeError:
         return None
+    if found is None and type(f) is np.ufunc and getattr(scipy.special, f.__name__, None) is f:
+        load("tapegrad.scipy")
+        found = NUMPY.get(f)
+    return found
 
 
 class Adapter:
@@ -217,7 +221,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if params:
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
-    entry = NUMPY.get(ufunc)
+    entry = function_for(ufunc)
     of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
     if of_elements:
         inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]

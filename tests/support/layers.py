@@ -23,6 +23,7 @@ FLOORS = [
         "ops.far_out",
         "ops.special",
         "ops.gamma",
+        "ops.incomplete",
         "ops.bessel",
         "ops.reductions",
         "ops.products",
@@ -41,6 +42,7 @@ FLOORS = [
     [
         "ops.views",
         "ops.gathering",
+        "ops.scipy_names.",
         "ops.writing",
         "ops._families",
         "ops._protocols",
