@@ -146,6 +146,7 @@ LINES = [
     plain("inv_boxcox1p", sp.inv_boxcox1p, P, Q),
     plain("powm1", sp.powm1, P, X),
     *[plain(f.__name__, f, 40 * P, eps=1e-2) for f in (sp.sindg, sp.cosdg, sp.tandg, sp.cotdg)],
+    plain("round", sp.round, X),
     plain("radian", sp.radian, P, Q, R),
     case("hyp0f1", lambda z: sp.hyp0f1(1.7, z), X, numpy_only=True),
     case("hyp1f1", lambda z: sp.hyp1f1(0.7, 1.6, z), X, numpy_only=True),

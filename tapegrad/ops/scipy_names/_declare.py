@@ -8,7 +8,6 @@ says what to do.  `inverse(f, k)` is a function by which one argument of another
 from collections.abc import Callable
 from typing import Any
 
-from ..._array import xp_of
 from ...errors import ArgumentError, NoRuleError
 from .._define import primitive, rules, same
 from ..corners import special_of
@@ -86,6 +85,11 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
     return entry
 
 
+def with_partials(entry: Callable, *partials: Callable) -> None:
+    """Tell the partial derivatives of an operation that is declared elsewhere, for its inverses."""
+    PARTIALS[entry] = partials
+
+
 def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
     """Declare scipy.special's f, which finds argument k of the operation `of`.  Its own arguments are those of `of` in order, but the
     value of `of` (`tail`: 1 less it) stands at `place`, and the one found is missing."""
@@ -108,7 +112,3 @@ def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> 
         return of_value if i == place else of_argument
 
     return function(f, *[partial(i) for i in range(len(slopes))])
-
-
-def host(x: Any) -> bool:
-    return xp_of(x).__name__ == "numpy"

@@ -18,15 +18,16 @@ from ..incomplete import (
     student_density,
 )
 from ..special import ndtri
-from ._declare import PARTIALS, function, inverse
+from ._declare import PARTIALS, function, inverse, with_partials
 
-PARTIALS[gammainc] = (lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
-PARTIALS[betainc] = (
+with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
+with_partials(
+    betainc,
     lambda out, a, b, x: beta_moment(a, b, x, n=1, m=0),
     lambda out, a, b, x: beta_moment(a, b, x, n=0, m=1),
     lambda out, a, b, x: beta_density(a, b, x),
 )
-PARTIALS[stdtr] = (lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
+with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
 COUNT = "counts are constants"
 NO_FORMULA = "there is no formula for it"
 

@@ -10,7 +10,6 @@ from ..._primitive import primal_of
 from .._define import NUMPY, implements, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
-from ..zero_derivative import constant
 from ._declare import function
 
 NO_FORMULA = "there is no formula for the parameter"
@@ -148,7 +147,7 @@ radian = function(
     sp.radian,
     *[lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s)) for c in (DEGREE, DEGREE / 60, DEGREE / 3600)],
 )
-NUMPY[sp.round] = constant(np.round)
+nearest = function(sp.round, lambda out, x: 0.0 * out)
 
 # --- hypergeometric functions ---
 
