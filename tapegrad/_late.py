@@ -34,6 +34,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
     "tapegrad.scipy": ("__init__", "_stand_ins", "ops._protocols"),
     "tapegrad.stats": ("__init__", "scipy"),
+    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_discrete", "_statistics")},  # when they are asked for
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -50,7 +51,7 @@ LOADED: dict[str, tuple] = {
     # what a program needs that is replayed
     "tapegrad.replay._emitted": ("replay._form", "replay._at"),
     "numba": ("kernels.raw_code.kernel",),
-    "scipy.stats": ("stats",),
+    "scipy.stats": ("stats._families",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
     "matplotlib.pyplot": ("statespace._plots",),
@@ -63,7 +64,7 @@ FILLED = {
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
-    "ops._define.NUMPY": ("ops.",),
+    "ops._define.NUMPY": ("ops.", "stats"),
     "_faces.FACES": ("_random", "stats"),
     "_questions.METAS": ("_shadow.classes",),
     "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare"),

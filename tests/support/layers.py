@@ -52,7 +52,7 @@ FLOORS = [
         "_stacked",
         "_batch",
     ],
-    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
+    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats.", "_questions", "_stand_ins"],
     ["_shadow."],
     ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
     [
