@@ -40,7 +40,7 @@ LOADED: dict[str, tuple] = {
     # with the first CuPy array: without CuPy these cannot be imported
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
-    "cupyx.scipy.fft": ("_faces",),
+    "cupyx.scipy.fft": ("_faces", "ops.scipy_names.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit"),

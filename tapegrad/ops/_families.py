@@ -14,6 +14,7 @@ from . import gathering as gathering
 from . import incomplete as incomplete
 from . import indexing as indexing
 from . import linalg as linalg
+from . import names as names
 from . import norms as norms
 from . import one_triangle as one_triangle
 from . import picking as picking

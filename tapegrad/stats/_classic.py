@@ -101,7 +101,7 @@ beta = Continuous(
     cdf=lambda z, a, b: inc.betainc(a, b, z),
     sf=lambda z, a, b: inc.betainc(b, a, 1.0 - z),
     ppf=lambda q, a, b: inc.betaincinv(a, b, q),
-    isf=lambda q, a, b: inc.betainccinv(a, b, q),
+    isf=lambda q, a, b: 1.0 - inc.betaincinv(b, a, q),
 )
 uniform = Continuous("uniform", low=0.0, high=1.0, logpdf=lambda z: 0.0 * z, cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: q)
 t = Continuous(

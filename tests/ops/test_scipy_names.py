@@ -1,6 +1,7 @@
 """The operations that are declared with tapegrad.scipy: every line of tests/support/names_*.py.
 
-By default the value and both modes against each other and against differences of the plain function; in the long run the second order
+By default every third line: the value, and both modes against each other and against differences of the plain function; in the long
+run all lines, the second order
 with its four nestings, samples under `vmap`, hidden values and each operation's word `batch` too."""
 
 import collections
@@ -32,8 +33,22 @@ def moved(x, v, step):
     return tuple([a if d is None else a + step * d for a, d in zip(x, v, strict=True)])
 
 
-@over_lines
+SLOW = {"fractional_matrix_power", "tanm", "tanhm", "cosm", "sinm", "coshm", "expm_frechet"}  # through expm of doubled matrices
+SOME = [line for n, line in enumerate(LINES) if n % 3 == 0 and line.name.split()[0] not in SLOW]
+
+
+@pytest.mark.parametrize("line", SOME, ids=repr)
 def test_first_order(line):
+    first_order(line)
+
+
+@pytest.mark.long
+@over_lines
+def test_first_order_of_all(line):
+    first_order(line)
+
+
+def first_order(line):
     """One direction: forward against differences of the plain function of fourth order, reverse against forward."""
     value, tangent, _, (a, b) = derivatives(line, line.inputs)
     direct = line.f(*line.inputs)

@@ -42,6 +42,7 @@ FLOORS = [
     [
         "ops.views",
         "ops.gathering",
+        "ops.names",
         "ops.scipy_names.",
         "ops.writing",
         "ops._families",

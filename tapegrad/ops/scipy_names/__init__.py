@@ -4,6 +4,9 @@ wait for them."""
 from . import bessels as bessels
 from . import cumulative as cumulative
 from . import elliptic as elliptic
+from . import equations as equations
+from . import matrices as matrices
 from . import orders as orders
 from . import polynomials as polynomials
 from . import powers as powers
+from . import transforms as transforms
