@@ -32,7 +32,8 @@ LOADED: dict[str, tuple] = {
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
     "tapegrad.numpy": ("__init__", "_stand_ins"),
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
-    "tapegrad.scipy": ("__init__", "_stand_ins", "ops._protocols"),
+    "tapegrad.scipy": ("__init__", "_stand_ins"),
+    "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_discrete", "_statistics")},  # when they are asked for
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
@@ -40,7 +41,7 @@ LOADED: dict[str, tuple] = {
     # with the first CuPy array: without CuPy these cannot be imported
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
-    "cupyx.scipy.fft": ("_faces", "ops.scipy_names.transforms"),
+    "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit"),

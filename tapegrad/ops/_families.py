@@ -29,3 +29,4 @@ from . import structured as structured
 from . import views as views
 from . import writing as writing
 from . import zero_derivative as zero_derivative
+from . import zeta as zeta

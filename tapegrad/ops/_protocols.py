@@ -3,6 +3,7 @@
 `call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -41,13 +42,13 @@ def any_tracked(xs: Any) -> bool:
 
 
 def function_for(f: Any) -> Callable | None:
-    """The operation for a function of NumPy or SciPy; a function of SciPy's may be declared with tapegrad.scipy only."""
+    """The operation for a function of NumPy or SciPy; it may be one that is declared on first use."""
     try:
         found = NUMPY.get(f)
     except TypeError:
         return None
-    if found is None and type(f) is np.ufunc and getattr(scipy.special, f.__name__, None) is f:
-        load("tapegrad.scipy")
+    if found is None and "tapegrad.ops.further" not in sys.modules:
+        load("tapegrad.ops.further")
         found = NUMPY.get(f)
     return found
 

@@ -13,7 +13,7 @@ from ..errors import ArgumentError, NoRuleError
 from ._define import dtype, implements, primitive, rules, same
 from .corners import special_of
 from .elementwise import cos, select, sin, times0, zero_of
-from .far_out import no_rule_in, special_of2
+from .far_out import special_of2
 
 # --- gamma and its kin ---
 
@@ -260,17 +260,3 @@ def factorial(n, exact=False):
     if exact:
         raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")
     return gamma(n + 1.0)
-
-
-@primitive()
-def hurwitz(x, q):
-    return special_of2(x, q).zeta(x, q)
-
-
-rules(hurwitz, lambda g, out, x, q: no_rule_in("zeta", "x"), lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)), jvp=same)
-
-
-@implements(sp.zeta)
-def zeta(x, q=None):
-    """In q; in x there is no rule."""
-    return hurwitz(x, 1.0 if q is None else q)

@@ -7,10 +7,10 @@ neither has a rule: tests/core/test_coverage.py holds it, and docs/coverage.md i
 CONSTANT = {
     "numpy": """
         bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string datetime_data diag_indices
-        format_float_positional format_float_scientific from_dlpack fromfile fromregex fromstring get_include get_printoptions getbufsize
-        geterr geterrcall hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
-        promote_types save savetxt savez savez_compressed set_printoptions setbufsize seterr seterrcall show_config show_runtime test
-        tril_indices triu_indices typename unpackbits frompyfunc""",
+        format_float_positional format_float_scientific from_dlpack fromfile fromregex fromstring get_include get_printoptions
+        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
+        promote_types save savetxt savez savez_compressed set_printoptions setbufsize show_config show_runtime test tril_indices
+        triu_indices typename unpackbits frompyfunc""",
     "numpy.fft": "fftfreq rfftfreq",
     "scipy.fft": """
         fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
@@ -66,9 +66,15 @@ REFUSED = {
     "scipy.linalg": {
         PHASES: "cossin qz ordqz cdf2rdf rsf2csf schur hessenberg matrix_balance",
         FACTORS: "qr_delete qr_insert qr_multiply qr_update",
-        NO_FORMULA: "expm_cond interpolative",
+        NO_FORMULA: "expm_cond",
+        "write it by the eigenvectors, V f(w) V^-1 of numpy.linalg.eig, or with expm, logm and sqrtm": "funm",
+        "a basis is fixed only up to a rotation; write the projector, pinv(a) @ a, or the singular vectors of svd": "null_space orth",
+        "write arccos of the singular values of Q_A^H Q_B, from scipy.linalg.qr and svdvals": "subspace_angles",
+        "write scipy.linalg.qr of the matrix turned round": "rq",
+        "write scipy.linalg.cholesky, or lu, which has the same factors": "ldl",
+        "write numpy.roots, or the eigenvalues of scipy.linalg.companion": "fiedler_companion",
     },
-    "scipy.fft": {},
+    "scipy.fft": {"write numpy.fft with the coefficients of the transform": "fht ifht"},
     "scipy.stats": {
         TEST: """
             anderson anderson_ksamp bartlett chi2_contingency chisquare combine_pvalues cramervonmises cramervonmises_2samp dunnett
@@ -79,7 +85,17 @@ REFUSED = {
         SEARCH: "boxcox_normmax yeojohnson_normmax bayes_mvs mvsdist expectile differential_entropy",
         RANKS: "siegelslopes theilslopes ecdf quantile scoreatpercentile sigmaclip trim1 trimboth order_statistic lmoment kstat kstatvar",
         "write it with numpy's sums over the bins": "binned_statistic binned_statistic_2d binned_statistic_dd",
-        "write it with numpy.sort": "energy_distance wasserstein_distance wasserstein_distance_nd median_abs_deviation",
+        "write it with numpy.sort": "energy_distance wasserstein_distance wasserstein_distance_nd",
+        "its arguments are SciPy's objects, which hold plain arrays; write it with numpy": "abs exp log truncate make_distribution",
+        "write it with numpy's means and powers": "describe directional_stats obrientransform tmax tmean tmin tsem tstd tvar",
+        "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
+            argus crystalball dpareto_lognorm gausshyper genhyperbolic geninvgauss irwinhall jf_skew_t kappa4 ksone kstwo kstwobign landau
+            levy_stable ncf nct pearson3 rel_breitwigner studentized_range trapezoid truncweibull_min tukeylambda vonmises_line""",
+        "its parameters are counts, or it has no closed form": """
+            hypergeom nchypergeom_fisher nchypergeom_wallenius nhypergeom poisson_binom randint zipf zipfian multivariate_hypergeom""",
+        "it is a law of matrices or directions; write its log density with numpy.linalg and scipy.special": """
+            dirichlet dirichlet_multinomial invwishart matrix_normal matrix_t multinomial multivariate_t normal_inverse_gamma ortho_group
+            random_correlation random_table special_ortho_group uniform_direction unitary_group vonmises_fisher wishart""",
     },
 }
 
@@ -95,5 +111,5 @@ NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
 
 def reason(public: str) -> str | None:
     """Why the function of this public name is refused, and what to write instead."""
-    space, _, name = public.rpartition(".")
-    return WHY.get(space, {}).get(name)
+    parts = public.split(".")
+    return next((WHY[space][parts[-1]] for space in (".".join(parts[:2]), parts[0]) if parts[-1] in WHY.get(space, ())), None)

@@ -43,8 +43,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _further():
         return _further()[name]
+    statistics = load("tapegrad.stats._statistics")
+    if name in statistics.CLASSES:
+        return statistics.CLASSES[name]
     x = getattr(scipy_stats(), name)
-    ours = load("tapegrad.stats._statistics").OURS.get(name)
+    ours = statistics.OURS.get(name)
     if ours is not None:
         NUMPY.setdefault(x, ours)
     return (FACES.get(x) or FACES.setdefault(x, face(x))) if is_function(x) else x

@@ -29,9 +29,9 @@ from ..ops.elementwise import (
     tan,
     tanh,
 )
-from ..ops.scipy_names.bessels import ive
-from ..ops.scipy_names.cumulative import chndtr, fdtr, fdtrc, fdtri
-from ..ops.scipy_names.powers import log1p_over, owens_t
+from ..ops.further.bessels import ive
+from ..ops.further.cumulative import chndtr, fdtr, fdtrc, fdtri
+from ..ops.further.powers import log1p_over, owens_t
 from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
 from ._families import LOG_2, Continuous, log1mexp
 

@@ -7,7 +7,7 @@ from ..ops import gamma as ga
 from ..ops import incomplete as inc
 from ..ops import special as sp
 from ..ops.elementwise import absolute, expm1, log, log1p, sqrt, tanh
-from ..ops.scipy_names.bessels import ive
+from ..ops.further.bessels import ive
 from ._families import Discrete, log1mexp
 
 nbinom = Discrete(

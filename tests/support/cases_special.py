@@ -5,7 +5,7 @@ import scipy.special as sp
 from cases import between, binary, case, normal, positive, registered, unary
 
 import tapegrad.ops.special as t
-from tapegrad.ops import bessel, gamma, incomplete
+from tapegrad.ops import bessel, gamma, incomplete, zeta
 
 X, P, U = normal(2, 3), positive(2, 3), between(0.1, 0.9, 2, 3)
 Q = positive(2, 3, seed=1)
@@ -33,7 +33,7 @@ CASES = [
     binary("poch", sp.poch, P, Q),
     unary("multigammaln", lambda x: MULTIGAMMALN(x, 3), 2 + P, kinds=("strided",)),
     unary("factorial", lambda x: FACTORIAL(x), P, kinds=("strided",), numpy_only=True),
-    case("hurwitz", lambda q: gamma.hurwitz(2.5, q), P),
+    case("hurwitz", lambda x, q: zeta.hurwitz(x, q), 1.5 + P, Q, covers=("zeta_order",)),
     case("zeta", lambda q: ZETA(3.0, q), P, kinds=("strided",)),
     case("gammainc", lambda x: sp.gammainc(1.7, x), P),
     case("gammaincc", lambda x: sp.gammaincc(1.7, x), P),

@@ -10,9 +10,13 @@ import types
 import warnings
 from pathlib import Path
 
+import numpy as np
+import scipy
+
 import tapegrad.numpy
 import tapegrad.scipy
 from tapegrad import stats
+from tapegrad._faces import is_function
 from tapegrad.ops import zero_derivative
 from tapegrad.ops._define import NUMPY
 from tapegrad.ops.creation import CREATORS
@@ -46,8 +50,10 @@ def kinds_of(space, name, f):
         said.add(DIFFERENTIATED)
     elif ours is not None:
         said.add(CONSTANT if name in zero_derivative.NAMES or ours.__module__ == zero_derivative.__name__ else DIFFERENTIATED)
-    elif f in CREATORS or own(twin, name):
+    elif f in CREATORS:
         said.add(DIFFERENTIATED)
+    elif own(twin, name):
+        said.add(CONSTANT if "_float_errors" in vars(twin)[name].__module__ else DIFFERENTIATED)
     if name in NATURE.get(space, ()):
         said.add(CONSTANT)
     if name in WHY.get(space, {}):
@@ -79,6 +85,15 @@ def table():
     return found
 
 
+def face_of(space, name):
+    return getattr(stats if space == "scipy.stats" else importlib.import_module(f"tapegrad.{space}"), name)
+
+
+def is_called(f):
+    """A function, not an object whose methods are called."""
+    return is_function(f)
+
+
 def why(space, name):
     return WHY.get(space, {}).get(name, "")
 
@@ -104,11 +119,12 @@ def page():
             parts.append("Refused:\n" + "\n".join(f"- {', '.join(n)}: {w or 'see the error'}." for w, n in reasons.items()) + "\n")
     share = 100 * total[DIFFERENTIATED] / (total[DIFFERENTIATED] + total[REFUSED])
     rows.append(f"| all | {' | '.join(str(total[k]) for k in total)} | {share:.0f} % |")
-    head = """# Which functions are differentiated
+    head = f"""# Which functions are differentiated
 
-Made by `tests/support/coverage_table.py` from what is declared; `tests/core/test_coverage.py` holds it. *Differentiated*: in both modes and
-all nestings. *Constant*: no argument has a derivative, or the result does not move with it. *Refused*: a tracked value raises
-`NoRuleError`, which says why and what to write instead. The last column is the share of the first among the first and third.
+Made by `tests/support/coverage_table.py` from what is declared, for NumPy {np.__version__} and SciPy {scipy.__version__};
+`tests/core/test_coverage.py` holds it. *Differentiated*: in both modes and all nestings. *Constant*: no argument has a derivative, or
+the result does not move with it. *Refused*: a tracked value raises `NoRuleError`, which says why and what to write instead. The last
+column is the share of the first among the first and third.
 
 | namespace | differentiated | constant | refused | |
 |---|---|---|---|---|

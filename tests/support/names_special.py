@@ -4,7 +4,7 @@ import numpy as np
 import scipy.special as sp
 from cases import between, case, normal, positive
 
-from tapegrad.ops.scipy_names import orders, polynomials, powers
+from tapegrad.ops.further import orders, polynomials, powers
 from tapegrad.scipy import special as face
 
 X, P, Q, R, U = normal(2, 3), positive(2, 3), positive(2, 3, seed=1), positive(2, 3, seed=2), between(0.1, 0.9, 2, 3)
@@ -137,6 +137,7 @@ LINES = [
     *[plain(f.__name__, f, P) for f in (sp.itstruve0, sp.it2struve0, sp.itmodstruve0)],
     # powers and integrals
     plain("spence", sp.spence, np.append(P, [[1.0, 1.1, 0.2]], 0), covers=("log1p_over",)),
+    plain("zetac", sp.zetac, 1.5 + P),
     plain("owens_t", sp.owens_t, X, Q),
     plain("wofz", sp.wofz, X + 1j * P, order=2),
     plain("voigt_profile", sp.voigt_profile, X, P, Q),

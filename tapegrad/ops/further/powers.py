@@ -10,6 +10,7 @@ from ..._primitive import primal_of
 from .._define import NUMPY, implements, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
+from ..zeta import zeta_order
 from ._declare import function
 
 NO_FORMULA = "there is no formula for the parameter"
@@ -171,3 +172,6 @@ lambertw_of = function(
 @implements(sp.lambertw)
 def lambertw(z, k=0, tol=1e-8):
     return lambertw_of(z, k)
+
+
+zetac = function(sp.zetac, lambda out, x: zeta_order(x, 1.0, n=1))
