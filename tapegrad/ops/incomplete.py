@@ -8,6 +8,7 @@ density of the gamma distribution, c = psi(a) and
 L_0 is gammainc, dL_n / da = L_(n+1) - n psi'(a) L_(n-1), and dL_n / dx = density(x) (log x - c)^n.  Nothing in it cancels, but where
 most of the density is left of x; there it is the moment of the whole less that of the rest.  The beta distribution has two logarithms."""
 
+import functools
 import math
 from typing import Any
 
@@ -23,7 +24,7 @@ from .far_out import special_of2
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
 from .special import xlog1py, xlogy
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
+POINTS = 60
 NEGLIGIBLE = 60.0  # what lies where a density has fallen by so much in its logarithm
 FLAT = 40.0  # so far left of a limit of integration the densities are those of exp(a s)
 NEWTON = 30  # steps to where that is
@@ -36,9 +37,14 @@ def first_array(*xs: Any) -> Any:
 # --- moments of the logarithms on a part of the line ---
 
 
+@functools.cache
+def nodes_and_weights(n: int) -> tuple:
+    return np.polynomial.legendre.leggauss(n)
+
+
 def integral(xp: Any, f: Any, low: Any, high: Any) -> Any:
     """The integral of f from low to high, arrays, by Gauss and Legendre."""
-    nodes, weights = xp.asarray(NODES), xp.asarray(WEIGHTS)
+    nodes, weights = [xp.asarray(v) for v in nodes_and_weights(POINTS)]
     half = 0.5 * (high - low)
     return (f(0.5 * (high + low)[..., None] + half[..., None] * nodes) * weights).sum(-1) * half
 

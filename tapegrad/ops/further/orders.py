@@ -8,9 +8,8 @@ import scipy.special as sp
 
 from .._define import primitive, rules, same
 from ..elementwise import times0
-from ..incomplete import central
+from ..incomplete import POINTS, central, nodes_and_weights
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
 STEPS = 200
 MOST = 4000  # nodes of an integral over a full oscillation
 
@@ -61,7 +60,7 @@ rules(
 def over_angles(v, z, f):
     """The integral of f(angle) from 0 to pi."""
     count = min(MOST, 64 + int(np.max(z + abs(v), initial=0.0)))
-    nodes, weights = np.polynomial.legendre.leggauss(count)
+    nodes, weights = nodes_and_weights(count)
     return (f(0.5 * math.pi * (nodes + 1.0)) * weights).sum(-1) * (0.5 * math.pi)
 
 
@@ -71,11 +70,11 @@ def over_line(v, z, k, rise):
     for _ in range(20):
         end = np.arcsinh((50.0 + np.maximum(-v, 0.0) * end) / z)
     top = np.minimum(end, np.arccosh(np.maximum(-v / z, 1.0)) + 1.0)  # beyond the highest point
-    total = 0.0
+    total, (nodes, weights) = 0.0, nodes_and_weights(POINTS)
     for low, high in ((0.0 * top, top), (top, end)):
         half = 0.5 * (high - low)
-        t = 0.5 * (high + low)[..., None] + half[..., None] * NODES
-        total = total + (t**k * np.exp(-v[..., None] * t - z[..., None] * rise(t)) * WEIGHTS).sum(-1) * half
+        t = 0.5 * (high + low)[..., None] + half[..., None] * nodes
+        total = total + (t**k * np.exp(-v[..., None] * t - z[..., None] * rise(t)) * weights).sum(-1) * half
     return total
 
 
