@@ -28,7 +28,10 @@ from .picking import is_hidden, with_added
 def no_rule(f: Any) -> NoRuleError:
     why = reason(public_name(f))
     if why is not None:
-        return NoRuleError(f"{public_name(f)} has no derivative rule in tapegrad: {why}; or cut the derivative with tapegrad.value(x)")
+        return NoRuleError(
+            f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with tapegrad.rule(f, vjp=...), or cut the "
+            "derivative with tapegrad.value(x)"
+        )
     return NoRuleError(
         f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
         f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"

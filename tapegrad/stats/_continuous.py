@@ -290,8 +290,8 @@ def log_mass(a, b):
     """The logarithm of the normal probability between a and b, taken in the tail where they are."""
     right = primal_of(a) > 0
     low, high = select(right, -b, a), select(right, -a, b)
-    top, bottom = sp.log_ndtr(high), sp.log_ndtr(low)
-    return top + log1mexp(bottom - top)
+    more, less = sp.log_ndtr(high), sp.log_ndtr(low)
+    return more + log1mexp(less - more)
 
 
 truncnorm = Continuous(

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from .._loans import lend
 from .._primitive import is_tracked, primal_of, values_of
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NoRuleError
 from ..ops import incomplete as inc
 from ..ops import reductions as red
 from ..ops._define import ndim, shape
 from ..ops.corners import arctan2, hypot
 from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
 from ..ops.further import powers
-from ..ops.linalg import cholesky, inv, solve_triangular
+from ..ops.further._declare import any_tracked, where_tracked
+from ..ops.linalg import cholesky, solve_triangular
 from ..ops.products import column, matmul, row
 from ..ops.shaping import conj, reshape, slice_of, stacked
 from ..ops.sorting import sort
@@ -26,7 +28,8 @@ OURS: dict = {}  # scipy.stats' name -> ours
 
 
 def statistic(f):
-    OURS[f.__name__] = f
+    """f where something is tracked, else SciPy's own."""
+    OURS[f.__name__] = where_tracked(f, lambda: getattr(scipy_stats(), f.__name__))
     return f
 
 
@@ -250,56 +253,67 @@ def yeojohnson_llf(lmb, data, *, axis=0, nan_policy="propagate", keepdims=False)
 
 
 class GaussianKDE:
-    """scipy.stats.gaussian_kde of data that may be tracked, at points that may be."""
+    """scipy.stats.gaussian_kde of data that may be tracked, at points that may be; without either it is SciPy's own that answers."""
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None):
-        data = array_of(dataset)
-        self.dataset = data if ndim(data) == 2 else reshape(data, to=(1, -1))
-        self.d, self.n = shape(self.dataset)
-        if weights is None:
-            self.weights, self.neff = np.full(self.n, 1.0 / self.n), float(self.n)
-        else:
-            w = array_of(weights)
-            self.weights = w / red.sum(w)
-            self.neff = 1.0 / red.sum(square(self.weights))
-        self.factor = self._factor(bw_method)
-        centre = red.sum(self.dataset * row(self.weights), 1, keepdims=True)
-        e = self.dataset - centre
-        spread = matmul(e * row(self.weights), conj(e).T) / (1.0 - red.sum(square(self.weights)))
-        self.covariance = spread * square(self.factor)
-        self._chol = cholesky(self.covariance)
-
-    def _factor(self, method: Any) -> Any:
-        if method is None or method == "scott":
-            return power(self.neff, -1.0 / (self.d + 4))
-        if method == "silverman":
-            return power(self.neff * (self.d + 2.0) / 4.0, -1.0 / (self.d + 4))
-        if callable(method):
-            return method(self)
-        return array_of(method) * 1.0
-
-    def logpdf(self, x: Any) -> Any:
-        points = array_of(x)
-        points = points if ndim(points) == 2 else reshape(points if ndim(points) else points * np.ones(1), to=(self.d, -1))
-        u, v = [solve_triangular(self._chol, m, 0, True) for m in (self.dataset, points)]
-        far = red.sum(square(reshape(u, to=(self.d, self.n, 1)) - reshape(v, to=(self.d, 1, -1))), 0)
-        diagonal = red.sum(log(red.sum(self._chol * np.eye(self.d), 1)))
-        norm = 0.5 * self.d * math.log(2 * math.pi) + diagonal
-        return red.logsumexp(column(log(self.weights)) - 0.5 * far, 0) - norm
-
-    def evaluate(self, points: Any) -> Any:
-        return exp(self.logpdf(points))
-
-    __call__ = pdf = evaluate
-
-    @property
-    def inv_cov(self) -> Any:
-        return inv(self.covariance)
+        self._given = (dataset, bw_method, weights)
+        self._theirs = None if any_tracked(self._given) else scipy_stats().gaussian_kde(*lend(self._given))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(scipy_stats().gaussian_kde(values_of(self.dataset), values_of(self.factor), values_of(self.weights)), name)
+        if self._theirs is not None:
+            return getattr(self._theirs, name)
+        parts = self._parts()
+        if name not in parts:
+            raise NoRuleError(
+                f"scipy.stats.gaussian_kde(...).{name} of tracked data has no derivative rule in tapegrad; cut it with tapegrad.value"
+            )
+        return parts[name]
+
+    def _parts(self) -> dict:
+        given, method, weights = self._given
+        data = array_of(given)
+        data = data if ndim(data) == 2 else reshape(data, to=(1, -1))
+        d, n = shape(data)
+        if weights is None:
+            w, neff = np.full(n, 1.0 / n), float(n)
+        else:
+            w = array_of(weights)
+            w = w / red.sum(w)
+            neff = 1.0 / red.sum(square(w))
+        if method is None or method == "scott":
+            factor = power(neff, -1.0 / (d + 4))
+        elif method == "silverman":
+            factor = power(neff * (d + 2.0) / 4.0, -1.0 / (d + 4))
+        elif callable(method):
+            raise ArgumentError(
+                "scipy.stats.gaussian_kde: bw_method= as a function is not supported on a tracked Variable; give its number"
+            )
+        else:
+            factor = array_of(method) * 1.0
+        e = data - red.sum(data * row(w), 1, keepdims=True)
+        covariance = matmul(e * row(w), conj(e).T) / (1.0 - red.sum(square(w))) * square(factor)
+        return {"dataset": data, "d": d, "n": n, "weights": w, "neff": neff, "factor": factor, "covariance": covariance}
+
+    def logpdf(self, x: Any) -> Any:
+        if self._theirs is not None and not any_tracked((x,)):
+            return self._theirs.logpdf(lend(x))
+        of = self._parts()
+        d, n, chol = of["d"], of["n"], cholesky(of["covariance"])
+        points = array_of(x)
+        points = points if ndim(points) == 2 else reshape(points if ndim(points) else points * np.ones(1), to=(d, -1))
+        u, v = [solve_triangular(chol, m, 0, True) for m in (of["dataset"], points)]
+        far = red.sum(square(reshape(u, to=(d, n, 1)) - reshape(v, to=(d, 1, -1))), 0)
+        norm = 0.5 * d * math.log(2 * math.pi) + red.sum(log(red.sum(chol * np.eye(d), 1)))
+        return red.logsumexp(column(log(of["weights"])) - 0.5 * far, 0) - norm
+
+    def evaluate(self, points: Any) -> Any:
+        if self._theirs is not None and not any_tracked((points,)):
+            return self._theirs.evaluate(lend(points))
+        return exp(self.logpdf(points))
+
+    __call__ = pdf = evaluate
 
 
 CLASSES = {"gaussian_kde": GaussianKDE}

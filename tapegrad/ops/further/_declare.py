@@ -5,14 +5,43 @@
 A partial derivative is a function (out, *arguments), written with tapegrad's operations; a text stands for one that there is not, and
 says what to do.  `inverse(f, k)` is a function by which one argument of another is found."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..._loans import lend
+from ..._primitive import is_tracked
 from ...errors import ArgumentError, NoRuleError
+from .._define import implements as answers
 from .._define import primitive, rules, same
 from ..corners import special_of
 from ..elementwise import over0, times0
 from ..incomplete import first_array
+
+
+def implements(*functions: Callable) -> Callable:
+    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
+
+    def declare(f):
+        return answers(*functions)(where_tracked(f, lambda: functions[0]))
+
+    return declare
+
+
+def where_tracked(f: Callable, theirs: Callable) -> Callable:
+    """f for calls with something tracked, what `theirs()` is for others."""
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        if any_tracked(args) or any_tracked(kwargs.values()):
+            return f(*args, **kwargs)
+        return theirs()(*lend(args), **lend(kwargs))
+
+    return run
+
+
+def any_tracked(xs: Any) -> bool:
+    return any(is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) for x in xs)
 
 
 def library(f: Any) -> Callable:

@@ -7,11 +7,10 @@ import math
 import scipy.special as sp
 
 from ..._primitive import primal_of
-from .._define import implements
 from ..bessel import k0, y0
 from ..elementwise import exp, power, select, sign, sqrt
 from ..gamma import rgamma
-from ._declare import function
+from ._declare import function, implements
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 
 ORDER = "there is no formula for the order"

@@ -8,13 +8,14 @@ import numpy as np
 
 from ..._primitive import values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, implements, ndim, shape
+from .._define import dtype, ndim, shape
 from ..bessel import i0
 from ..gathering import vander, vstack
 from ..linalg import inv
 from ..products import column, convolve, polyval
 from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
 from ..spectral import lstsq
+from ._declare import implements
 from .matrices import eigvals
 
 

@@ -3,7 +3,6 @@
 import scipy.special as sp
 
 from ..._primitive import primal_of
-from .._define import implements
 from ..corners import floor
 from ..elementwise import exp, over0, select
 from ..incomplete import (
@@ -18,7 +17,7 @@ from ..incomplete import (
     student_density,
 )
 from ..special import ndtri
-from ._declare import PARTIALS, function, inverse, with_partials
+from ._declare import PARTIALS, function, implements, inverse, with_partials
 
 with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
 with_partials(

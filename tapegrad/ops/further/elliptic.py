@@ -10,11 +10,11 @@ import scipy.special as sp
 
 from ..._array import xp_of
 from ..._primitive import primal_of
-from .._define import implements, primitive, rules, same
+from .._define import primitive, rules, same
 from ..corners import floor
 from ..elementwise import cos, over0, select, sin, sqrt, times0
 from ..incomplete import first_array
-from ._declare import function
+from ._declare import function, implements
 
 POINTS = 400
 

@@ -11,7 +11,7 @@ import scipy.linalg
 from ..._array import xp_of
 from ..._primitive import primal_of, values_of
 from ...errors import ArgumentError, ShapeError
-from .._define import dtype, implements, ndim, primitive, rules, shape
+from .._define import dtype, ndim, primitive, rules, shape
 from ..gathering import diag
 from ..linalg import TRANS, cholesky, inv, solve, solve_triangular, square, triangle
 from ..norms import sylvester
@@ -19,6 +19,7 @@ from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
 from ..spectral import lstsq
 from ..structured import toeplitz
+from ._declare import implements
 
 # --- LU factors ---
 

@@ -9,7 +9,7 @@ import scipy.linalg
 from ..._array import xp_of
 from ..._primitive import values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, implements, shape
+from .._define import dtype, shape
 from ..elementwise import absolute
 from ..gathering import diag
 from ..linalg import inv, solve, square
@@ -17,6 +17,7 @@ from ..norms import expm, frechet, log_of, root_of
 from ..products import H, column, diagonals, matmul, row
 from ..shaping import concatenate, conj, embed, real, reshape, sum
 from ..spectral import eigh, eigvalsh, pinv
+from ._declare import implements
 from .equations import from_band, whole_band
 
 # --- eigenvalues ---

@@ -6,10 +6,9 @@ import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of
-from .._define import implements
 from ..elementwise import cos, exp, select
 from ..gamma import binom, poch
-from ._declare import function
+from ._declare import function, implements
 
 DEGREE = "the degree is a constant"
 PARAMETER = "there is no short formula for the parameter"

@@ -7,11 +7,11 @@ import scipy.special as sp
 
 from ..._array import xp_of
 from ..._primitive import primal_of
-from .._define import NUMPY, implements, primitive, rules, same
+from .._define import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
-from ._declare import function
+from ._declare import function, implements
 
 NO_FORMULA = "there is no formula for the parameter"
 

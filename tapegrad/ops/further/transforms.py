@@ -12,11 +12,12 @@ import scipy.fft
 from ..._array import xp_of
 from ..._late import load
 from ...errors import ArgumentError
-from .._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .._define import dtype, linear, ndim, primitive, rules, shape, xp
 from ..fft import SWAPPED, fftn, ifftn, irfft, rfft
 from ..fft import _array as floats
 from ..fft import _fitted as fitted
 from ..shaping import conj
+from ._declare import implements
 
 
 @primitive(shapes=(0,), batch="axis")
