@@ -22,6 +22,7 @@ GIVEN = {
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
 ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -34,6 +35,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.stats": ("__init__", "scipy"),
+    **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -42,7 +44,10 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit"),
+    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse": ("_faces", "_scipy._solving"),
+    "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
+    "cupyx.scipy.ndimage": ("_faces",),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
@@ -63,10 +68,10 @@ FILLED = {
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
-    "ops._define.NUMPY": ("ops.",),
-    "_faces.FACES": ("_random", "stats"),
+    "ops._define.NUMPY": ("ops.", "_scipy._declare"),
+    "_faces.FACES": ("_random", "stats", "_scipy._declare"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare", "_scipy.optimize"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
