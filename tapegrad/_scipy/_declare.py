@@ -13,6 +13,7 @@ A rule is made of tapegrad's operations, and called where something in the argum
 of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
+import types
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -104,6 +105,7 @@ def refusal(name: str, why: str = "", instead: str = "") -> NoRuleError:
     return NoRuleError(f"{callers_line()}: {name} has no derivative rule in tapegrad{why}{also}; or give it {cut}")
 
 
+FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
 BUILT_IN = frozenset((np.ndarray, np.float64, float, int, bool, str, type(None)))
 
 
@@ -114,7 +116,7 @@ def same(x: Any) -> Any:
 def is_public(x: Any, module: str) -> bool:
     """A function or class of this module of SciPy's that computes: no warning, no base class, nothing of another module."""
     home = getattr(x, "__module__", None) or module
-    if not (home.startswith("scipy") or home == "builtins"):
+    if not (home.startswith(".".join(module.split(".")[:2])) or home == "builtins"):
         return False
     return is_function(x) and not isinstance(x, np.ufunc) or isinstance(x, type) and not issubclass(x, (BaseException, Warning))
 
@@ -181,8 +183,12 @@ class Namespace:
         ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
         adapter: list = []
 
+        guards = ours is None and f not in self.constants
+
         @functools.wraps(f)
         def on_variables(*args, **kwargs):
+            if guards and OPEN.depth:
+                args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
             if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
                 return self.faced(library_function(f, self.device, args)(*args, **kwargs))
             if functional or tracked(args, kwargs):
@@ -197,6 +203,24 @@ class Namespace:
             return made(self.faced(library_function(f, self.device, args)(*args, **plain(kwargs))))
 
         return on_variables
+
+    def guarded(self, x: Any, f: Any) -> Any:
+        """Functions of the user's among the arguments of what has no rule: they may have captured what is tracked."""
+        if type(x) is dict:
+            return {k: self.guarded(v, f) for k, v in x.items()}
+        if type(x) is tuple:
+            return tuple([self.guarded(v, f) for v in x])
+        if type(x) not in FUNCTIONS:
+            return x
+
+        @functools.wraps(x)
+        def run(*args, **kwargs):
+            y = x(*args, **kwargs)
+            if tracked(y):
+                raise refusal(self.public(f), *self.refusals.get(f, ()))
+            return y
+
+        return run
 
     def faced(self, x: Any) -> Any:
         """An object of SciPy's as ours, where a transform is open: it may meet what is tracked."""
@@ -229,7 +253,9 @@ class Kind(type):
 class Refusing(Kind):
     def __call__(cls, *args, **kwargs):
         if tracked(args, kwargs):
-            raise refusal(cls.name, *cls.why)
+            raise refusal(cls.name, *cls.space.refusals[cls.real])
+        if OPEN.depth:
+            args, kwargs = cls.space.guarded(args, cls.real), cls.space.guarded(kwargs, cls.real)
         return cls.real(*plain(args), **plain(kwargs))
 
     def __getattr__(cls, name):
@@ -238,8 +264,7 @@ class Refusing(Kind):
 
 def refusing(space: Namespace, real: type) -> type:
     """A class that takes plain values only."""
-    name = real.__name__
-    return Refusing(name, (), {"real": real, "name": space.public(real), "why": space.refusals[real], "__doc__": real.__doc__})
+    return Refusing(real.__name__, (), {"real": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
 
 
 # --- what rules are written with ---
