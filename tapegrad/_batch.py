@@ -57,7 +57,7 @@ class Batch(Trace):
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
-        value = value if isinstance(value, Variable) or is_array(value) else np.asarray(value)
+        value = live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
         if axis:
             order = (axis, *[k for k in range(ndim(value)) if k != axis])
             value = s.transpose(value, axes=order)
@@ -156,7 +156,7 @@ class Batch(Trace):
             stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
 
-    def differs(self, x: Variable) -> bool:
+    def picks(self, x):
         """Is x, which is not captured, not the same for all samples?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):

@@ -5,7 +5,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (rev
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -181,10 +181,15 @@ def is_active(x: Any) -> bool:
     return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
-def overlapping(arrays: list) -> set:
+NOTHING: frozenset = frozenset()
+
+
+def overlapping(arrays: list) -> Collection:
     """The ids of those plain arrays that share memory with another one of the list."""
+    if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
+        return NOTHING  # each has memory of its own
     roots: dict = {}
-    for a in arrays if len(arrays) > 1 else ():
+    for a in arrays:
         if type(a) is np.float64 or type(a) is float:
             continue
         if is_array(a) and a.dtype.kind in "fc":

@@ -103,12 +103,13 @@ def stacked_rule(trace, prim, operands, params):
 
 
 class Way:
-    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params)."""
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel's,
+    which: (kind, orders, has its second argument the samples as its last axis?)."""
 
-    __slots__ = ("run",)
+    __slots__ = ("run", "kernel")
 
-    def __init__(self, run: Callable):
-        self.run = run
+    def __init__(self, run: Callable, kernel: tuple | None = None):
+        self.run, self.kernel = run, kernel
 
 
 def pieces_moved(trace, prim, operands, params):

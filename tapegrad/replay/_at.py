@@ -33,7 +33,7 @@ class Folded:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.emitted = load(EMITTER).Emitted(program)
+        self.emitted = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups))
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
@@ -73,7 +73,13 @@ class At:
         return filled_out(name, y, out) if place is None else (*y[:place], filled_out(name, y[place], out))
 
     def fold(self, form: Form, args: tuple) -> Folded | None:
-        if OPEN.depth or form.eager is not None or not form.programs or form.programs[0].program.written:
+        if (
+            OPEN.depth
+            or form.eager is not None
+            or not form.programs
+            or form.programs[0].program.written
+            or form.programs[0].program.generators
+        ):
             return None
         kept = form.programs[0]
         values = kept.values(args)
