@@ -41,7 +41,7 @@ def is_differentiable(x: Any) -> bool:
 
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
-    return x if is_scalar(x) or type(x) in NUMBERS else x.copy()
+    return x if is_scalar(x) or type(x) in NUMBERS else kept(x)
 
 
 def shares_memory(a: Any, b: Any) -> bool:
@@ -151,6 +151,11 @@ def in_order_of_memory(shape: tuple, strides: tuple) -> list:
     return order[::-1]
 
 
+def repeats(shape: tuple, strides: tuple) -> bool:
+    """Is there an axis along which an array with these strides repeats?"""
+    return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+
+
 def overlaps(x: np.ndarray) -> bool:
     """May elements of x share memory with each other?"""
     room = x.itemsize
@@ -167,7 +172,7 @@ def kept(x: Any) -> Any:
     if x.flags.forc or x.shape == ():
         return x.copy(order="K") if x.base is None else x.copy(order="K").view()  # what owns its memory does so, and nothing else
     xp = xp_of(x)
-    if xp is np and 0 in x.strides:
+    if xp is np and repeats(x.shape, x.strides):
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x

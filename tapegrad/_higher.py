@@ -1,7 +1,6 @@
 """NumPy's functions that call a function of the user's, or draw from an iterator: what these give may be tracked although no
 argument is.  So they are written anew, over elements and rows; where nothing is tracked, NumPy makes the result."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -41,13 +40,12 @@ class vectorize(np.vectorize):
 
 def laid_alike(found, whole, each):
     """The numbers as an array that lies as a ufunc's result would."""
-    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects(len(each)), each, {})
+    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})
 
 
-@functools.cache
-def of_objects(count):
-    """A function of so many elements, whose results lie as those of any other do."""
-    return np.frompyfunc(lambda *given: given[0], count, 1)
+def of_objects(*given):
+    """What `numpy.vectorize` makes of such arrays, with other elements."""
+    return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(*[np.asanyarray(a, dtype=object) for a in given])
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._array import repeats
 from .errors import BatchError, callers_line
 
 
@@ -97,7 +98,7 @@ def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) ->
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
         found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
-        found.flags.writeable = writeable and not any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+        found.flags.writeable = writeable and not repeats(shape, strides)
         return found
     return on_device(xp)(shape, d, room.data + below, strides)
 

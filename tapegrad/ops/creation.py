@@ -11,7 +11,7 @@ from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
 from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
-from .._variable import Variable, variable
+from .._variable import Variable, View, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -162,7 +162,11 @@ def require(a, dtype=None, requirements=None, *, like=None):
         raise ValueError("Cannot specify both 'C' and 'F' order")
     order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
     x = ordered(_array(a, dtype, None, 0), order)
-    return copy(x, order) if ("O" in wanted and not x.flags.owndata) or ("W" in wanted and not x.flags.writeable) else x
+    if "O" in wanted and type(x) is Variable and x is a:
+        raise ArgumentError(
+            "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
+        )
+    return copy(x, order) if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable) else x
 
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
