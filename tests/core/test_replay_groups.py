@@ -12,7 +12,7 @@ import test_replay_programs as from_programs
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.kernels.launch import waiting
-from tapegrad.replay import _emitted, _form, _fused, _groups
+from tapegrad.replay import _emitted, _form, _fused, _groups, _rows
 
 N = 600
 RNG = np.random.default_rng(12)
@@ -285,6 +285,62 @@ def test_nothing_at_all():
     for x in (X[:0], X[:0], X[:0], X, X, X):
         for a, b in zip(p.value(x), f(x), strict=True):
             np.testing.assert_allclose(a, b, 1e-13)
+
+
+# --- products of one matrix, some rows at a time ---
+
+
+def logistic(A, y, w):
+    return np.logaddexp(0.0, -y * (A @ w)).sum()
+
+
+def residuals(A, y, w):
+    r = np.tanh(A @ w) - y
+    return (r * r).sum() * 0.5, A.T @ (r * r), r
+
+
+def powers(A, y, w):
+    z = A @ w
+    return ((A @ (w * w)) * z).sum() + (np.exp(-z * z) * y).sum()
+
+
+@pytest.mark.parametrize("f", [logistic, residuals, powers], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("rows", [160, 161, 500])
+@pytest.mark.parametrize("kind", ["captured", "constant", "argument"])
+def test_rows(f, rows, kind, monkeypatch):
+    monkeypatch.setattr(_rows, "WORTH", 0)
+    monkeypatch.setattr(_fused, "ENTRY", -1e12)
+    monkeypatch.setattr(_rows, "TILE", 8 * 7 * 48)
+    A, y, w = RNG.normal(size=(rows, 7)), RNG.normal(size=rows), RNG.normal(size=7) / 3
+    A.flags.writeable = kind != "constant"
+    g = (lambda w, A: f(A, y, w)) if kind == "argument" else lambda w: f(A, y, w)
+    args = (w, A) if kind == "argument" else (w,)
+    if f is residuals:
+        emitted = fused(g, args, (w * 2.0, *args[1:]), rtol=1e-13)
+        if kind != "constant":  # (whose transpose is a constant by itself)
+            assert any([type(group) is _rows.Rows for group in emitted.groups]) and "matmul" not in emitted.alone
+        return
+    p = tg.prepare(g, *args, compile=True)
+    for k in range(5):
+        at = (w * (1 + k / 8), *args[1:])
+        value, gradient = p.value_and_grad(*at)
+        want, slope = tg.value_and_grad(g)(*at)
+        np.testing.assert_allclose(value, want, 1e-12)
+        np.testing.assert_allclose(gradient, slope, 1e-11, 1e-11)
+        np.testing.assert_allclose(p.hvp(at[0], w, args=at[1:]), tg.hvp(g, at[0], w, at[1:]), 1e-11, 1e-11)
+    for method in ("value_and_grad", "hvp"):
+        kept = p.forms[method].programs[0]
+        assert not kept.failures and not kept.refusals and any([type(group) is _rows.Rows for group in kept.emitted.groups])
+    here = p.at(*args)
+    for k in range(4):
+        np.testing.assert_allclose(here.hvp(w * k), tg.hvp(g, w, w * k, args[1:]), 1e-11, 1e-11)
+
+
+def test_rows_that_others_read():
+    """A product that another one reads too is no part of the tiles, nor one of another matrix."""
+    A, B = RNG.normal(size=(600, 250)), RNG.normal(size=(600, 250))
+    f = lambda w: (A @ w, np.tanh(A @ w) @ B, np.cumsum(np.tanh(A @ w) * 2.0 + np.exp(A @ w)) @ A)
+    fused(f, (Y[:250] / 9,), (Y[100:350] / 9,), rtol=1e-12)
 
 
 # --- many elements, many threads ---
