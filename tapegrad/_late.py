@@ -14,13 +14,15 @@ GIVEN = {
     "conj": ("ops.shaping", ("_tape",)),
     "widened": ("ops.shaping", ("ops._define",)),
     "stacked": ("ops.shaping", ("_foreign", "ops._define")),
+    "relaid": ("ops.shaping", ("ops._layouts",)),
+    "shown": ("ops.views", ("ops._layouts", "ops.creation")),
     "class_of": ("ops._attach", ("_variable",)),
     "write_value": ("ops._attach", ("ops._protocols",)),
     "index": ("ops._attach", ("ops._protocols",)),
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -34,6 +36,8 @@ LOADED: dict[str, tuple] = {
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.stats": ("__init__", "scipy"),
+    # with the first sparse matrix: it imports Numba
+    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -42,6 +46,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces",),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
+    "cupyx.scipy.sparse": ("sparse._plan",),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
@@ -54,7 +59,7 @@ LOADED: dict[str, tuple] = {
     "scipy.stats": ("stats",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
-    "matplotlib.pyplot": ("statespace._plots",),
+    "matplotlib.pyplot": ("statespace._plots", "sparse._pictures"),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package

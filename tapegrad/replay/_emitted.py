@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array
+from .._array import NUMBERS, is_array, kept, room_like
 from .._flags import leave
 from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
@@ -26,7 +26,8 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
-from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from ._recorder import is_pure
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -363,7 +364,7 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
-            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
+            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:

@@ -162,12 +162,12 @@ class Open:
                 self.forms[k] = form
             self.cost += d.cost
         self.code.append((k, i))
-        self.dtype = self.dtype or kinds.float_of(k, i)
+        self.dtype = kinds.float_of(k, i) if self.dtype is None else self.dtype
         return True
 
     def full(self, dtype: Any, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
-        clash = dtype is not None and self.dtype not in (None, dtype)
+        clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
         return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
 
 
