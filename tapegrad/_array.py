@@ -2,6 +2,7 @@
 
 What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_variable.py)."""
 
+import functools
 import sys
 from types import ModuleType
 from typing import Any
@@ -92,6 +93,7 @@ def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> 
     return xp.zeros([shape[i] for i in order], dtype).transpose(back)
 
 
+@functools.lru_cache(1024)
 def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
     """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
     `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
@@ -110,7 +112,7 @@ def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
         if strides[k] < 0:
             first += step * (n - 1)
             steps[k] = -step
-    return first, steps, room
+    return first, tuple(steps), room
 
 
 def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
@@ -118,7 +120,7 @@ def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats:
     size = dtype.itemsize
     first, steps, room = steps_of(shape, strides, size, repeats)
     if count is not None:
-        shape, steps, room = (count, *shape), [room, *steps], room * count
+        shape, steps, room = (count, *shape), (room, *steps), room * count
     if not room or 0 in shape:
         return xp.empty(shape, dtype)
     steps = tuple([k * size for k in steps])
@@ -156,13 +158,13 @@ def repeats(shape: tuple, strides: tuple) -> bool:
     return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
 
 
-def overlaps(x: np.ndarray) -> bool:
-    """May elements of x share memory with each other?"""
-    room = x.itemsize
-    for stride, n in sorted([(abs(s), n) for n, s in zip(x.shape, x.strides, strict=True) if n > 1]):
-        if stride < room:
+@functools.lru_cache(1024)
+def overlaps(shape: tuple, strides: tuple, size: int) -> bool:
+    """May elements of an array with these strides share memory with each other?"""
+    for stride, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
+        if stride < size:
             return True
-        room = stride * n
+        size = stride * n
     return False
 
 
@@ -176,7 +178,7 @@ def kept(x: Any) -> Any:
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x
-    if xp is np and overlaps(x):
+    if xp is np and overlaps(x.shape, x.strides, x.itemsize):
         y.flags.writeable = False
     return y
 
