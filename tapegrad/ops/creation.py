@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
-from .._foreign import OBJECTS
+from .._foreign import OBJECTS, argument
 from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
 from .._variable import Variable, View, variable
@@ -96,7 +96,7 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 def filled(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
-        out[...] = values_of(y)
+        out[...] = objects(y) if out.dtype == OBJECTS and isinstance(y, Variable) else values_of(y)
     else:
         out[...] = y
     return out
@@ -104,6 +104,7 @@ def filled(out: Any, y: Any) -> Any:
 
 @implements(np.full_like, layout="own")
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    a = argument(a)  # the numbers of an array of objects
     x = late.shown(a) if isinstance(a, Variable) else a
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)

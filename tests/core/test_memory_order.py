@@ -228,6 +228,19 @@ def on_device(xp, x):
     return y
 
 
+def test_full_of_objects():
+    """A tracked number that fills an array of objects stays tracked, whatever was called before."""
+    o = np.array([1.0, 2.0], object)
+    for make in (lambda x: np.full_like(x, x[0]), lambda x: np.full_like(o, x[0]), lambda x: np.full(2, x[0], dtype=object)):
+
+        def f(x, make=make):
+            y = make(x)
+            return y[0] * y[1]
+
+        for _ in range(2):
+            np.testing.assert_allclose(tg.grad(f)(X[0]), [0.6, 0.0, 0.0])
+
+
 # --- arguments ---
 
 
