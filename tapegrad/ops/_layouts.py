@@ -163,5 +163,8 @@ def stand_in(x: Any, least: int = 0) -> Any:
     if x.dtype.kind not in "fc":
         y[...] = 0
     else:
-        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
+        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides[-2:] else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
+        if y.size:  # no two rows are equal but those that are one
+            once = y[tuple([slice(1) if stride == 0 else slice(None) for stride in y.strides])]
+            once += xp_of(x).arange(once.size).reshape(once.shape).astype(y.real.dtype) * (0.01 / y.size)
     return y

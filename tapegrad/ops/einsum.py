@@ -198,7 +198,7 @@ def _product_of(text: str, x: Any, y: Any) -> Any:
     if (len(s), len(r)) != how.ranks or min(s) < 2 or min(r) < 2 or s[i] != r[j]:
         return None
     if how.ranks == (2, 2):
-        a, b = layout_of(x).strides, layout_of(y).strides
+        a, b = [[abs(stride) for stride in layout_of(v).strides] for v in (x, y)]
         if a[1 - i] <= a[i] and b[j] <= b[1 - j]:  # in both operands the result's first label is the faster
             return None
     return product(T(x) if how.ranks[0] == 2 and i == 0 else x, T(y) if j == 1 else y)
