@@ -135,7 +135,7 @@ def fixed(s: Any) -> Any:
                 return tuple([fixed(v) for v in s])
         return s
     if is_array(s):
-        return s.copy()
+        return s.copy(order="K")
     if kind is list:
         return [fixed(v) for v in s]
     return {k: fixed(v) for k, v in s.items()} if kind is dict else set(s) if kind is set else s
