@@ -31,7 +31,7 @@ from ._filter import (
 )
 from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, form_of, key_of, path_of, sizes, starts, triangle
-from ._model import LinearGaussian, Observations, System, system
+from ._model import LinearGaussian, Observations, System, given, system
 from ._pattern import at_steps, data_rows, flat
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
@@ -80,7 +80,7 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
     array([-1.026835, -0.764213])
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = given("loglik", model, y)
     single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
     if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # numbers of float32 stay float32
         at, there = _for_kernels(model, data)
@@ -104,7 +104,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
     (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = given("filter", model, y)
     s, there, found = moments(model, data, joseph)
     if found is None:
         x, _, total, _ = moments_on_arrays(s, data, joseph)
@@ -124,9 +124,9 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     >>> r.cov[:, 0, 0].round(6)
     array([2.00..., 2.50..., 3.00...])
     """
-    if steps < 1:
-        raise ArgumentError(f"forecast(..., steps={steps}): wanted at least 1")
-    data = y if isinstance(y, Observations) else Observations(y)
+    if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+        raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
+    data = given("forecast", model, y)
     n = data.steps
     data = data.extended(steps)
     s, _, found = moments(model, data, joseph)
