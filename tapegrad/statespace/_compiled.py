@@ -69,8 +69,8 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
     the longer update of the covariance that loses no digits when an observation is far more exact than the
     state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
-    `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
-    is nan).
+    `NotPositiveDefiniteError` if a covariance has an eigenvalue below 0, or the variance of an observation is
+    not positive (on NumPy; on CuPy the value is nan).
 
     It runs as a compiled filter where that pays: see docs/state-space.md.
 
