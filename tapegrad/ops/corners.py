@@ -191,7 +191,7 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
 # --- where ---
 
 
-@implements(np.where)
+@implements(np.where, layout="own")
 def where(condition, x=None, y=None):
     if x is None and y is None:
         condition = values_of(condition)

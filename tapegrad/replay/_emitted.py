@@ -7,6 +7,7 @@ operation, and then `Program.run` is asked.
 Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
 
 import collections
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array
+from .._array import NUMBERS, is_array, kept, room_like
 from .._flags import leave
+from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
 from ..ops import shaping
@@ -24,7 +26,9 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
-from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+from ._frames import Frames
+from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from ._recorder import is_pure
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -39,26 +43,36 @@ UNARY = {
 }  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
+LEAST = 100  # elements below which an instruction is no part of a group
+PASS = 0.5  # ns: of an element of an instruction
 
 
 class Storage:
     """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
-    array or a constant."""
+    array or a constant; `framed`: it belongs to a frame, and does not leave the text."""
 
-    __slots__ = ("members", "outside", "until")
+    __slots__ = ("members", "outside", "until", "framed")
 
     def __init__(self, k: int, until: float, outside: bool = False):
-        self.members, self.outside, self.until = [k], outside, until
+        self.members, self.outside, self.until, self.framed = [k], outside, until, False
 
 
 class Emitted:
-    """The text of a program, and the function that it makes."""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, compiled: bool = False):
+        self.groups: list = []
+        self.alone: dict = {}
+        if compiled:
+            program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
         self.name: dict = {}
         self.storage: dict = {}
+        self.frames = Frames(self.storage)
+        self.closed = bool(self.groups) and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
+        )  # nobody else sees a value
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
@@ -71,8 +85,10 @@ class Emitted:
         ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
         self.last.update(dict.fromkeys(ends, END))
         self.free: dict = {}  # layout -> names of dead memory
-        self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
+        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
+        self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
@@ -101,17 +117,29 @@ class Emitted:
             storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
-            if layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n):
+            free = layout is not None and root not in self.moved and not storage.framed and self.wanted[layout] > 0
+            if free and self.is_dead(storage, n) and (self.last.get(root, -1) >= n or self.taken_up(root)):
                 storage.outside = True  # it is given away once
                 self.moved.add(root)
                 self.free.setdefault(layout, []).append(self.name[root])
             if name[0] == "r" and k not in self.moved:
                 self.idle.append(name)
+                self.resting[name] = k
+
+    def taken_up(self, root: int) -> bool:
+        """The name of a value that was let go of, while views of it were still needed: does it still stand for that value?"""
+        name = self.name[root]
+        found = self.resting.get(name) == root
+        if found:
+            self.idle.remove(name)
+            del self.resting[name]
+        return found
 
     def target(self, k: int) -> str:
         """A name for the value."""
         if self.idle:
             name = self.idle.pop()
+            del self.resting[name]
         else:
             name, self.used = f"r{self.used}", self.used + 1
         self.name[k] = name
@@ -122,6 +150,14 @@ class Emitted:
         layout = self.large(k)
         names = self.free.get(layout) if layout is not None else None
         return names.pop() if names else None
+
+    def framed(self, n: int, k: int) -> str | None:
+        """Memory of the frame for the value k, which is made by instruction n."""
+        if not self.closed or not -1 < self.last.get(k, -1) < END or not self.shown[k][0]:
+            return None
+        s = self.frames.slot(k, self.shown[k], n)
+        self.storage[k].framed = s is not None
+        return None if s is None else f"F[{s}]"
 
     # --- lines ---
 
@@ -147,6 +183,9 @@ class Emitted:
                 stopped = blocks[n]
                 self.block(n, stopped)
                 continue
+            if i.prim is GROUP:
+                self.group(n, i)
+                continue
             if i.watched != watched:
                 setting = self.given(setting_of(i.watched), "S")
                 self.lines += ([] if watched is None else ["leave(t)"]) + [f"t = {setting}.enter()"]
@@ -155,9 +194,13 @@ class Emitted:
             self.guard(k)
         names = [f"v{k}" for k in program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
-        written = ", ".join([f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written])
+        left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
+        written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
         body = [*self.lines, f"return [{results}], [{written}]"]
         head = ["H.shown = H.unsafe = None"]
+        if self.frames.makers:
+            head.append(f"F = {self.given(self.frames, 'F')}()")
+            body[-1:] = [f"R = [{results}], [{written}]", f"{self.given(self.frames.give_back, 'F')}(F)", "return R"]
         if watched is not None:
             first = next(n for n, line in enumerate(body) if line.startswith("t = "))
             body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
@@ -176,7 +219,7 @@ class Emitted:
             return name
         ends = [m for m in self.storage[k].members if self.last.get(m) is END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
-        alone = not self.storage[k].outside and ends == [k] and self.shown[k][4] and not often
+        alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
         return name if alone and k not in [j for _, j in self.program.written] else f"{name}.copy()"
 
     def block(self, start: int, stop: int) -> None:
@@ -191,6 +234,22 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+
+    def group(self, n: int, i: Instruction) -> None:
+        """One call, which is given dead memory for what it makes."""
+        made = i.params
+        places = []
+        for k in made.left:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+        for k in made.written:
+            self.wanted[self.large(k)] -= 1
+            places.append(self.framed(n, k) or self.place(k))
+        args = [self.name[a] for a in i.args] + [str(p) for p in places]
+        self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
+        self.release(n)
+        self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
+        for k in made.left:
+            self.guard(k)
 
     def guard(self, k: int) -> None:
         for g in self.program.guards.get(k, ()):
@@ -228,17 +287,18 @@ class Emitted:
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
-            text = self.directly(k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
+            text = self.directly(n, k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
             self.lines.append(f"{self.target(k)} = {text}")
         self.release(n)
 
-    def directly(self, k: int, i: Instruction, args: list) -> str | None:
+    def directly(self, n: int, k: int, i: Instruction, args: list) -> str | None:
         """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
         if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
-            return f"{args[0]}.dot({args[1]})"
+            memory = self.framed(n, k)
+            return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
         if prim is shaping.transpose.prim:
             return f"{args[0]}{self.transposed(i.params['axes'])}"
         if prim is shaping.reshape.prim:
@@ -273,6 +333,7 @@ class Emitted:
         theirs.members += mine.members
         theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
+        theirs.framed |= mine.framed
         for m in mine.members:
             self.storage[m] = theirs
 
@@ -335,7 +396,7 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
-            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
+            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:
@@ -359,7 +420,36 @@ class Emitted:
         return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
 
 
+def with_groups(program: Program) -> tuple:
+    """The program with groups in it; the groups; what is in none."""
+    reader = load("tapegrad.replay._groups").Reader(program)
+    if not reader.groups:
+        return program, [], reader.alone
+    program = copy.copy(program)
+    program.code, program.shown = reader.order, reader.kinds.shown
+    return program, reader.groups, reader.alone
+
+
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def told(emitted: Emitted) -> str:
+    """What runs in compiled loops, and what large instructions do not."""
+    names: dict = {}
+    for group in emitted.groups:
+        for _, name in group.names:
+            names[name] = names.get(name, 0) + 1
+    inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
+    if not names:
+        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
+    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
+    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
+
+
+def saved(program: Program) -> float:
+    """About how many nanoseconds of a replay groups might save, at most."""
+    sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
+    return sum([PASS * size for size in sizes if size >= LEAST], 0.0)
 
 
 def is_whole(path: tuple, at: Any) -> bool:

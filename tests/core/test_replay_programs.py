@@ -2,6 +2,7 @@
 
 A function that rebinds a name, an attribute or a member at each call is run plainly ("state"); few others are."""
 
+import contextlib
 from collections import Counter
 
 import numpy as np
@@ -13,6 +14,7 @@ from random_programs import draw, source
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.errors import AliasError
+from tapegrad.replay import _emitted
 
 FORMS = {
     "value": (lambda f: f, lambda p: p.value),
@@ -40,8 +42,9 @@ def judged(seed, found, why):
                 try:
                     want = plain(f)(point.copy(), *directions)
                 except AliasError:
-                    with pytest.raises(AliasError):
-                        prepared(p)(point.copy(), *directions)
+                    with contextlib.suppress(AliasError):  # (arguments of a recording have memory of their own, as those of jvp have)
+                        got = prepared(p)(point.copy(), *directions)
+                        assert name == "value" and same([got], [tg.jvp(f, (point.copy(),), (v,))[0]], 1e-9)
                     found["refused"] += 1
                     break
                 got = prepared(p)(point.copy(), *directions)
@@ -66,14 +69,22 @@ def run(seeds):
     assert found["replays"] > 2 * found["replayed"]
 
 
+@pytest.fixture(params=["small", "as if large"])
+def arrays(request, monkeypatch):
+    """Small arrays run in blocks; large ones one by one, in memory that is used again."""
+    if request.param == "as if large":
+        monkeypatch.setattr(_emitted, "LARGE", 1)
+        monkeypatch.setattr(_emitted, "runs", lambda program, *rest: [])
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(6)], ids=str)
-def test_programs(seeds):
+def test_programs(arrays, seeds):
     run(seeds)
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(100_000, 110_000, 250)], ids=str)
-def test_ten_thousand_programs(seeds):
+def test_ten_thousand_programs(arrays, seeds):
     run(seeds)
