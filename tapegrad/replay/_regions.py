@@ -204,7 +204,7 @@ def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     form = tuple(to) if type(to) in (tuple, list) else (to,)
     if -1 in form:
         form = tuple([size // -math.prod(form) if n == -1 else n for n in form])
-    if math.prod(form) != size:
+    if math.prod(form) != size or i.args[0] in i.args[1:]:
         return None
     inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
     d = moved(inner, [form, *shapes[1:]], shape if i.prim is READ else form)

@@ -181,6 +181,21 @@ def writes(x):
     return a, b, c, seen * 1.0, np.pad(c[:400] * x[:400], 7)
 
 
+def test_a_reshape_that_is_written_with_itself():
+    def f(x):
+        a = x * 2.0
+        m = a.reshape(20, 30)
+        m[1:] += m[:-1] * 0.5
+        a[:] = m.reshape(-1)[::-1]
+        m[:, ::2] = a.reshape(20, 30)[:, 1::2]
+        m += a.reshape(20, 30)
+        a += a
+        return a, m * 1.0, a[::-1] + m.ravel()
+
+    fused(f, (X,), (Y,))
+    fused(lambda x: sum([(v * v).sum() for v in f(x)]), (X,), (X * 1.3,), rtol=1e-12, method="grad")
+
+
 def test_writes_and_who_sees_them():
     fused(writes, (X,), (X * 1.3,), rtol=1e-13)
     fused(lambda x: sum([(v * v).sum() for v in writes(x)]), (X,), (X * 1.3,), rtol=1e-12, method="grad")
