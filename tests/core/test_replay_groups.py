@@ -181,7 +181,9 @@ def writes(x):
     return a, b, c, seen * 1.0, np.pad(c[:400] * x[:400], 7)
 
 
-def test_a_reshape_that_is_written_with_itself():
+def test_a_reshape_that_is_written_with_itself(monkeypatch):
+    monkeypatch.setattr(_fused, "ENTRY", -1e12)
+
     def f(x):
         a = x * 2.0
         m = a.reshape(20, 30)
