@@ -108,6 +108,8 @@ class Moved:
 
     def __init__(self, *pieces: Piece, form: tuple | None = None, turned: bool = False, base: int | None = None):
         self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
+        box = pieces[0].box if pieces[-1].box is None else None  # of a write, which is done where the buffer lies
+        self.region = None if box is None else math.prod([stop - start for start, stop in box])
         self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
 
     def needs(self, place: tuple, extents: tuple) -> list:

@@ -251,6 +251,23 @@ def test_views_of_what_is_not_in_memory():
     fused(f, (X.reshape(20, 30),), (Y.reshape(20, 30),), rtol=1e-12, method="grad", groups=3)
 
 
+def test_rows_of_a_large_buffer_are_written_where_it_lies():
+    X = np.zeros((400, 500))
+
+    def f(x):
+        X[0] = x
+        for t in range(399):
+            X[t + 1] = np.sin(X[t]) * 1.01
+        return (X[-1] * X[-1]).sum()
+
+    p = tg.prepare(f, Y[:500], compile=True)
+    for k in range(4):
+        np.testing.assert_allclose(p.grad(Y[:500] + k), tg.grad(f)(Y[:500] + k), 1e-11, 1e-12)
+    emitted = p.forms["grad"].programs[0].emitted
+    whole = [k for group in emitted.groups for k in group.written if group.shown[k][1] == (400, 500)]
+    assert len(whole) < 8
+
+
 def test_captured_buffers():
     def made():
         buffer, total = np.zeros((3, N)), np.zeros(())
