@@ -125,7 +125,7 @@ class Plan(Remade):
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
         pattern = settings["pattern"]
         with Outside():
-            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise")
+            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
             self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
             value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
@@ -194,7 +194,7 @@ class Plan(Remade):
         x, *rest = args
         parts = []
         if columns is not None:
-            parts.append(forms["hmp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
+            parts.append(forms["smp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
         if rows is not None:
             parts.append(forms["vmp"]((x, rows, *rest)).conj().reshape(-1))
         if not parts:
@@ -320,6 +320,8 @@ def made(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> P
     for name, words in (("scope", SCOPES), ("format", FORMATS)):
         if settings[name] not in words:
             raise ArgumentError(f"{call}: {name}={settings[name]!r}; it is one of {', '.join(map(repr, words))}")
+    if settings["compile"] not in (True, False, "auto"):
+        raise ArgumentError(f"{call}: compile={settings['compile']!r}; it is True, False or 'auto'")
     if settings["check"] and settings["pattern"] is None:
         raise ArgumentError(f"{call}: check=True is for a pattern that is given; the one that is found needs no check")
     return Plan(call, f, args, second, settings)
@@ -335,6 +337,7 @@ def prepare_jacobian(
     kind: Literal["columns", "rows", "both"] | None = None,
     order: str = "natural",
     format: Format = "csr",
+    compile: bool | Literal["auto"] = "auto",
     holomorphic: bool = False,
 ) -> Plan:
     """A plan that gives the sparse Jacobian of f at any point: `plan(x)`, of shape (y.size, x.size), elements in C order.
@@ -345,6 +348,7 @@ def prepare_jacobian(
     entries, and elsewhere plan(x) raises GuardError.  So it does where an `if` in f takes another way, or shapes differ.
 
     Entries that no product needs to tell apart are computed together: `kind` and `order` are those of `coloring`, chosen here by default.
+    Products are replayed, and compiled into loops where that pays, as `compile` says (see `tapegrad.prepare`).
     `plan.pattern`, `plan.coloring`, `plan.colors` (their number) and `plan.plot()` show what was found.
 
     >>> import numpy as np, tapegrad as tg
@@ -371,6 +375,7 @@ def prepare_hessian(
     kind: Literal["star", "acyclic"] | None = None,
     order: str = "natural",
     format: Format = "csr",
+    compile: bool | Literal["auto"] = "auto",
 ) -> Plan:
     """A plan that gives the sparse Hessian of a scalar f at any point, of shape (x.size, x.size).  See `prepare_jacobian`.
 
@@ -387,7 +392,7 @@ def prepare_hessian(
 
 
 WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
-OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "holomorphic": False}
+OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "compile": "auto", "holomorphic": False}
 
 
 def settings_of(given: dict) -> dict:

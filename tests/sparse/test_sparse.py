@@ -302,6 +302,19 @@ def test_results_are_fresh():
     before = J.toarray()
     J.data[:] = 9.0
     np.testing.assert_allclose(plan(np.ones(4)).toarray(), before)
+    for format in ("csr", "csc"):
+        plan = sp.prepare_jacobian(lambda x: x * np.roll(x, 1), np.ones(4), format=format)
+        x = np.array([1.0, 0.0, 2.0, 0.0])
+        dense = dense_of(lambda x: x * np.roll(x, 1), x)
+        J = plan(x)
+        J.eliminate_zeros()  # which writes indices where they lie
+        assert J.nnz < plan.pattern.nnz
+        np.testing.assert_allclose(J.toarray(), dense)
+        np.testing.assert_allclose(plan(x).toarray(), dense)
+        np.testing.assert_allclose((plan(x) @ plan(x).T).toarray(), dense @ dense.T)
+        np.testing.assert_allclose(
+            scipy.sparse.linalg.splu(plan(x + 1).tocsc()).solve(np.ones(4)), np.linalg.solve(plan(x + 1).toarray(), np.ones(4))
+        )
 
 
 def test_numbers_beside_may_vary():
