@@ -83,6 +83,7 @@ class Emitted:
         made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
         self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
@@ -111,17 +112,29 @@ class Emitted:
             storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
-            if layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n):
+            dead = layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n)
+            if dead and (self.last.get(root, -1) >= n or self.taken_up(root)):
                 storage.outside = True  # it is given away once
                 self.moved.add(root)
                 self.free.setdefault(layout, []).append(self.name[root])
             if name[0] == "r" and k not in self.moved:
                 self.idle.append(name)
+                self.resting[name] = k
+
+    def taken_up(self, root: int) -> bool:
+        """The name of a value that was let go of, while views of it were still needed: does it still stand for that value?"""
+        name = self.name[root]
+        found = self.resting.get(name) == root
+        if found:
+            self.idle.remove(name)
+            del self.resting[name]
+        return found
 
     def target(self, k: int) -> str:
         """A name for the value."""
         if self.idle:
             name = self.idle.pop()
+            del self.resting[name]
         else:
             name, self.used = f"r{self.used}", self.used + 1
         self.name[k] = name
