@@ -56,7 +56,7 @@ class Found:
         program = self.kept.program
         self.relied = [(array, array.copy(order="K")) for k, array in program.captured if k in carried.relied]
         self.asked = asked_of(program, sorted(carried.conditions))
-        self.conditions = [carried.env[k].copy() for k in sorted(carried.conditions)]
+        self.conditions = [carried.value(k).copy() for k in sorted(carried.conditions)]
 
     def carried(self, args: tuple) -> Carried:
         return Carried(self.kept.program, self.values(args), self.scope)
