@@ -66,7 +66,8 @@ class Carried:
         elif i.prim is LAID:
             found = sets[0]
         else:
-            out = self.value(k) if i.prim.multi else self.looks(k)
+            several = i.prim.multi or self.program.shown[k][3] is None  # or it is a number of Python's
+            out = self.value(k) if several else self.looks(k)
             found = names_of(self, i, sets, [self.looks(j) for j in i.args], out)
         if found is not None:
             self.names[k] = found

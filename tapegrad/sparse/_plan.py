@@ -35,6 +35,7 @@ Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
+MOST = 8  # plans for other layouts
 SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
 
 
@@ -123,6 +124,8 @@ class Plan(Remade):
         args = self.entered(args)
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
+        self.layouts = layouts_of(args)
+        self.others: dict = {}  # plans for arrays that lie otherwise in memory
         pattern = settings["pattern"]
         with Outside():
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
@@ -207,9 +210,12 @@ class Plan(Remade):
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with Outside():
-            args = self.entered(args)
+            given, args = args, self.entered(args)
             if has_variable(args):
                 raise ArgumentError(HOLDS_NONE.format(self.call))
+            layouts = layouts_of(args)
+            if layouts != self.layouts and layouts[0] == self.layouts[0]:
+                return self.alike(layouts, given)(*given)
             try:
                 if self.found is not None:
                     self.found.require(args)
@@ -218,6 +224,15 @@ class Plan(Remade):
                 text = str(error).partition("; with on_change")[0]
                 raise GuardError(f"{text}; {self.call} stands for a point where it was otherwise: prepare a plan for this one") from error
             return self.matrix(products)
+
+    def alike(self, layouts: tuple, args: tuple) -> "Plan":
+        """The plan for arrays that lie so in memory: f may make a copy there where it has a view here (`x.ravel()`)."""
+        if layouts not in self.others:
+            if len(self.others) >= MOST:
+                self.others.clear()
+            call, f, _, second, settings = self.given
+            self.others[layouts] = Plan(call, f, args, second, settings)
+        return self.others[layouts]
 
     def matrix(self, products: Any) -> Any:
         module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
@@ -265,7 +280,7 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
 
 
 def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
-    """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
+    """The arguments, the differentiated one first.  A number beside it is one of NumPy's, which may vary."""
     args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
     if has_variable(args):
@@ -275,7 +290,13 @@ def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
     elif dtype is not None and x.dtype.kind in "iu":
         x = x.astype(dtype)
     rest = [x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a for k, a in enumerate(args) if k != argnum]
-    return tuple([a.copy(order="C") if is_array(a) and not a.flags.c_contiguous else a for a in (x, *rest)])
+    return (x, *rest)
+
+
+def layouts_of(args: tuple) -> tuple:
+    """(shapes, strides) of arrays."""
+    arrays = [a for a in args if is_array(a)]
+    return tuple([a.shape for a in arrays]), tuple([a.strides for a in arrays])
 
 
 def turned(f: Callable, argnum: int) -> Callable:

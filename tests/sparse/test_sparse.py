@@ -269,10 +269,21 @@ def test_captured_matrices_may_change_but_not_their_zeros():
     np.testing.assert_allclose(plan(np.full(20, 2.0)).toarray(), 4 * A)
 
 
+def swapped(u):
+    """Written through a view of u, where there is one."""
+    flat = u.ravel()
+    flat[0] = flat[3] * 2.0
+    return u.reshape(-1) ** 2
+
+
 def test_shapes_layouts_and_numbers():
     plan = sp.prepare_jacobian(lambda x: x**2, np.ones(4))
     wide = np.arange(8.0)
     np.testing.assert_allclose(plan(wide[::2]).diagonal(), 2 * wide[::2])
+    ravelled = lambda x: swapped(x.reshape(2, 2)) + 0.0 * x
+    plan_of_rows, turned = sp.prepare_jacobian(ravelled, np.ones(4)), np.arange(1.0, 5.0)[::-1]
+    for x in (turned, turned.copy(), turned):  # a view of x, or a copy
+        np.testing.assert_allclose(plan_of_rows(x).toarray(), dense_of(ravelled, x))
     np.testing.assert_allclose(plan([1, 2, 3, 4]).diagonal(), [2, 4, 6, 8])
     np.testing.assert_allclose(plan(np.arange(4)).diagonal(), [0, 2, 4, 6])
     with pytest.raises(GuardError, match="shape"):
