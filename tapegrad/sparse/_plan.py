@@ -221,8 +221,9 @@ class Plan(Remade):
                     self.found.require(args)
                 products = self.products(args)
             except GuardError as error:
-                text = str(error).partition("; with on_change")[0]
-                raise GuardError(f"{text}; {self.call} stands for a point where it was otherwise: prepare a plan for this one") from error
+                what = str(error).removeprefix(self.prepared.name).partition("; with on_change")[0]
+                what = what.partition(": ")[2] if what.startswith(".") else what
+                raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
             return self.matrix(products)
 
     def alike(self, layouts: tuple, args: tuple) -> "Plan":
