@@ -67,9 +67,10 @@ METHODS = {
     "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
     "jmp": lambda f, argnums: lambda x, V, *args: jmp(f, x, V, args),
     "vmp": lambda f, argnums: lambda x, W, *args: vmp(f, x, W, args),
+    "smp": lambda f, argnums: lambda x, V, *args: vmp(grad(f), x, V, args),  # of a Hessian
     "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
 }
-PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "value_grad_hvp"))  # their second argument is a direction
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
 
 
 def given(args: tuple) -> list:
