@@ -236,7 +236,6 @@ class Kept:
             for x, state in before:
                 restore(x, state)
             return found
-            return found
         results, written = found
         for array, v in written:
             array[...] = v
