@@ -24,6 +24,7 @@ GIVEN = {
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -40,6 +41,7 @@ LOADED: dict[str, tuple] = {
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_discrete", "_statistics")},  # when they are asked for
+    **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -48,8 +50,10 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse": ("sparse._plan",),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit"),
+    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
+    "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
+    "cupyx.scipy.ndimage": ("_faces",),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
@@ -71,10 +75,10 @@ FILLED = {
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
-    "ops._define.NUMPY": ("ops.", "stats"),
-    "_faces.FACES": ("_random", "stats"),
+    "ops._define.NUMPY": ("ops.", "stats", "_scipy._declare"),
+    "_faces.FACES": ("_random", "stats", "_scipy._declare"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare"),
+    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare", "_scipy.optimize"),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),

@@ -67,7 +67,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse.", "operators", "implicit", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 
