@@ -373,11 +373,11 @@ V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cann
 
 
 def _text(write: Callable) -> Callable:
-    """What is written of the values; where they are those of many samples, of the layout."""
+    """What is written of the values; where a trace keeps them to itself, of the layout."""
 
     def method(x, *spec):
         p = primal_of(x)
-        p = p if not isinstance(p, Variable) or p._trace.samples else values_of(p)
+        p = values_of(p) if isinstance(p, Variable) and p._trace.tells else p
         return f"<{dtype_of(p)}, shape {shape(p)}, values not known>" if isinstance(p, Variable) else write(p, *spec)
 
     return method
