@@ -50,7 +50,7 @@ class Group:
     def __init__(self, kinds: Any, now: Any):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
         self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
-        self.dtype = now.dtype or np.dtype("f8")
+        self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
         self.carried, self.stored = shares(kinds, now)
         self.left = [*self.stored, *self.sums]
         needed = {*self.stored, *[d.k for d in self.sums.values()]}
