@@ -37,6 +37,8 @@ class Carried:
         # of each value the captured arrays that it is made of; None: it depends on arguments
         self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
         self.sources.update(dict.fromkeys(program.constants, frozenset()))
+        # values that are made of nothing else that may change than integer arrays among the arguments: they tell places
+        self.placing = {k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"}
         self.relied: set = set()
         self.conditions: set = set()
         entered = QUIET.enter()
@@ -54,6 +56,8 @@ class Carried:
             raise GuardError(f"{failed.place}: a value that the function asked for is no longer {failed.value!r}")
         sources = [self.sources[j] for j in i.args]
         self.sources[k] = None if None in sources else frozenset().union(*sources)
+        if None in sources and all([s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]):
+            self.placing.add(k)
         sets = [self.names.get(j) for j in i.args]
         if all([s is None for s in sets]):
             return
@@ -74,7 +78,7 @@ class Carried:
         if sources is not None:
             self.relied |= sources
             return True
-        if local and self.scope == "local":
+        if local and (self.scope == "local" or k in self.placing):
             self.conditions.add(k)
             return True
         return False
