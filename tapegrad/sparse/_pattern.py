@@ -48,6 +48,8 @@ class Carried:
         self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
         self.sources.update(dict.fromkeys(program.constants, frozenset()))
         self.drawn: set = set()  # values that differ from call to call
+        # values that are made of nothing else that may change than integer arrays among the arguments: they tell places
+        self.placing = {k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"}
         self.relied: set = set()
         self.conditions: set = set()
         for k, i in program.code:
@@ -58,6 +60,8 @@ class Carried:
         self.sources[k] = None if None in sources or i.prim is DRAW else frozenset().union(*sources)
         if i.prim is DRAW or not self.drawn.isdisjoint(i.args):
             self.drawn.add(k)
+        elif None in sources and all([s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]):
+            self.placing.add(k)
         sets = [self.names.get(j) for j in i.args]
         if all([s is None for s in sets]):
             return
@@ -103,7 +107,7 @@ class Carried:
         if sources is not None:
             self.relied |= sources
             return True
-        if local and self.scope == "local" and k not in self.drawn:
+        if local and k not in self.drawn and (self.scope == "local" or k in self.placing):
             self.conditions.add(k)
             return True
         return False

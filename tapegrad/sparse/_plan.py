@@ -51,6 +51,8 @@ class Found:
             raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
         check(self.value)
         self.kept = form.programs[0]
+        if self.kept.program.generators:
+            raise GuardError(f"{call}: the function draws random numbers, others for each product; draw them outside, as an argument")
         self.shape = (np.size(args[0]) if second else size_of(self.value), np.size(args[0]))
         carried = self.carried(args)
         self.pattern = self.read(carried)
@@ -82,6 +84,8 @@ class Found:
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
                     "all branches of numpy.where)"
+                    if self.scope == "local"
+                    else "an index among the arguments differs from that at the point of the pattern"
                 )
         if not all([same_value(a, b) for a, b in self.relied]):
             now = self.read(self.carried(args))

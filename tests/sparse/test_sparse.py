@@ -577,3 +577,37 @@ def test_a_search_may_cross_a_branch():
 
     r = tg.optimize.least_squares(residuals, np.linspace(-1, 0, 12), sparse=True)
     np.testing.assert_allclose(r.x, 3.0, atol=1e-6)
+
+
+def test_index_arrays_among_the_arguments_are_those_of_the_plan():
+    x, i = np.linspace(0.1, 1.0, 8), np.array([1, 2, 3, 4, 5, 6, 7, 0])
+
+    def added(x, i):
+        y = np.zeros(8)
+        np.add.at(y, i, x**2)
+        return y
+
+    for f, entries in ((lambda x, i: x[i] ** 2 * x, 16), (added, 8)):
+        plan = tg.sparse.prepare_jacobian(f, x, i)
+        assert plan.pattern.nnz == entries
+        assert np.allclose(plan(x * 2, i).toarray(), tg.jacobian(f)(x * 2, i))
+        with pytest.raises(tg.errors.GuardError, match="an index among the arguments differs"):
+            plan(x, i[::-1].copy())
+
+
+def test_a_function_that_draws_random_numbers_has_no_plan():
+    rng = np.random.default_rng(0)
+    with pytest.raises(tg.errors.GuardError, match="draws random numbers"):
+        tg.sparse.prepare_jacobian(lambda x: x * rng.normal(size=8), np.ones(8))
+
+
+def test_masks_that_are_written_by_have_both_ways():
+    def f(x):
+        y = x * 1.0
+        y[x > 0.5] = x[0]
+        return y
+
+    x = np.linspace(0.1, 1.0, 8)
+    plan = tg.sparse.prepare_jacobian(f, x)
+    for point in (x, x[::-1].copy(), x + 1):
+        assert np.allclose(plan(point).toarray(), tg.jacobian(f)(point))
