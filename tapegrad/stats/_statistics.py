@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._loans import lend
-from .._primitive import is_tracked, primal_of, values_of
+from .._primitive import is_tracked, primal_of
 from ..errors import ArgumentError, NoRuleError
 from ..ops import incomplete as inc
 from ..ops import reductions as red
@@ -244,8 +244,8 @@ def yeojohnson(x, lmbda=None):
 def yeojohnson_llf(lmb, data, *, axis=0, nan_policy="propagate", keepdims=False):
     data, axis = sample(data, axis, nan_policy)
     y = yeojohnson(data, lmb)
-    sign = np.sign(values_of(data))
-    total = (lmb - 1.0) * red.sum(sign * log1p(absolute(data)), axis, keepdims=keepdims)
+    up = primal_of(data) >= 0
+    total = (lmb - 1.0) * red.sum(select(up, 1.0, -1.0) * log1p(absolute(data)), axis, keepdims=keepdims)
     return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
 
 

@@ -29,7 +29,9 @@ def eigen(w, v):
 
 
 SYSTEMS = [
-    line("lu", lambda a: la.lu(a)[1:], A, covers=("lu_of",)),
+    line(
+        "lu", lambda a: la.lu(a)[1:], A, covers=("lu_of", "rows_in_order", "exchanges", "exchanged", "riccati", "general_spectrum", "apart")
+    ),
     line("lu tall", lambda a: la.lu(a, permute_l=True), R43),
     line("lu wide", lambda a: la.lu(a, p_indices=True)[1:], R34),
     line("lu complex", lambda a: la.lu(a)[1:], Z),

@@ -16,7 +16,7 @@ def line(name, f, *inputs, **options):
 LINES = [
     line("poly", lambda z: np.poly(z), X4),
     line("poly of a matrix", lambda a: np.poly(a), normal(3, 3), rtol=1e-7),
-    line("roots", lambda p: abs(np.roots(p)) ** 2, 1 + abs(X4), rtol=1e-7),
+    line("roots", lambda p: abs(np.roots(p)) ** 2, 1 + abs(X4), rtol=1e-7, covers=("simple_roots",)),
     line("polyadd", lambda a, b: np.polyadd(a, b) ** 2, X3, X5),
     line("polysub", lambda a, b: np.polysub(a, b) ** 2, X5, X3),
     line("polymul", lambda a, b: np.polymul(a, b), X5, X3),
@@ -26,6 +26,7 @@ LINES = [
     line("polyfit", lambda x, y: np.polyfit(x, y, 2), D5, X5, rtol=1e-6),
     line("polyfit weights", lambda x, y, w: np.polyfit(x, y, 1, w=w, cov=True), D5, X5, 1 + abs(X5), rtol=1e-6),
     line("kaiser", lambda b: face.kaiser(6, b), abs(X3[:1])[0] + 1),
+    line("unwrap options", lambda p, t: np.unwrap(5 * p, 1.3, period=t) ** 2, X5, np.array(1.1)),
     line("unwrap", lambda p: np.unwrap(5 * p) ** 2, X5),
     line("union1d", lambda a, b: np.union1d(a, b) ** 2, D5, D4 + 0.05),
     line("setdiff1d", lambda a: np.setdiff1d(a, D5[:2] + 0.05) ** 2, D5),

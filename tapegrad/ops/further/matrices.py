@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..._array import xp_of
-from ..._primitive import values_of
+from ..._primitive import primal_of, seen
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, shape
-from ..elementwise import absolute
+from .._define import dtype, primitive, shape, xp
+from ..elementwise import absolute, select
 from ..gathering import diag
 from ..linalg import inv, solve, square
 from ..norms import expm, frechet, log_of, root_of
 from ..products import H, column, diagonals, matmul, row
 from ..shaping import concatenate, conj, embed, real, reshape, sum
 from ..spectral import eigh, eigvalsh, pinv
+from ..zero_derivative import argmax
 from ._declare import implements
 from .equations import from_band, whole_band
 
@@ -35,13 +35,26 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
     return diagonals(solve(v, matmul(a, v))), v
 
 
+@primitive(multi=2, batch="matrix")
+def general_spectrum(x):
+    """The eigenvalues and eigenvectors of primal values."""
+    return tuple(np.linalg.eig(x))
+
+
+@primitive(batch="matrix")
+def apart(w):
+    """1 for each set of eigenvalues that differ, nan for one in which two are equal to rounding."""
+    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
+    return np.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+
+
 def eigen_start(name: str, a: Any) -> tuple:
     square(name, a)
-    if xp_of(values_of(a)) is not np:
+    if xp(a) is not np:
         raise ArgumentError(f"{name}: not on CuPy arrays; move the matrix with a.get()")
-    w, v = np.linalg.eig(values_of(a))
-    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
-    if (gaps <= 1e-13 * abs(w[..., None])).any():
+    w, v = general_spectrum(primal_of(a))
+    known = seen(apart(w))
+    if known is not None and np.isnan(known).any():
         raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
     return w, v
 
@@ -52,12 +65,13 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eig)
 def eig(a):
     """Each vector has length 1, and its largest element is real, as LAPACK has it."""
-    w0, v0 = eigen_start("eig", a)
+    v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
-    if v0.dtype.kind == "c":
-        at = abs(v0).argmax(-2)[..., None, :]
-        first = sum(v * (np.arange(v0.shape[-1])[:, None] == at), -2)
+    if dtype(v0).kind == "c":
+        size = absolute(v0)
+        largest = argmax(size, -2)
+        first = sum(select(np.arange(shape(v0)[-1])[:, None] == row(largest), v, 0.0 * v), -2)
         v = v * row(conj(first) / absolute(first))
     return EigResult(w, v)
 
