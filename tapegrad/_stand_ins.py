@@ -51,9 +51,24 @@ def function(f: Any) -> Any:
         name = getattr(f, "name", None)
     if name is None:
         return None
-    public = ".".join([p for p in module_name.split(".") if not p.startswith("_")])
-    for place in dict.fromkeys((public, root, root + ".linalg", root + ".fft", root + ".special")):
+    public = [p for p in module_name.split(".") if not p.startswith("_")]
+    above = [".".join(public[:n]) for n in range(len(public), 0, -1)]  # scipy.integrate.ivp, which is not public, and scipy.integrate
+    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
         theirs, ours = sys.modules.get(place), find(place)
         if ours is not None and theirs is not None and getattr(theirs, name, None) is f:
             return getattr(ours, name, None)
     return None
+
+
+UNNAMED = {"SuperLU": "scipy.sparse.linalg"}  # classes that do not say where they are from
+
+
+def of_instance(kind: type) -> Any:
+    """The class of ours whose objects stand for those of a class of SciPy's, or None."""
+    if (kind.__module__ or "").startswith("scipy."):
+        ours = function(kind)
+    elif kind.__name__ in UNNAMED and kind.__module__ == "builtins":
+        ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    else:
+        return None
+    return ours if hasattr(ours, "_of") else None

@@ -1,6 +1,6 @@
-"""SciPy's names, for arrays and Variables alike: `linalg`, `special`, `fft`; for CuPy arrays the functions of cupyx.scipy.
+"""SciPy's names, for arrays and Variables alike; for CuPy arrays the functions of cupyx.scipy.
 
-`stats` is `tapegrad.stats`; of SciPy's own nothing else differentiates."""
+`linalg`, `special` and `fft` stand here; `stats` is `tapegrad.stats`; the others are made when they are first met (`_scipy`)."""
 
 import scipy as _scipy
 import scipy.fft as _scipy_fft
@@ -15,8 +15,17 @@ linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.l
 special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
 fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 
+_ON_USE = {
+    "signal": "tapegrad._scipy.signal", "ndimage": "tapegrad._scipy.ndimage", "interpolate": "tapegrad._scipy.interpolate",
+    "integrate": "tapegrad._scipy.integrate", "spatial": "tapegrad._scipy.spatial", "sparse": "tapegrad._scipy.sparse",
+    "optimize": "tapegrad._scipy.optimize",
+}  # fmt: skip
+
 
 def __getattr__(name):
+    if name in _ON_USE:
+        found = globals()[name] = _load(_ON_USE[name]).stand_in
+        return found
     if name == "stats":
         return _load("tapegrad.stats")
     if name == "get_array_module":

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _random
+from .. import _random, _stand_ins
 from .._array import address, is_array, settled
 from .._primitive import OPEN
 from .._tree import Const
@@ -286,6 +286,8 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         for base, make in BY_BASE:
             if isinstance(x, base):
                 return make
+        if _stand_ins.of_instance(kind) is not None:
+            return Shadow.counterpart
         if is_user_class(kind) or kind in HELD:
             return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
         if isinstance(x, BaseException):
@@ -298,6 +300,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def itself(self, x: Any) -> Any:
         return x
+
+    def counterpart(self, x: Any) -> Any:
+        """An object of SciPy's, a spline or a sparse matrix, as ours over the same arrays."""
+        return _stand_ins.of_instance(type(x))._of(x, self)
 
     def slice_(self, x: slice) -> Any:
         """(A slice of plain numbers; but anything can be in it.)"""

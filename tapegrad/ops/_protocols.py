@@ -21,6 +21,7 @@ from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
+from ._layouts import laid
 from .names import reason
 from .picking import is_hidden, with_added
 
@@ -224,11 +225,12 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     out = params.pop("out", None)
     where = params.pop("where", True)
     dtype, casting = params.pop("dtype", None), params.pop("casting", None)
-    for name in ("order", "subok"):
-        params.pop(name, None)
+    layout = {name: params.pop(name) for name in ("order",) if name in params}
+    params.pop("subok", None)
     if params:
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
+    given = inputs
     entry = function_for(ufunc)
     of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
     if of_elements:
@@ -242,7 +244,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
-        return y
+        layout.update({k: v for k, v in (("dtype", dtype), ("casting", casting)) if v is not None})
+        return laid(y, ufunc, given, layout) if layout else y
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out, y, where)
@@ -284,9 +287,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
-    if is_hidden(at):
-        if ufunc not in AT:
-            raise no_rule(ufunc)
+    if ufunc in AT and is_hidden(at):
         late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
         return None
     at = late.index(at)

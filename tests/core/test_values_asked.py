@@ -58,6 +58,7 @@ ASKING = {
 PASSING = {
     "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
     "_variable": "where they stand",
+    "ops._layouts": "how operands and results lie",
     "replay._recorder": "captured arrays become its own; results",
     "_primitive": "levels, views and writes",
     "_tape": "layout of what is kept and summed",

@@ -11,7 +11,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 FLOORS = [
     ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "_cache"],
     ["_primitive", "_loans"],
-    ["_tape", "_dual", "ops", "ops._define"],
+    ["_tape", "_dual", "ops", "ops._layouts", "ops._define"],
     [
         "ops.shaping",
         "ops.creation",
@@ -67,7 +67,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse", "operators", "implicit", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 import tapegrad as tg
+from tapegrad._array import kept
 from tapegrad._tree import leaves
 from tapegrad.ops._define import xp
 
@@ -22,7 +23,7 @@ def looped(f):
     """The results of f for each sample, as a list of leaves, each stacked."""
 
     def run(*stacks):
-        each = [leaves(f(*[x[k].copy(order="K") if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
+        each = [leaves(f(*[kept(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
         return [np.stack([on_host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
 
     return run

@@ -1,0 +1,184 @@
+"""Products of splines on a grid."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.interpolate as itp
+
+from .. import numpy as np
+from .._primitive import primal_of
+from ..errors import ArgumentError
+from ..ops._define import ndim, shape
+from ..ops.creation import made
+from ._declare import Kind, array, bare, plain, refusal, tracked
+from ._piecewise import INTERPOLATE, BSpline, Interpolant, basis, like_of, pieces_of, trailing
+from ._splines import made_spline
+
+
+def grid_weights(t: Any, x: Any, k: int) -> tuple:
+    """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these knots."""
+    at = pieces_of(t, x, k, shape(t)[0] - k - 2)
+    return at - k, np.stack(basis(t, x, at, k), -1)
+
+
+def product_of(c: Any, axes: list) -> Any:
+    """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights) for each leading axis."""
+    flat, d = 0, len(axes)
+    to = shape(c)
+    for i, (first, w) in enumerate(axes):
+        at = np.expand_dims(first, -1) + plain_np.arange(shape(w)[-1])
+        flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(to[i + 1 : d])
+    values = np.take(np.reshape(c, (math.prod(to[:d]), *to[d:])), flat, 0)
+    for _, w in reversed(axes):
+        wide = ndim(values) - len(to[d:]) - 2
+        values = np.sum(values * trailing(w[(slice(None),) + (None,) * wide], len(to[d:])), 1 + wide)
+    return values
+
+
+class RegularGridInterpolator(Interpolant, metaclass=Kind):
+    real = itp.RegularGridInterpolator
+    names = ("grid", "values")
+
+    def __init__(
+        self, points, values, method="linear", bounds_error=True, fill_value=plain_np.nan, *, solver=None, solver_args=None
+    ):  # fmt: skip
+        like = like_of(points, values)
+        self.grid = tuple([array(p, like) for p in points])
+        self.values, self.method, self.bounds_error, self.fill_value = array(values, like), method, bounds_error, fill_value
+        if len(self.grid) > ndim(self.values) or any(shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)):
+            raise ValueError("scipy.interpolate.RegularGridInterpolator: points and values do not fit together")
+        if not tracked(self.grid) and any(bool((plain_np.diff(bare(p)) < 0).all()) and len(bare(p)) > 1 for p in self.grid):
+            at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
+            self.grid, self.values = tuple([p[s] for p, s in zip(self.grid, at, strict=True)]), self.values[at]
+        self._splines: dict = {}
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
+
+    def _plain(self) -> Any:
+        return itp.RegularGridInterpolator(plain(self.grid), plain(self.values), self.method, self.bounds_error, self.fill_value)
+
+    def __call__(self, xi, method=None, *, nu=None):
+        method = self.method if method is None else method
+        if not tracked(xi) and not self._tracked():
+            return made(self._plain()(plain(xi), method, nu=nu))
+        if nu is not None:
+            raise ArgumentError("scipy.interpolate.RegularGridInterpolator: nu= has no derivative here")
+        like = like_of(xi, self.values, self.grid)
+        d = len(self.grid)
+        if isinstance(xi, tuple):
+            xi = np.stack(np.broadcast_arrays(*[array(v, like) for v in xi]), -1)
+        xi = array(xi, like)
+        xi = xi if ndim(xi) > 1 or d == 1 and shape(xi)[-1:] == (1,) else np.reshape(xi, (1, -1) if d > 1 else (-1, 1))
+        to, flat = shape(xi)[:-1], np.reshape(xi, (-1, d))
+        x = [flat[:, i] for i in range(d)]
+        outside = False
+        for v, p in zip(x, self.grid, strict=True):
+            outside = outside | (v < p[0]) | (v > p[shape(p)[0] - 1])
+        if self.bounds_error and bool(np.any(outside)):
+            raise ValueError("scipy.interpolate.RegularGridInterpolator: one of the requested xi is out of bounds")
+        y = self._inside(x, method)
+        if not self.bounds_error and self.fill_value is not None:
+            y = np.where(trailing(outside, ndim(y) - 1), self.fill_value, y)
+        return np.reshape(y, to + shape(self.values)[d:])
+
+    def _inside(self, x: list, method: str) -> Any:
+        if method == "linear":
+            found = []
+            for v, p in zip(x, self.grid, strict=True):
+                at = np.clip(np.searchsorted(primal_of(p), primal_of(v), side="right") - 1, 0, shape(p)[0] - 2)
+                low, high = np.take(p, at), np.take(p, at + 1)
+                s = (v - low) / (high - low)
+                found.append((at, np.stack([1.0 - s, s], -1)))
+            return product_of(self.values, found)
+        if method == "nearest":
+            at = []
+            for v, p in zip(x, self.grid, strict=True):
+                v, p = primal_of(v), primal_of(p)
+                i = np.clip(np.searchsorted(p, v, side="right") - 1, 0, shape(p)[0] - 2)
+                at.append(np.where(v - np.take(p, i) <= np.take(p, i + 1) - v, i, i + 1))
+            near = product_of(self.values, [(i, plain_np.ones((1, 1))) for i in at])
+            return near + trailing(sum([0.0 * v for v in x]), ndim(self.values) - len(x))
+        orders = {"slinear": 1, "cubic": 3, "quintic": 5}
+        if method not in orders:
+            raise refusal(f"scipy.interpolate.RegularGridInterpolator(method={method!r})", "", "'linear', 'cubic' or 'quintic'")
+        k = orders[method]
+        if k not in self._splines:
+            self._splines[k] = coefficients_on_grid(self.grid, self.values, (k,) * len(self.grid))
+        c, knots = self._splines[k]
+        return product_of(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
+
+
+def coefficients_on_grid(points: Any, values: Any, degrees: tuple) -> tuple:
+    """(coefficients of the product of interpolating splines, their knots)."""
+    c, knots = values, []
+    for i, (p, k) in enumerate(zip(points, degrees, strict=True)):
+        spline = made_spline(p, np.moveaxis(c, i, 0) if i else c, k, name="RegularGridInterpolator")
+        c = np.moveaxis(spline.c, 0, i) if i else spline.c
+        knots.append(spline.t)
+    return c, knots
+
+
+INTERPOLATE.rule(itp.RegularGridInterpolator)(RegularGridInterpolator)
+
+
+@INTERPOLATE.rule(itp.interpn)
+def interpn(points, values, xi, method="linear", bounds_error=True, fill_value=plain_np.nan):
+    if method == "splinef2d":
+        raise refusal("scipy.interpolate.interpn(method='splinef2d')", "", "method='cubic'")
+    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
+
+
+class RectBivariateSpline(Interpolant, metaclass=Kind):
+    """Through all data of a grid (s = 0)."""
+
+    real = itp.RectBivariateSpline
+    names = ("tx", "ty", "c")
+
+    def __init__(self, x, y, z, bbox=(None,) * 4, kx=3, ky=3, s=0, maxit=20):
+        if s != 0 or tuple(bbox) != (None,) * 4:
+            raise refusal("scipy.interpolate.RectBivariateSpline", "with s > 0 its knots are chosen by the data", "s=0 and no bbox")
+        like = like_of(x, y, z)
+        self.degrees = kx, ky
+        self.c, (self.tx, self.ty) = coefficients_on_grid((array(x, like), array(y, like)), array(z, like), (kx, ky))
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(RectBivariateSpline)
+        tx, ty, c = x.tck
+        new.degrees = kx, ky = x.degrees
+        new.tx, new.ty, new.c = shadow(tx), shadow(ty), shadow(c.reshape(len(tx) - kx - 1, len(ty) - ky - 1))
+        return new
+
+    def _plain(self) -> Any:
+        tck = plain(self.tx), plain(self.ty), plain_np.ravel(plain(self.c))
+        return itp.BivariateSpline._from_tck((*tck, *self.degrees))
+
+    def __call__(self, x, y, dx=0, dy=0, grid=True):
+        if not tracked(x, y) and not self._tracked():
+            return made(self._plain()(plain(x), plain(y), dx, dy, grid))
+        like = like_of(x, y, self.c, self.tx, self.ty)
+        x, y = array(x, like), array(y, like)
+        if grid:
+            p, q = np.reshape(x, -1), np.reshape(y, -1)
+            x = np.reshape(p[:, None] + np.zeros(shape(q)), -1)
+            y = np.reshape(q[None, :] + np.zeros((shape(p)[0], 1)), -1)
+            return np.reshape(self._at(x, y, dx, dy), (shape(p)[0], shape(q)[0]))
+        to = plain_np.broadcast_shapes(shape(x), shape(y))
+        flat = [np.reshape(np.broadcast_to(v, to), -1) for v in (x, y)]
+        return np.reshape(self._at(*flat, dx, dy), to)
+
+    def ev(self, xi, yi, dx=0, dy=0):
+        return self(xi, yi, dx, dy, grid=False)
+
+    def _at(self, x: Any, y: Any, dx: int, dy: int) -> Any:
+        c, (kx, ky) = self.c, self.degrees
+        first = BSpline.construct_fast(self.tx, c, kx).derivative(dx)
+        second = BSpline.construct_fast(self.ty, np.transpose(first.c), ky).derivative(dy)
+        x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
+        return product_of(np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))])
+
+
+INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)

@@ -1,0 +1,547 @@
+"""Sparse matrices with tracked values.
+
+One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1.  So whatever only moves elements
+(slices, transposes, other formats, blocks) is SciPy's own function on the places, and the derivative is that of taking elements.  What is
+not tracked is SciPy's in all."""
+
+import functools
+import operator
+from typing import Any
+
+import numpy as plain_np
+import scipy.sparse as sps
+import scipy.sparse.linalg
+
+from .. import numpy as np
+from .._array import is_array
+from .._variable import Variable, View
+from ..ops._define import dtype, ndim, shape
+from ..ops.creation import made
+from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
+from ._linear import mapped
+from ._measured import Sums
+from ._solving import Pattern, sparse_product
+
+SPARSE = Namespace(sps, "cupyx.scipy.sparse")
+LINALG = Namespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
+FACES: dict = {}  # SciPy's class -> ours
+
+
+def is_scalar(x: Any) -> bool:
+    return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
+
+
+def chosen(values: Any, at: Any) -> Any:
+    """values[at - 1], 0 where at is 0."""
+    at = plain_np.asarray(at)
+    at = at.astype(int)
+    if at.size and at.min() > 0:
+        if at.ndim == 1 and at.size == shape(values)[0] and bool((plain_np.diff(at) == 1).all()):
+            return values
+        return np.take(values, at - 1)
+    return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
+
+
+class Sparse(Carrier):
+    real: Any
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
+        name = type(self).real.__name__
+        if isinstance(arg, Sparse):
+            made_of = arg.asformat(self.format)
+        elif not tracked(arg):
+            made_of = of_real(type(self).real(plain(arg), plain(shape), dtype, copy, **more))
+        else:
+            made_of = self._read(name, arg, plain(shape))
+        self._values, self._places, self._seen = made_of._values, type(self).real(made_of._places), None
+
+    @classmethod
+    def _read(cls, name: str, arg: Any, to: Any) -> "Sparse":
+        """What the constructor of this format makes of tracked values."""
+        if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
+            dense = array(arg)
+            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls.real, sps.spmatrix) else dense
+            at = plain_np.flatnonzero(bare(dense))
+            places = plain_np.zeros(shape(dense), float)
+            places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
+            return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
+        if cls.format not in ("coo", "csr", "csc", "dia"):
+            raise refusal(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
+        data, where = array(arg[0], first_tracked(arg)), plain(arg[1:])
+        count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
+        values = np.reshape(data, -1)
+        if len(where) == 1 and cls.format != "dia":
+            return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
+        return of_places(values, cls.real((count, *where), shape=to))
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return of_real(x, shadow)
+
+    # --- what it is ---
+
+    @property
+    def _data(self) -> Any:
+        return chosen(self._values, self._places.data)
+
+    @property
+    def data(self):
+        if self._places.data.size == shape(self._values)[0] and is_counted(self._places.data):
+            return np.reshape(self._values, self._places.data.shape) if self._places.data.ndim > 1 else self._values
+        return self._data
+
+    @data.setter
+    def data(self, new):
+        if shape(new) != self._places.data.shape:
+            raise ValueError(f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}")
+        self._values = np.reshape(array(new), -1)
+        self._places = self._places.copy()
+        self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
+        self._seen = None
+
+    shape = property(lambda self: self._places.shape)
+    ndim = property(lambda self: self._places.ndim)
+    nnz = property(lambda self: self._places.nnz)
+    size = property(lambda self: self._places.size)
+    dtype = property(lambda self: dtype(self._values))
+    T = property(lambda self: self.transpose())
+
+    def __repr__(self) -> str:
+        return f"<tapegrad's {type(self).real.__name__} of shape {self.shape}, {self.nnz} elements>"
+
+    def __len__(self):
+        return len(self._places)
+
+    def __bool__(self):
+        return bool(self._plain())
+
+    def __iter__(self):
+        return iter([self[k] for k in range(self.shape[0])])
+
+    def _tracked(self) -> bool:
+        return tracked(self._values)
+
+    def _plain(self) -> Any:
+        real = self._places.copy()
+        data = plain(self._values) if not self._tracked() else bare(self._values)
+        real.data = chosen_plain(data, self._places.data)
+        return real
+
+    def _elements(self) -> tuple:
+        """(Pattern, values of its elements)."""
+        if self._seen is None:
+            coo = self._places.tocoo()
+            rows, cols = coo.coords if coo.ndim == 2 else (plain_np.zeros(coo.nnz, int), coo.coords[0])
+            to = self.shape if self.ndim == 2 else (1, *self.shape)
+            self._seen = Pattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to), coo.data
+        pattern, at = self._seen
+        return pattern, chosen(self._values, at)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only moves elements is done with the places; else it is SciPy's, of plain values."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in MOVES:
+            return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+        if name in STRUCTURE or not callable(getattr(self._places, name)):
+            return getattr(self._places, name)
+        if self._tracked():
+            raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+
+        def run(*args, **kwargs):
+            if tracked(args, kwargs):
+                raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
+            return SPARSE.faced(made(getattr(self._plain(), name)(*plain(args), **plain(kwargs))))
+
+        return run
+
+    # --- elements ---
+
+    def toarray(self, order=None, out=None):
+        return chosen(self._values, self._places.toarray())
+
+    todense = toarray
+
+    def diagonal(self, k=0):
+        return chosen(self._values, self._places.diagonal(k))
+
+    def trace(self, offset=0):
+        return np.sum(self.diagonal(offset))
+
+    def __getitem__(self, at):
+        found = self._places[plain(at)]
+        if sps.issparse(found):
+            return of_places(self._values, found)
+        return chosen(self._values, found)
+
+    def __setitem__(self, at, value):
+        raise refusal("A[i, j] = value", "of a sparse matrix", "a matrix made of its values, or write into A.data")
+
+    def sum(self, axis=None, dtype=None, out=None):
+        pattern, values = self._elements()
+        if axis is None:
+            return np.sum(values)
+        axis = axis % 2
+        lines = pattern.cols if axis == 0 else pattern.rows
+        y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
+        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self).real, sps.spmatrix) else y
+
+    def mean(self, axis=None, dtype=None, out=None):
+        return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
+
+    def _with(self, f: Any) -> "Sparse":
+        """f of each element; f(0) = 0."""
+        return of_places(f(self._values), self._places)
+
+    def __neg__(self):
+        return self._with(operator.neg)
+
+    def __abs__(self):
+        return self._with(np.abs)
+
+    def power(self, n, dtype=None):
+        return self._with(lambda v: v**n)
+
+    def conj(self, copy=True):
+        return self._with(np.conj)
+
+    conjugate = conj
+    real_part = imag_part = None
+
+    def astype(self, dtype, casting="unsafe", copy=True):
+        return self._with(lambda v: np.astype(v, dtype))
+
+    # --- products ---
+
+    def _times(self, x: Any, back: bool) -> Any:
+        pattern, values = self._elements()
+        x = array(x, values if tracked(values) else x)
+        if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
+            raise ValueError(f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape {shape(x)}")
+        if ndim(x) == 1:
+            return sparse_product(values, x, pattern=pattern, back=back)
+        return np.transpose(sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back))
+
+    def __matmul__(self, other):
+        if is_scalar(other):
+            raise ValueError("Scalar operands are not allowed, use '*' instead")
+        if isinstance(other, Sparse) or sps.issparse(other):
+            return product(self, sparse(other))
+        if not tracked(self, other):
+            return made(self._plain() @ plain(other))
+        return self._times(other, False)
+
+    def __rmatmul__(self, other):
+        if sps.issparse(other):
+            return product(sparse(other), self)
+        if not tracked(self, other):
+            return made(plain(other) @ self._plain())
+        other = array(other, self._values)
+        return self._times(other, True) if ndim(other) == 1 else np.transpose(self._times(np.transpose(other), True))
+
+    def dot(self, other):
+        return self * other if is_scalar(other) else self @ other
+
+    def multiply(self, other):
+        if is_scalar(other):
+            return self._with(lambda v: v * other)
+        if isinstance(other, Sparse) or sps.issparse(other):
+            return elementwise(self, sparse(other))
+        pattern, values = self._elements()
+        dense = np.broadcast_to(array(other, values), self.shape)
+        return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
+
+    def __mul__(self, other):
+        return self @ other if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+
+    def __rmul__(self, other):
+        return other @ self if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+
+    def __truediv__(self, other):
+        return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
+
+    def __add__(self, other):
+        if is_scalar(other) or not (isinstance(other, Sparse) or sps.issparse(other)):
+            if is_scalar(other) and not tracked(other) and bare(other) == 0:
+                return self
+            return self.toarray() + other
+        return added(self, sparse(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        return self + (-other)
+
+    def __rsub__(self, other):
+        return -self + other
+
+    def __pow__(self, n):
+        return matrix_power(self, n)
+
+
+def matrix_power(A: Any, n: int) -> Any:
+    found = None
+    for _ in range(n):
+        found = A if found is None else found @ A
+    return found if found is not None else of_real(sps.eye_array(A.shape[0], format="csr"))
+
+
+MOVES = frozenset((
+    "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
+    "sorted_indices",
+))  # fmt: skip
+STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
+
+
+def is_counted(places: Any) -> bool:
+    return bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
+
+
+def chosen_plain(data: Any, at: Any) -> Any:
+    at = plain_np.asarray(at).astype(int)
+    data = plain_np.concatenate([data[:1] * 0 if len(data) else plain_np.zeros(1), data])
+    return data[at]
+
+
+def first_tracked(xs: Any) -> Any:
+    return next((x for x in xs if tracked(x)), None)
+
+
+def face_for(real: Any) -> Any:
+    return FACES[type(real)]
+
+
+def of_places(values: Any, places: Any) -> Sparse:
+    """Of a vector of values and SciPy's matrix of places."""
+    new = object.__new__(face_for(places))
+    new._values, new._places, new._seen = values, places, None
+    return new
+
+
+def of_real(real: Any, shadow: Any = lambda x: x) -> Sparse:
+    """One of SciPy's; `shadow` gives what its memory is followed by."""
+    if real.format in ("lil", "dok", "bsr"):
+        real = real.tocsr()
+        shadow = lambda x: x
+    if real.data.dtype.kind not in "fc":
+        real, shadow = real.astype(float), lambda x: x
+    places = real.copy()
+    places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    data = shadow(real.data)
+    new = of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
+    if places.format == "coo" and not real.has_canonical_format and has_duplicates(places):
+        return without_duplicates(new._values, places)
+    return new
+
+
+def has_duplicates(places: Any) -> bool:
+    flat = plain_np.ravel_multi_index(places.coords, places.shape) if places.nnz else plain_np.zeros(0, int)
+    return len(plain_np.unique(flat)) < len(flat)
+
+
+def without_duplicates(values: Any, places: Any) -> Sparse:
+    """Elements at one place are added."""
+    coords = [plain_np.asarray(c, int) for c in places.coords]
+    flat = plain_np.ravel_multi_index(coords, places.shape) if places.nnz else plain_np.zeros(0, int)
+    unique, which = plain_np.unique(flat, return_inverse=True)
+    if len(unique) == len(flat):
+        return of_places(values, places)
+    values = mapped(chosen(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
+    count = plain_np.arange(1.0, len(unique) + 1)
+    return of_places(values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape))
+
+
+def groups(which: Any, count: int) -> list:
+    """The places of each of 0, .., count - 1 in `which`."""
+    order = plain_np.argsort(which, kind="stable")
+    return plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1]) if count else []
+
+
+def sparse(x: Any) -> Sparse:
+    return x if isinstance(x, Sparse) else of_real(x)
+
+
+def is_matrix(*xs: Any) -> bool:
+    return all([issubclass(type(x).real, sps.spmatrix) for x in xs])
+
+
+def of_elements(values: Any, pattern: Any, like: Sparse, to: Any = None) -> Sparse:
+    """With these elements, in the format csr; of SciPy's older class where `like` is."""
+    count = plain_np.arange(1.0, len(pattern.rows) + 1)
+    kind = sps.csr_matrix if is_matrix(like) else sps.csr_array
+    places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape))
+    return of_places(places._values, kind(places._places.tocsr()))
+
+
+def product(A: Sparse, B: Sparse) -> Sparse:
+    """The product of two: each element of A meets those of B in the row of its column."""
+    (p, a), (q, b) = A._elements(), B._elements()
+    if p.shape[1] != q.shape[0]:
+        raise ValueError(f"matmul: dimension mismatch: sparse matrices of the shapes {A.shape} and {B.shape}")
+    order = plain_np.argsort(q.rows, kind="stable")
+    first = plain_np.concatenate([[0], plain_np.cumsum(plain_np.bincount(q.rows, minlength=q.shape[0]))])
+    counts = plain_np.diff(first)[p.cols]
+    mine = plain_np.repeat(plain_np.arange(len(p.rows)), counts)
+    within = plain_np.arange(len(mine)) - plain_np.repeat(plain_np.cumsum(counts) - counts, counts)
+    theirs = order[first[p.cols][mine] + within]
+    pairs = Pattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
+    return of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_matrix(A, B) else B, pairs.shape)
+
+
+def together(parts: list) -> tuple:
+    """(one vector of values, the matrices of places in it)."""
+    values, places, start = [], [], 0
+    for A in parts:
+        form = A._places.copy()
+        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
+        start += shape(A._values)[0]
+        values.append(A._values)
+        places.append(form)
+    return np.concatenate(values), places
+
+
+def added(A: Sparse, B: Sparse) -> Sparse:
+    if A.shape != B.shape:
+        raise ValueError("inconsistent shapes")
+    values, forms = together([A, B])
+    coos = [f.tocoo() for f in forms]
+    at = plain_np.concatenate([c.data for c in coos])
+    rows, cols = [plain_np.concatenate([plain_np.asarray(c.coords[i], int) for c in coos]) for i in (0, 1)]
+    return of_elements(chosen(values, at), Pattern(rows, cols, A.shape), A if is_matrix(A, B) else B)
+
+
+def elementwise(A: Sparse, B: Sparse) -> Sparse:
+    (p, a), (q, b) = A._elements(), B._elements()
+    _, i, j = plain_np.intersect1d(p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True)
+    return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
+
+
+for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
+    for _kind in ("array", "matrix"):
+        _real = getattr(sps, f"{_format}_{_kind}")
+        _ours = Kind(_real.__name__, (Sparse,), {"real": _real, "format": _format, "__doc__": _real.__doc__})
+        FACES[_real] = _ours
+        SPARSE.rule(_real)(_ours)
+
+
+# --- what makes matrices of others ---
+
+
+def moving(f: Any) -> Any:
+    """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        parts: list = []
+
+        def met(x):
+            if isinstance(x, Sparse) or sps.issparse(x):
+                parts.append(sparse(x))
+                return Placed(len(parts) - 1)
+            if isinstance(x, (list, tuple)):
+                return type(x)([met(v) for v in x])
+            if type(x) is Variable or type(x) is View or is_array(x) and x.ndim == 2:
+                if f in STACKS:
+                    parts.append(FACES[sps.coo_array](x))
+                    return Placed(len(parts) - 1)
+            return plain(x)
+
+        args = met(args)
+        values, places = together(parts)
+
+        def put(x):
+            return places[x.n] if isinstance(x, Placed) else type(x)([put(v) for v in x]) if isinstance(x, (list, tuple)) else x
+
+        return of_places(values, f(*put(args), **plain(kwargs)))
+
+    return run
+
+
+class Placed:
+    def __init__(self, n: int):
+        self.n = n
+
+
+STACKS = {getattr(sps, n) for n in ("hstack", "vstack", "bmat", "block_array", "block_diag")}
+for _f in (*STACKS, sps.tril, sps.triu, *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims") if hasattr(sps, n)]):
+    SPARSE.rule(_f)(moving(_f))
+
+
+def diagonals_of(given: Any) -> tuple:
+    """(values, places in the same form) of a sequence of diagonals, or of an array."""
+    if type(given) is Variable or type(given) is View:
+        places = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(given)))).reshape(shape(given))
+        return np.reshape(given, -1), places
+    parts, places, start = [], [], 1.0
+    for d in given:
+        d = array(d, first_tracked(given))
+        n = int(plain_np.prod(shape(d)))
+        parts.append(np.reshape(d, -1))
+        places.append((start + plain_np.arange(n)).reshape(shape(d)))
+        start += n
+    return np.concatenate(parts), places
+
+
+def by_diagonals(f: Any) -> Any:
+    def run(diagonals, *args, **kwargs):
+        values, places = diagonals_of(diagonals)
+        kwargs.pop("dtype", None)
+        return of_places(values, f(places, *plain(args), **plain(kwargs)))
+
+    return run
+
+
+@SPARSE.rule(sps.diags)
+def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
+    return by_diagonals(sps.diags)(diagonals, offsets, shape, format)
+
+
+@SPARSE.rule(sps.diags_array)
+def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
+    return by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format)
+
+
+@SPARSE.rule(sps.spdiags)
+def spdiags(data, diags, m=None, n=None, format=None):
+    return by_diagonals(sps.spdiags)(np.atleast_2d(array(data)), diags, m, n, format)
+
+
+@SPARSE.rule(sps.kron)
+def kron(A, B, format=None):
+    A, B = [x if isinstance(x, Sparse) else sparse(x) if sps.issparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
+    (p, a), (q, b) = A._elements(), B._elements()
+    rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
+    to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
+    y = of_elements(np.reshape(a[:, None] * b, -1), Pattern(rows, cols, to), A if is_matrix(A, B) else B, to)
+    return y.asformat(format) if format else y
+
+
+@SPARSE.rule(sps.kronsum)
+def kronsum(A, B, format=None):
+    eyes = [of_real(sps.eye_array(x.shape[0])) for x in (A, B)]
+    y = kron(eyes[1], A) + kron(B, eyes[0])
+    return y.asformat(format) if format else y
+
+
+@SPARSE.rule(sps.find)
+def find(A):
+    A = sparse(A)
+    rows, cols, places = sps.find(A._places)
+    return rows, cols, chosen(A._values, places)
+
+
+SPARSE.constant(
+    *[getattr(sps, n) for n in (
+        "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr", "isspmatrix_dia",
+        "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array", "identity", "rand",
+        "random", "random_array", "load_npz",
+    ) if hasattr(sps, n)],
+)  # fmt: skip
+SPARSE.refuse("it is written to a file", "scipy.sparse.save_npz(file, A) outside of the transform", sps.save_npz)
+
+
+@SPARSE.rule(sps.issparse)
+def issparse(x):
+    return isinstance(x, Sparse)

@@ -1,0 +1,155 @@
+"""scipy.integrate.solve_ivp by its own steps: SciPy finds them on plain values, then the method is run again on these steps.
+
+A step that SciPy took is a function of the state and of the parameters, and the derivative is that of all of them in order: exact for
+the numbers that were computed.  The lengths of the steps are no variables, but for the ends of the interval, which scale all of them."""
+
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from .. import numpy as np
+from .._primitive import primal_of
+from ..ops._define import ndim, shape
+from ._declare import Carrier, array, bare, refusal, tracked
+
+
+class Steps:
+    """The interval, cut as SciPy cut it."""
+
+    def __init__(self, times: Any, t_span: Any):
+        self.plain = plain_np.asarray(times)
+        self.times: Any = self.plain
+        if tracked(t_span):
+            a, b = t_span
+            share = (self.plain - self.plain[0]) / (self.plain[-1] - self.plain[0])
+            self.times = a + (b - a) * share
+        self.count = len(self.plain) - 1
+
+    def of(self, t: Any) -> Any:
+        """The number of the step in which each time lies."""
+        v, ts = primal_of(t), self.plain
+        if ts[-1] >= ts[0]:
+            at = np.searchsorted(ts, v, side="left")
+        else:
+            at = len(ts) - np.searchsorted(ts[::-1], v, side="right")
+        return np.clip(at - 1, 0, self.count - 1)
+
+
+class Solution(Carrier):
+    """`sol` of the result: the interpolant of each step, (steps, powers, n)."""
+
+    def __init__(self, steps: Steps, starts: Any, parts: Any, rule: Any):
+        self.steps, self.starts, self.parts, self.rule = steps, starts, parts, rule
+        self.ts = steps.plain
+        self.t_min, self.t_max = float(min(self.ts[0], self.ts[-1])), float(max(self.ts[0], self.ts[-1]))
+
+    def _tracked(self) -> bool:
+        return tracked(self.starts, self.parts, self.steps.times)
+
+    def __call__(self, t):
+        t = array(t, next((x for x in (t, self.starts, self.parts) if tracked(x)), self.starts))
+        flat = np.reshape(t, -1)
+        at = self.steps.of(flat)
+        first, last = np.take(self.steps.times, at), np.take(self.steps.times, at + 1)
+        h = last - first
+        y = self.rule((flat - first) / h, h, np.take(self.parts, at, 0)) + np.take(self.starts, at, 0)
+        return np.transpose(y) if ndim(t) else y[0]
+
+
+def powers(x: Any, h: Any, Q: Any) -> Any:
+    """h sum_k Q[k] x^(k + 1)."""
+    y = 0.0
+    for k in range(shape(Q)[1] - 1, -1, -1):
+        y = (y + Q[:, k]) * x[:, None]
+    return h[:, None] * y
+
+
+def hairer(x: Any, h: Any, F: Any) -> Any:
+    """Multiplied by x and by 1 - x in turn, from the last."""
+    y, x = 0.0, x[:, None]
+    for i in range(shape(F)[1]):
+        y = (y + F[:, shape(F)[1] - 1 - i]) * (x if i % 2 == 0 else 1 - x)
+    return y
+
+
+METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
+
+
+def combined(weights: Any, stages: list) -> Any:
+    """sum_k weights[k] stages[k]"""
+    used = [k for k, w in enumerate(weights) if w]
+    if not used:
+        return 0.0
+    return np.asarray(weights[used]) @ np.stack([stages[k] for k in used]) if len(used) > 1 else weights[used[0]] * stages[used[0]]
+
+
+def retraced(fun: Any, steps: Steps, y0: Any, method: Any, dense: bool) -> tuple:
+    """(states at the ends of the steps, Solution or None)."""
+    A, B, C = method.A, method.B, method.C
+    y, f = y0, fun(steps.times[0], y0)
+    states, parts = [y], []
+    for k in range(steps.count):
+        t, h = steps.times[k], steps.times[k + 1] - steps.times[k]
+        stages = [f]
+        for s in range(1, len(C)):
+            stages.append(fun(t + C[s] * h, y + combined(A[s][:s], stages) * h))
+        new = y + h * combined(B, stages)
+        f = fun(steps.times[k + 1], new)
+        stages.append(f)
+        if dense and method is itg.DOP853:
+            parts.append(of_dop853(fun, t, h, y, new, stages, method))
+        elif dense:
+            parts.append(np.stack([combined(column, stages) for column in method.P.T]))
+        y = new
+        states.append(y)
+    if not dense:
+        return states, None
+    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else powers)
+
+
+def of_dop853(fun: Any, t: Any, h: Any, y: Any, new: Any, stages: list, method: Any) -> Any:
+    stages = list(stages)
+    for a, c in zip(method.A_EXTRA, method.C_EXTRA, strict=True):
+        stages.append(fun(t + c * h, y + combined(a[: len(stages)], stages) * h))
+    change, first, last = new - y, stages[0], stages[len(method.C)]
+    low = [change, h * first - change, 2 * change - h * (last + first)]
+    return np.stack([*low, *[h * combined(d, stages) for d in method.D]])
+
+
+def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
+    name = "scipy.integrate.solve_ivp"
+    if events is not None:
+        raise refusal(f"{name}(events=)", "", "sol(t) and scipy.optimize.brentq for the crossing")
+    if method not in METHODS and method not in METHODS.values():
+        raise refusal(f"{name}(method={method!r})", "of the implicit methods", "method='DOP853', 'RK45' or 'RK23'")
+    chosen = METHODS.get(method, method)
+    if tracked(options):
+        raise refusal(f"{name}", "by its tolerances and steps", "plain numbers for them")
+    args = () if args is None else tuple(args)
+
+    def plainly(t, y):
+        return plain_np.asarray(bare(array(fun(t, y, *args))))
+
+    found = itg.solve_ivp(
+        plainly, bare(t_span), bare(y0), method=chosen, t_eval=None, dense_output=True, vectorized=vectorized, **bare(options)
+    )
+    y0 = array(y0)
+    if vectorized:
+        on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
+    else:
+        on = lambda t, y: array(fun(t, y, *args))
+    steps = Steps(found.sol.ts, t_span)
+    wanted = t_eval is not None
+    states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted)
+    if wanted:
+        found.t, found.y = t_eval, sol(t_eval)
+        reached = bare(t_eval)
+        if found.status != 0:
+            last = found.sol.ts[-1]
+            count = int((reached <= last).sum() if found.sol.ts[0] <= last else (reached >= last).sum())
+            found.t, found.y = t_eval[:count], found.y[:, :count]
+    else:
+        found.t, found.y = steps.times, np.stack(states, 1)
+    found.sol = sol if dense_output else None
+    return found

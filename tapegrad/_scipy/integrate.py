@@ -1,0 +1,251 @@
+"""scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from .. import numpy as np
+from .._primitive import primal_of
+from ..errors import ArgumentError
+from ..ops._define import ndim, shape
+from ._declare import Namespace, array, bare, constant, integer, refusal, tracked
+from ._linear import Settled, along
+from ._steps import solved
+
+INTEGRATE = Namespace(itg)
+
+# --- of samples ---
+
+
+def samples(y: Any, x: Any, dx: Any, axis: int) -> tuple:
+    """(y with the axis last, the distances of the samples: an array along the last axis, or a number)."""
+    like = next((v for v in (y, x, dx) if tracked(v)), y)
+    y = np.moveaxis(array(y, like), axis, -1)
+    if x is None:
+        return y, dx
+    x = array(x, like)
+    x = x if ndim(x) == 1 else np.moveaxis(x, axis, -1)
+    return y, x[..., 1:] - x[..., :-1]
+
+
+@INTEGRATE.rule(itg.trapezoid)
+def trapezoid(y, x=None, dx=1.0, axis=-1):
+    y, d = samples(y, x, dx, axis)
+    return np.sum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
+
+
+@INTEGRATE.rule(itg.cumulative_trapezoid)
+def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
+    y, d = samples(y, x, dx, axis)
+    total = np.cumsum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
+    if initial is not None:
+        total = np.concatenate([0.0 * total[..., :1] + initial, total], -1)
+    return np.moveaxis(total, -1, axis)
+
+
+def parabolas(y: Any, d: Any, stop: int) -> Any:
+    """Simpson's rule on the samples up to `stop`, an even number."""
+    y0, y1, y2 = y[..., 0:stop:2], y[..., 1 : stop + 1 : 2], y[..., 2 : stop + 2 : 2]
+    if not shape(d):
+        return np.sum(y0 + 4.0 * y1 + y2, -1) * d / 3.0
+    h0, h1 = d[..., 0:stop:2], d[..., 1 : stop + 1 : 2]
+    both = h0 + h1
+    return np.sum(both / 6.0 * (y0 * (2.0 - h1 / h0) + y1 * (both * both / (h0 * h1)) + y2 * (2.0 - h0 / h1)), -1)
+
+
+@INTEGRATE.rule(itg.simpson)
+def simpson(y, x=None, *, dx=1.0, axis=-1):
+    y, d = samples(y, x, dx, axis)
+    n = shape(y)[-1]
+    if n % 2:
+        return parabolas(y, d, n - 1)
+    h0, h1 = (d, d) if not shape(d) else (d[..., n - 3] if n > 2 else d[..., 0], d[..., n - 2])
+    if n == 2:
+        return 0.5 * h1 * (y[..., 0] + y[..., 1])
+    end = (
+        (2 * h1**2 + 3 * h0 * h1) / (6 * (h0 + h1)) * y[..., -1]
+        + (h1**2 + 3 * h0 * h1) / (6 * h0) * y[..., -2]
+        - h1**3 / (6 * h0 * (h0 + h1)) * y[..., -3]
+    )
+    return parabolas(y, d, n - 2) + end
+
+
+@INTEGRATE.rule(itg.cumulative_simpson)
+def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
+    if tracked(x):
+        raise refusal("scipy.integrate.cumulative_simpson", "by the places of the samples", "cumulative_trapezoid, or plain x")
+    y = array(y, y if tracked(y) else dx)
+    if x is None:
+        total = along(Settled(itg.cumulative_simpson), y, axis) * dx
+    else:
+        x = plain_np.asarray(bare(x))
+        total = along(Settled(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)), y, axis)
+    if initial is None:
+        return total
+    first = 0.0 * np.take(total, plain_np.array([0]), axis) + initial
+    return np.concatenate([first, total + initial], axis)
+
+
+@INTEGRATE.rule(itg.romb)
+def romb(y, dx=1.0, axis=-1, show=False):
+    y = array(y, y if tracked(y) else dx)
+    weights = itg.romb(plain_np.eye(shape(y)[axis]), axis=-1)
+    return np.sum(np.moveaxis(y, axis, -1) * constant(weights, y), -1) * dx
+
+
+# --- of functions ---
+
+
+@INTEGRATE.rule(itg.fixed_quad, of_functions=True)
+def fixed_quad(func, a, b, args=(), n=5):
+    x, w = plain_np.polynomial.legendre.leggauss(integer(n))
+    y = (b - a) * (x + 1) / 2.0 + a
+    return (b - a) / 2.0 * np.sum(w * func(y, *args), -1), None
+
+
+POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
+NODES, WEIGHTS = [(v + shift) / 2 for v, shift in zip(plain_np.polynomial.legendre.leggauss(POINTS), (1.0, 0.0), strict=True)]
+
+
+def open_end(v: Any) -> bool:
+    return not tracked(v) and math.isinf(bare(v))
+
+
+def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
+    """The integral of f from a to b, by Gauss's rule on pieces of it: pairs of shares of the way, or for an infinite end of t with
+    x = end + (1 - t) / t, as QUADPACK has it."""
+    total = 0.0
+    low, high = open_end(a), open_end(b)
+    sign = -1.0 if high and bare(b) < 0 or low and bare(a) > 0 else 1.0
+    for first, last in pieces:
+        for s, w in zip(first + (last - first) * NODES, WEIGHTS * (last - first), strict=True):
+            if not low and not high:
+                total = total + w * (b - a) * f(a + (b - a) * s)
+                continue
+            out, slope = (1 - s) / s, w / s**2
+            if low and high:
+                total = total + slope * (f(out) + f(-out))
+            elif high:
+                total = total + slope * f(a + sign * out)
+            else:
+                total = total + slope * f(b - sign * out)
+    return sign * total
+
+
+@INTEGRATE.rule(itg.quad, of_functions=True)
+def quad(
+    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None, wvar=None, wopts=None,
+    maxp1=50, limlst=50, complex_func=False,
+):  # fmt: skip
+    name = "scipy.integrate.quad"
+    if not callable(func) or type(func).__name__ == "LowLevelCallable":
+        raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
+    args = args if isinstance(args, tuple) else (args,)
+    if weight is not None or complex_func:
+        raise refusal(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
+    seen: list = []
+
+    def plainly(x):
+        y = func(x, *args)
+        seen.append(tracked(y))
+        return float(bare(y))
+
+    found = itg.quad(
+        plainly, float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit, None if points is None else bare(points), maxp1=maxp1,
+        limlst=limlst,
+    )  # fmt: skip
+    value, rest = found[0], found[1:] if full_output else found[1:2]
+    if not tracked(a, b) and not any(seen):
+        return value, *rest
+    info = found[2]
+    low, high = float(bare(a)), float(bare(b))
+    ends = list(zip(info["alist"][: info["last"]], info["blist"][: info["last"]], strict=True))
+    if math.isfinite(low) and math.isfinite(high):
+        ends = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in ends] if high != low else [(0.0, 1.0)]
+    y = over_pieces(lambda x: func(x, *args), a, b, ends)
+    allowed = max(10 * found[1], 1e-7 * abs(value), epsabs)
+    if not abs(float(bare(y)) - value) <= allowed:
+        raise refusal(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
+    return value + (y - primal_of(y)), *rest
+
+
+@INTEGRATE.rule(itg.quad_vec, of_functions=True)
+def quad_vec(
+    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None, quadrature=None,
+    full_output=False, *, args=(),
+):  # fmt: skip
+    found = itg.quad_vec(
+        lambda x: bare(array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1, points, quadrature,
+        True,
+    )  # fmt: skip
+    low, high = float(bare(a)), float(bare(b))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise refusal("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
+    shares = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in found[2].intervals]
+    y = over_pieces(lambda x: array(f(x, *args)), a, b, shares)
+    y = found[0] + (y - primal_of(y))
+    return (y, *found[1:]) if full_output else (y, found[1])
+
+
+def bound_of(g: Any, *at: Any) -> Any:
+    return g(*at) if callable(g) else g
+
+
+@INTEGRATE.rule(itg.dblquad, of_functions=True)
+def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    settings = {"epsabs": epsabs, "epsrel": epsrel}
+    inner = lambda x: quad(lambda y: func(y, x, *args), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
+    return quad(inner, a, b, **settings)
+
+
+@INTEGRATE.rule(itg.tplquad, of_functions=True)
+def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    settings = {"epsabs": epsabs, "epsrel": epsrel}
+
+    def plane(x):
+        line = lambda y: quad(lambda z: func(z, y, x, *args), bound_of(qfun, x, y), bound_of(rfun, x, y), **settings)[0]
+        return quad(line, bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
+
+    return quad(plane, a, b, **settings)
+
+
+# --- differential equations ---
+
+
+@INTEGRATE.rule(itg.solve_ivp, of_functions=True)
+def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None, vectorized=False, args=None, **options):
+    return solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+
+
+FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
+
+
+@INTEGRATE.rule(itg.odeint, of_functions=True)
+def odeint(
+    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
+    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
+):  # fmt: skip
+    """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller errors."""
+    on = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
+    plainly = lambda t, y: bare(array(on(t, y)))
+    found = itg.odeint(plainly, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
+    y, rest = (found[0], found[1:]) if full_output else (found, ())
+    start, fine = array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
+    run = solved(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
+    exact = np.transpose(run.y)
+    y = y + (exact - primal_of(exact))
+    return (y, *rest) if full_output else y
+
+
+INTEGRATE.constant(itg.newton_cotes, *[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.refuse("", "quad", *[getattr(itg, n) for n in ("cubature", "nquad", "qmc_quad", "tanhsinh", "nsum") if hasattr(itg, n)])
+INTEGRATE.refuse("", "tapegrad.implicit.root with the collocation equations", itg.solve_bvp)
+INTEGRATE.refuse(
+    "", "solve_ivp", itg.ode, itg.complex_ode, itg.BDF, itg.LSODA, itg.Radau, itg.RK23, itg.RK45, itg.DOP853, itg.OdeSolver,
+    itg.OdeSolution, itg.DenseOutput,
+)  # fmt: skip
+
+stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")

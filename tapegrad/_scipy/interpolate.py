@@ -1,0 +1,233 @@
+"""scipy.interpolate: scattered data; splines of one variable stand in _splines.py, those on grids in _gridded.py."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.interpolate as itp
+import scipy.spatial
+
+from .. import numpy as np
+from .._primitive import primal_of
+from ..ops._define import ndim, shape
+from ..ops.creation import made
+from . import _gridded as _gridded
+from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._piecewise import INTERPOLATE, Interpolant, like_of, trailing
+from ._splines import interp1d
+
+RBF = {
+    "linear": lambda r2: -np.sqrt(r2),
+    "thin_plate_spline": lambda r2: 0.5 * r2 * np.log(np.where(r2 == 0, 1.0, r2)),
+    "cubic": lambda r2: r2 * np.sqrt(r2),
+    "quintic": lambda r2: -r2 * r2 * np.sqrt(r2),
+    "multiquadric": lambda r2: -np.sqrt(r2 + 1),
+    "inverse_multiquadric": lambda r2: 1 / np.sqrt(r2 + 1),
+    "inverse_quadratic": lambda r2: 1 / (r2 + 1),
+    "gaussian": lambda r2: np.exp(-r2),
+}
+DEGREE = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "quintic": 2}
+SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
+
+
+class RBFInterpolator(Interpolant, metaclass=Kind):
+    real = itp.RBFInterpolator
+    names = ("y", "d", "smoothing", "epsilon")
+
+    def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
+        like = like_of(y, d, smoothing, epsilon)
+        self.y, self.d, self.smoothing = array(y, like), array(d, like), smoothing
+        if neighbors is not None:
+            raise refusal("scipy.interpolate.RBFInterpolator(neighbors=)", "the neighbours change with the point", "it without neighbors=")
+        if kernel not in RBF:
+            raise ValueError(f"scipy.interpolate.RBFInterpolator: `kernel` must be one of {set(RBF)}.")
+        if epsilon is None and kernel not in SCALE_FREE:
+            raise ValueError(f"scipy.interpolate.RBFInterpolator: `epsilon` must be specified for {kernel!r}")
+        self.kernel, self.epsilon = kernel, 1.0 if epsilon is None else epsilon
+        self.degree = max(DEGREE.get(kernel, -1), 0) if degree is None else int(degree)
+        n, dims = shape(self.y)
+        self.powers = [p for p in plain_np.ndindex(*(self.degree + 1,) * dims) if sum(p) <= self.degree] if self.degree >= 0 else []
+        self._solved = None
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        if x.neighbors is not None:
+            return Unfollowed(x)
+        d = shadow(x.d)
+        d = np.reshape(d, (shape(d)[0], *x.d_shape))
+        return cls(shadow(x.y), d, None, shadow(x.smoothing), x.kernel, x.epsilon, int(x.powers.sum(1).max()) if len(x.powers) else -1)
+
+    def _plain(self) -> Any:
+        given = plain(self.y), plain(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
+        return itp.RBFInterpolator(*given)
+
+    def _distances(self, x: Any) -> Any:
+        r = (x[:, None, :] - self.y[None, :, :]) * self.epsilon
+        return np.sum(r * r, -1)
+
+    def _polynomials(self, x: Any) -> Any:
+        low, high = np.min(primal_of(self.y), 0), np.max(primal_of(self.y), 0)
+        scale = np.where(high == low, 1.0, (high - low) / 2)  # (the space of polynomials is the same for all of them)
+        z = (x - (low + high) / 2) / scale
+        return np.stack([math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0]) for p in self.powers], -1)
+
+    def _weights(self) -> Any:
+        n, m = shape(self.y)[0], len(self.powers)
+        r2 = self._distances(self.y)
+        same = plain_np.eye(n, dtype=bool)
+        r2 = np.where(same, 0.0, r2)
+        K = RBF[self.kernel](np.where(same, 1.0, r2))
+        K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
+        K = K + np.eye(n) * np.reshape(self.smoothing + np.zeros(n), (-1, 1))
+        d = np.reshape(self.d, (n, -1))
+        if m:
+            P = self._polynomials(self.y)
+            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, np.zeros((m, m))], 1)], 0)
+            d = np.concatenate([d, np.zeros((m, shape(d)[1]))], 0)
+        return np.linalg.solve(K, d)
+
+    def __call__(self, x):
+        if not tracked(x) and not self._tracked():
+            return made(self._plain()(plain(x)))
+        x = array(x, like_of(x, self.y, self.d, self.smoothing, self.epsilon))
+        if self._solved is None:
+            self._solved = self._weights()
+        A = RBF[self.kernel](self._distances(x))
+        if self.powers:
+            A = np.concatenate([A, self._polynomials(x)], 1)
+        return np.reshape(A @ self._solved, (shape(x)[0], *shape(self.d)[1:]))
+
+
+class Unfollowed(Carrier):
+    """One of SciPy's objects that takes plain values only."""
+
+    def __init__(self, real: Any):
+        self._real = real
+
+    def _tracked(self) -> bool:
+        return False
+
+    def _plain(self) -> Any:
+        return self._real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def __call__(self, *args, **kwargs):
+        if tracked(args, kwargs):
+            raise refusal(f"scipy.interpolate.{type(self._real).__name__}", "with these settings", "RBFInterpolator without neighbors=")
+        return made(self._real(*plain(args), **plain(kwargs)))
+
+
+INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
+
+
+class LinearNDInterpolator(Interpolant, metaclass=Kind):
+    """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
+
+    real = itp.LinearNDInterpolator
+    names = ("points", "values")
+
+    def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
+        like = like_of(points, values)
+        if isinstance(points, scipy.spatial.Delaunay):
+            self._tri, points = points, points.points
+        else:
+            points = np.stack([array(p, like) for p in points], -1) if isinstance(points, tuple) else array(points, like)
+            if rescale:
+                raise refusal("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
+            self._tri = scipy.spatial.Delaunay(bare(points))
+        self.points, self.values, self.fill_value = array(points, like), array(values, like), fill_value
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(LinearNDInterpolator)
+        values = shadow(x.values)
+        new._tri, new.points = x.tri, shadow(x.points)
+        new.values, new.fill_value = np.reshape(values, (shape(values)[0], *x.values_shape)), x.fill_value
+        return new
+
+    def _plain(self) -> Any:
+        return itp.LinearNDInterpolator(self._tri, plain(self.values), self.fill_value)
+
+    def __call__(self, *args):
+        if not tracked(args) and not self._tracked():
+            return made(self._plain()(*plain(args)))
+        like = like_of(args, self.points, self.values)
+        x = array(args[0], like)
+        if len(args) > 1 or isinstance(args[0], tuple):
+            parts = args if len(args) > 1 else args[0]
+            x = np.stack(np.broadcast_arrays(*[array(v, like) for v in parts]), -1)
+        to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
+        where = self._tri.find_simplex(bare(flat))
+        corners = self._tri.simplices[plain_np.maximum(where, 0)]
+        nodes = self.points[corners]  # (points, corners, coordinates)
+        last = shape(nodes)[1] - 1
+        edges = np.swapaxes(nodes[:, :last] - nodes[:, last:], 1, 2)
+        w = np.linalg.solve(edges, (flat - nodes[:, last])[..., None])[..., 0]
+        w = np.concatenate([w, 1.0 - np.sum(w, -1, keepdims=True)], -1)
+        wide = ndim(self.values) - 1
+        y = np.sum(trailing(w, wide) * self.values[corners], 1)
+        y = np.where(trailing(where < 0, wide), self.fill_value, y)
+        return np.reshape(y, to + shape(self.values)[1:])
+
+
+class NearestNDInterpolator(Interpolant, metaclass=Kind):
+    real = itp.NearestNDInterpolator
+    names = ("points", "values")
+
+    def __init__(self, x, y, rescale=False, tree_options=None):
+        like = like_of(x, y)
+        self.points = np.stack([array(p, like) for p in x], -1) if isinstance(x, tuple) else array(x, like)
+        self.values, self._options = array(y, like), (rescale, tree_options)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(NearestNDInterpolator)
+        new.points, new.values, new._options = shadow(x.points), shadow(x.values), (False, None)
+        return new
+
+    def _plain(self) -> Any:
+        return itp.NearestNDInterpolator(plain(self.points), plain(self.values), *self._options)
+
+    def __call__(self, *args, **query_options):
+        n = shape(self.values)[0]
+        at = itp.NearestNDInterpolator(bare(self.points), plain_np.arange(n), *self._options)(*bare(args), **query_options)
+        return self.values[plain_np.asarray(at).astype(int)]
+
+
+for _ours in (LinearNDInterpolator, NearestNDInterpolator):
+    INTERPOLATE.rule(_ours.real)(_ours)
+
+
+@INTERPOLATE.rule(itp.griddata)
+def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, rescale=False):
+    name = "scipy.interpolate.griddata"
+    p = points if isinstance(points, tuple) else array(points, like_of(points, values, xi))
+    if (len(p) if isinstance(p, tuple) else 1 if ndim(p) == 1 else shape(p)[1]) == 1:
+        p = p[0] if isinstance(p, tuple) else np.reshape(p, -1)
+        fill = "extrapolate" if method == "nearest" else fill_value
+        return interp1d(p, values, method, 0, bounds_error=False, fill_value=fill)(xi[0] if isinstance(xi, tuple) else xi)
+    if method == "nearest":
+        return NearestNDInterpolator(points, values, rescale)(xi)
+    if method != "linear":
+        raise refusal(f"{name}(method={method!r})", "", "method='linear', or RBFInterpolator")
+    return LinearNDInterpolator(points, values, fill_value, rescale)(xi)
+
+
+INTERPOLATE.refuse(
+    "its knots or its support points are chosen by the data", "make_interp_spline, make_lsq_spline, or make_smoothing_spline(lam=)",
+    *[getattr(itp, n) for n in (
+        "AAA", "FloaterHormannInterpolator", "LSQBivariateSpline", "LSQSphereBivariateSpline", "SmoothBivariateSpline",
+        "SmoothSphereBivariateSpline", "RectSphereBivariateSpline", "bisplrep", "generate_knots", "make_splprep", "make_splrep", "splprep",
+    ) if hasattr(itp, n)],
+)  # fmt: skip
+INTERPOLATE.refuse(
+    "it is not smooth in its nodes, or too seldom used", "RBFInterpolator, RegularGridInterpolator or make_interp_spline",
+    *[getattr(itp, n) for n in (
+        "BarycentricInterpolator", "BivariateSpline", "CloughTocher2DInterpolator", "KroghInterpolator", "NdBSpline", "NdPPoly", "Rbf",
+        "approximate_taylor_polynomial", "bisplev", "insert", "interp2d", "lagrange", "pade", "sproot",
+    ) if hasattr(itp, n)],
+)  # fmt: skip
+
+stand_in = INTERPOLATE.stand_in("tapegrad.scipy.interpolate")

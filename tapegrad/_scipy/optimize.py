@@ -1,0 +1,321 @@
+"""scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
+
+SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the solution is made again by
+`tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value is SciPy's, the derivative that of the exact solution."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+import scipy.optimize as opt
+
+from .. import implicit
+from .. import numpy as np
+from .._primitive import primal_of
+from .._shadow import MAKERS
+from .._transforms import grad, hessian, jacobian
+from .._tree import Const
+from ..errors import ArgumentError, ConvergenceError
+from ..ops._define import ndim, shape
+from ._declare import Namespace, array, bare, refusal, tracked
+
+OPTIMIZE = Namespace(opt)
+
+
+class Equation:
+    """A function of the user's as the solution needs it: `form` makes one array of what it gives."""
+
+    def __init__(self, f: Callable, form: Callable):
+        self.f, self.form, self.__name__ = f, form, getattr(f, "__name__", "f")
+
+    def __call__(self, x, *args):
+        return self.form(self.f(x, *args))
+
+
+MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
+
+
+def as_array(y: Any) -> Any:
+    return array(y) if isinstance(y, (list, tuple)) else y
+
+
+def first(y: Any) -> Any:
+    return number(y[0])
+
+
+def number(y: Any) -> Any:
+    y = as_array(y)
+    return y if shape(y) == () else np.reshape(y, ())
+
+
+def half_squares(y: Any) -> Any:
+    y = as_array(y)
+    return 0.5 * np.sum(y * y)
+
+
+def watched(f: Callable, seen: list) -> Callable:
+    """f on plain values; `seen` notes whether what it gives is tracked."""
+
+    def plainly(*args):
+        y = f(*args)
+        seen.append(tracked(y))
+        return bare(y)
+
+    return plainly
+
+
+def plainly(f: Any) -> Any:
+    return watched(f, []) if callable(f) else f
+
+
+STEPS = 6  # of Newton's method
+
+
+def sharpened(kind: str, name: str) -> Callable:
+    """A solver for `tapegrad.implicit` that starts near the solution."""
+
+    def solve(F, x, *args):
+        slope, curve = (F, jacobian) if kind == "root" else (grad(F), hessian)
+        residual = (lambda x: F(x, *args)) if kind != "fixed_point" else lambda x: x - F(x, *args)
+        if kind == "minimum":
+            residual = lambda x: slope(x, *args)
+        best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
+        for _ in range(STEPS):
+            if size == 0:
+                break
+            A = jacobian(Const(residual))(best) if kind != "minimum" else curve(F)(best, *args)
+            n = plain_np.size(best)
+            try:
+                step = plain_np.linalg.solve(plain_np.reshape(A, (n, n)), plain_np.reshape(residual(best), n))
+            except plain_np.linalg.LinAlgError:
+                break
+            new = best - plain_np.reshape(step, plain_np.shape(best))
+            now = float(plain_np.max(plain_np.abs(residual(new))))
+            if not now < size:
+                break
+            best, size = new, now
+        return best
+
+    solve.__name__ = name
+    return solve
+
+
+MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
+
+
+def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
+    """SciPy's solution x with its derivative by args, and by what f captured."""
+    exact = MAKE[kind](Equation(f, form), sharpened(kind, name))(x, *args)
+    off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
+    if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
+        raise ConvergenceError(f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}")
+    return x + (exact - primal_of(exact))
+
+
+def tuple_of(args: Any) -> tuple:
+    return args if isinstance(args, tuple) else (args,)
+
+
+def as_float(x: Any) -> Any:
+    x = bare(x)
+    return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
+
+
+# --- roots ---
+
+
+@OPTIMIZE.rule(opt.root, of_functions=True)
+def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
+    args, seen = tuple_of(args), []
+    found = opt.root(watched(fun, seen), as_float(x0), bare(args), method, jac if jac is True else plainly(jac), tol, callback, options)
+    if any(seen) or tracked(args):
+        form = (lambda y: as_array(y[0])) if jac is True else as_array
+        found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
+    return found
+
+
+@OPTIMIZE.rule(opt.fsolve, of_functions=True)
+def fsolve(
+    func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None, epsfcn=None, factor=100, diag=None
+):  # fmt: skip
+    args, seen = tuple_of(args), []
+    settings = (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
+    found = opt.fsolve(watched(func, seen), plain_np.atleast_1d(as_float(x0)), bare(args), plainly(fprime), full_output, *settings)
+    if not any(seen) and not tracked(args):
+        return found
+    x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
+    return (x, *found[1:]) if full_output else x
+
+
+def bracketed(f: Any) -> Any:
+    name = f"scipy.optimize.{f.__name__}"
+
+    def run(f_, a, b, args=(), **settings):
+        args, seen = tuple_of(args), []
+        full = settings.get("full_output", False)
+        found = f(watched(f_, seen), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
+        if not any(seen) and not tracked(args):
+            return found
+        x = derived("root", name, f_, number, plain_np.float64(found[0] if full else found), args)
+        return (x, found[1]) if full else x
+
+    return run
+
+
+for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
+    OPTIMIZE.rule(_f, of_functions=True)(bracketed(_f))
+
+
+@OPTIMIZE.rule(opt.newton, of_functions=True)
+def newton(
+    func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0, full_output=False, disp=True
+):  # fmt: skip
+    args, seen = tuple_of(args), []
+    rest = tol, maxiter, plainly(fprime2), bare(x1), rtol, full_output, disp
+    found = opt.newton(watched(func, seen), as_float(x0), plainly(fprime), bare(args), *rest)
+    if not any(seen) and not tracked(args):
+        return found
+    x = derived("root", "scipy.optimize.newton", func, as_array, as_float(found[0] if full_output else found), args)
+    return (x, *found[1:]) if full_output else x
+
+
+@OPTIMIZE.rule(opt.root_scalar, of_functions=True)
+def root_scalar(
+    f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None, maxiter=None, options=None
+):  # fmt: skip
+    if fprime is True or fprime2 is True:
+        raise ArgumentError("scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as a function")
+    args, seen = tuple_of(args), []
+    rest = bare(bracket), plainly(fprime), plainly(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
+    found = opt.root_scalar(watched(f, seen), bare(args), method, *rest)
+    if any(seen) or tracked(args):
+        found.root = derived("root", "scipy.optimize.root_scalar", f, number, plain_np.float64(found.root), args)
+    return found
+
+
+@OPTIMIZE.rule(opt.fixed_point, of_functions=True)
+def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
+    args, seen = tuple_of(args), []
+    x = as_float(opt.fixed_point(watched(func, seen), as_float(x0), bare(args), xtol, maxiter, method))
+    if not any(seen) and not tracked(args):
+        return x
+    return derived("fixed_point", "scipy.optimize.fixed_point", func, as_array, x if ndim(x) else x[()], args)
+
+
+# --- minima ---
+
+
+def inside(x: Any, bounds: Any, name: str) -> None:
+    """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a stationary point."""
+    if bounds is None:
+        return
+    low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
+    low, high = [plain_np.broadcast_to(plain_np.where(plain_np.isnan(v), s, v), plain_np.shape(x)) for v, s in
+                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float), plain_np.inf))]  # fmt: skip
+    near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
+    if bool(plain_np.any((x - low < near) | (high - x < near))):
+        raise refusal(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
+
+
+@OPTIMIZE.rule(opt.minimize, of_functions=True)
+def minimize(
+    fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None, callback=None, options=None
+):  # fmt: skip
+    name = "scipy.optimize.minimize"
+    args, seen = tuple_of(args), []
+    given = jac if jac is None or isinstance(jac, (bool, str)) else plainly(jac)
+    rest = given, plainly(hess), plainly(hessp), bare(bounds) if not hasattr(bounds, "lb") else bounds, constraints, tol, callback, options
+    found = opt.minimize(watched(fun, seen), as_float(x0), bare(args), method, *rest)
+    if not any(seen) and not tracked(args):
+        return found
+    if constraints not in ((), [], None):
+        raise refusal(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
+    inside(found.x, bounds, name)
+    form = first if jac is True else number
+    found.x = derived("minimum", name, fun, form, found.x, args)
+    found.fun = form(fun(found.x, *args))
+    return found
+
+
+@OPTIMIZE.rule(opt.minimize_scalar, of_functions=True)
+def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
+    name = "scipy.optimize.minimize_scalar"
+    args, seen = tuple_of(args), []
+    found = opt.minimize_scalar(watched(fun, seen), bare(bracket), bare(bounds), bare(args), method, tol, options)
+    if any(seen) or tracked(args):
+        inside(plain_np.float64(found.x), None if bounds is None else [bare(bounds)], name)
+        found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
+        found.fun = fun(found.x, *args)
+    return found
+
+
+@OPTIMIZE.rule(opt.least_squares, of_functions=True)
+def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), *, args=(), kwargs=None, loss="linear", **settings):
+    name = "scipy.optimize.least_squares"
+    args, seen = tuple_of(args), []
+    given = plainly(jac)
+    found = opt.least_squares(watched(fun, seen), as_float(x0), given, bounds, args=bare(args), loss=loss, **settings)
+    if not any(seen) and not tracked(args):
+        return found
+    if loss != "linear" or kwargs:
+        raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
+    inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    found.x = derived("minimum", name, fun, half_squares, found.x, args)
+    found.fun = as_array(fun(found.x, *args))
+    found.cost = half_squares(found.fun)
+    return found
+
+
+# --- functions of arrays ---
+
+
+@OPTIMIZE.rule(opt.rosen)
+def rosen(x):
+    x = array(x)
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
+
+
+@OPTIMIZE.rule(opt.rosen_der)
+def rosen_der(x):
+    x = array(x)
+    low, high = x[:-1], x[1:]
+    d = -400 * low * (high - low**2) - 2 * (1 - low)
+    return np.concatenate([d, 0.0 * x[-1:]]) + np.concatenate([0.0 * x[:1], 200 * (high - low**2)])
+
+
+@OPTIMIZE.rule(opt.rosen_hess)
+def rosen_hess(x):
+    x = np.atleast_1d(array(x))
+    off = np.diag(-400 * x[:-1], 1) - np.diag(400 * x[:-1], -1)
+    d = np.concatenate([1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0.0 * x[-1:]])
+    inner = plain_np.full(shape(x)[0], 200.0)
+    inner[0] = 0.0
+    return off + np.diag(d + inner)
+
+
+OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
+
+OPTIMIZE.constant(opt.linear_sum_assignment, opt.show_options, *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)])
+OPTIMIZE.refuse(
+    "", "scipy.optimize.root", opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
+    opt.newton_krylov,
+)  # fmt: skip
+OPTIMIZE.refuse(
+    "", "scipy.optimize.minimize", opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_cobyla, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell,
+    opt.fmin_slsqp, opt.fmin_tnc, opt.line_search, opt.basinhopping, opt.brute, opt.differential_evolution, opt.direct,
+    opt.dual_annealing, opt.shgo,
+)  # fmt: skip
+OPTIMIZE.refuse("", "scipy.optimize.minimize_scalar", opt.bracket, opt.brent, opt.fminbound, opt.golden)
+OPTIMIZE.refuse("", "scipy.optimize.least_squares", opt.leastsq, opt.curve_fit, opt.lsq_linear, opt.nnls, opt.isotonic_regression)
+OPTIMIZE.refuse(
+    "its solution is at a corner of what is allowed", "tapegrad.implicit.root with the constraints that are active", opt.linprog, opt.milp,
+    opt.quadratic_assignment,
+)  # fmt: skip
+OPTIMIZE.refuse("it takes differences", "tapegrad.grad or tapegrad.testing.check_grads", opt.approx_fprime, opt.check_grad)
+
+OPTIMIZE.constant(  # settings, and classes of results
+    opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS, opt.SR1,
+    opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian, opt.LbfgsInvHessProduct,
+)  # fmt: skip
+
+stand_in = OPTIMIZE.stand_in("tapegrad.scipy.optimize")

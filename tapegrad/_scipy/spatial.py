@@ -1,0 +1,207 @@
+"""scipy.spatial.distance: distances of vectors, and between all rows of one array or two."""
+
+from typing import Any
+
+import numpy as plain_np
+import scipy.spatial
+import scipy.spatial.distance as sd
+
+from .. import numpy as np
+from .._faces import faces_of
+from .._primitive import seen
+from ..ops._define import ndim, shape
+from ._declare import Namespace, array, bare, constant, refusal, tracked
+
+DISTANCE = Namespace(sd)
+
+
+def rooted(s: Any) -> Any:
+    """The square root, with derivative 0 where it is 0 (the norm of no difference)."""
+    zero = s == 0
+    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))
+
+
+def total(v: Any, w: Any) -> Any:
+    return np.sum(v if w is None else v * w, -1)
+
+
+def mean(v: Any, w: Any) -> Any:
+    return np.mean(v, -1, keepdims=True) if w is None else np.sum(v * w, -1, keepdims=True) / np.sum(w)
+
+
+def normalised(w: Any) -> Any:
+    return None if w is None else w / np.sum(w)
+
+
+def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+    if centered:
+        u, v = u - mean(u, w), v - mean(v, w)
+    w = normalised(w)
+    return 1.0 - total(u * v, w) / np.sqrt(total(u * u, w) * total(v * v, w))
+
+
+def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
+    d = np.abs(u - v)
+    if not tracked(p) and plain_np.isinf(bare(p)):
+        return np.max(d if w is None else np.where(w != 0, d, 0.0), -1)
+    if not tracked(p) and bare(p) == 2:
+        return rooted(total(d * d, w))
+    s = total(d**p, w)
+    zero = s == 0
+    return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))
+
+
+def canberra(u: Any, v: Any, w: Any = None) -> Any:
+    size = np.abs(u) + np.abs(v)
+    return total(np.where(size == 0, 0.0, np.abs(u - v) / np.where(size == 0, 1.0, size)), w)
+
+
+def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+    d = u - v
+    return rooted(np.sum((d @ VI) * d, -1))
+
+
+def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
+    p, q = u / np.sum(u, -1, keepdims=True), v / np.sum(v, -1, keepdims=True)
+    m = (p + q) / 2.0
+
+    def entropy(a):
+        return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
+
+    s = np.sum(entropy(p) + entropy(q), -1) / 2.0
+    return rooted(s if base is None else s / np.log(base))
+
+
+# name -> (u, v, ...) -> distance along the last axis
+METRICS = {
+    "euclidean": lambda u, v, w=None: minkowski(u, v, w, 2),
+    "sqeuclidean": lambda u, v, w=None: total((u - v) ** 2, w),
+    "cityblock": lambda u, v, w=None: total(np.abs(u - v), w),
+    "chebyshev": lambda u, v, w=None: minkowski(u, v, w, plain_np.inf),
+    "minkowski": minkowski,
+    "canberra": canberra,
+    "braycurtis": lambda u, v, w=None: total(np.abs(u - v), w) / total(np.abs(u + v), w),
+    "cosine": lambda u, v, w=None: correlation(u, v, w, False),
+    "correlation": correlation,
+    "seuclidean": lambda u, v, V: rooted(np.sum((u - v) ** 2 / V, -1)),
+    "mahalanobis": mahalanobis,
+    "jensenshannon": jensenshannon,
+}
+CONSTANT = ("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule")  # of truths, or counts
+ALIASES = {name: info.canonical_name for info in sd._METRIC_INFOS for name in info.aka} if hasattr(sd, "_METRIC_INFOS") else {}
+
+
+def of_vectors(name: str) -> Any:
+    """The function of two vectors."""
+    f = METRICS[name]
+
+    def run(u, v, *args, **kwargs):
+        like = next(x for x in (u, v, *args, *kwargs.values()) if tracked(x))
+        given = [array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x for x in args]
+        kwargs = {k: array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()}
+        return f(array(u, like), array(v, like), *given, **kwargs)
+
+    return run
+
+
+def weighted(name: str) -> Any:
+    run = of_vectors(name)
+    return lambda u, v, w=None: run(u, v, w)
+
+
+@DISTANCE.rule(sd.jensenshannon)
+def jensenshannon_along(p, q, base=None, *, axis=0, keepdims=False):
+    like = p if tracked(p) else q
+    p, q = [np.moveaxis(array(x, like), axis, -1) for x in (p, q)]
+    y = jensenshannon(p, q, None, base)
+    return np.expand_dims(y, axis) if keepdims else y
+
+
+def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
+    if callable(metric):
+        known = getattr(metric, "__name__", None)
+        if known in METRICS and getattr(metric, "__module__", "").startswith("scipy.spatial"):
+            metric = known
+        else:
+            return lambda u, v: each_pair(metric, u, v, given)
+    metric = ALIASES.get(metric.lower(), metric.lower())
+    if metric not in METRICS:
+        raise refusal(f"{name}(metric={metric!r})", "it compares truths" if metric in CONSTANT else "", f"one of {sorted(METRICS)}")
+    given = dict(given)
+    for key in ("w", "V", "VI"):
+        if given.get(key) is not None:
+            given[key] = array(given[key], XA)
+    if metric == "seuclidean" and given.get("V") is None:
+        both = XA if XB is None else np.concatenate([XA, XB])
+        given["V"] = np.var(both, 0, ddof=1)
+    if metric == "mahalanobis" and given.get("VI") is None:
+        both = XA if XB is None else np.concatenate([XA, XB])
+        given["VI"] = np.linalg.inv(np.cov(both.T)).T
+    return lambda u, v: METRICS[metric](u, v, **given)
+
+
+def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
+    """A function of the user's, of one pair after another; u (n, 1, d) or (pairs, d), v (1, m, d) or the same."""
+    if ndim(u) == 2:
+        return np.stack([f(u[k], v[k], **given) for k in range(shape(u)[0])])
+    return np.stack([np.stack([f(u[i, 0], v[0, j], **given) for j in range(shape(v)[1])]) for i in range(shape(u)[0])])
+
+
+@DISTANCE.rule(sd.cdist)
+def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
+    like = next((x for x in (XA, XB, *kwargs.values()) if tracked(x)), XA)
+    a, b = array(XA, like), array(XB, like)
+    if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
+        raise ValueError("scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns")
+    return metric_of(metric, a, b, kwargs, "scipy.spatial.distance.cdist")(a[:, None, :], b[None, :, :])
+
+
+@DISTANCE.rule(sd.pdist)
+def pdist(X, metric="euclidean", *, out=None, **kwargs):
+    like = next((x for x in (X, *kwargs.values()) if tracked(x)), X)
+    x = array(X, like)
+    if ndim(x) != 2:
+        raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
+    i, j = plain_np.triu_indices(shape(x)[0], 1)
+    return metric_of(metric, x, None, kwargs, "scipy.spatial.distance.pdist")(x[i], x[j])
+
+
+@DISTANCE.rule(sd.squareform)
+def squareform(X, force="no", checks=True):
+    x = array(X)
+    if ndim(x) == 2:
+        if shape(x)[0] != shape(x)[1] or force == "tomatrix":
+            raise ValueError("scipy.spatial.distance.squareform: the matrix must be square")
+        if checks and seen(x) is not None:
+            sd.squareform(seen(x), force, True)
+        return x[plain_np.triu_indices(shape(x)[0], 1)]
+    n = int(plain_np.ceil(plain_np.sqrt(shape(x)[0] * 2)))
+    if n * (n - 1) != shape(x)[0] * 2 or force == "tovector":
+        raise ValueError("scipy.spatial.distance.squareform: incompatible vector size")
+    i, j = plain_np.triu_indices(n, 1)
+    at = plain_np.zeros((n, n), int)
+    at[i, j] = at[j, i] = plain_np.arange(1, shape(x)[0] + 1)
+    return np.take(np.concatenate([constant([0.0], x), x]), at)
+
+
+for _name in ("euclidean", "sqeuclidean", "cityblock", "chebyshev", "canberra", "braycurtis", "cosine"):
+    DISTANCE.rule(getattr(sd, _name))(weighted(_name))
+DISTANCE.rule(sd.correlation)(lambda u, v, w=None, centered=True: of_vectors("correlation")(u, v, w, centered))
+DISTANCE.rule(sd.seuclidean)(lambda u, v, V: of_vectors("seuclidean")(u, v, V))
+DISTANCE.rule(sd.mahalanobis)(lambda u, v, VI: of_vectors("mahalanobis")(u, v, VI))
+
+
+@DISTANCE.rule(sd.minkowski)
+def minkowski_of(u, v, p=2, w=None):
+    return of_vectors("minkowski")(u, v, w, p)
+
+
+OTHERS = ("is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y", "CDistMetricWrapper", "PDistMetricWrapper", "MetricInfo")
+DISTANCE.constant(
+    *[getattr(sd, n) for n in (*CONSTANT, *OTHERS) if hasattr(sd, n)],
+)  # fmt: skip
+DISTANCE.refuse("it picks one pair of points", "numpy.max(numpy.min(cdist(u, v), 1))", sd.directed_hausdorff)
+
+distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
+stand_in = faces_of("tapegrad.scipy.spatial", scipy.spatial)
+stand_in.distance = distance

@@ -1,0 +1,85 @@
+"""What SciPy's larger subpackages do not differentiate is refused by name, with the user's line and what to write; and nothing is in none
+of the three kinds."""
+
+import inspect
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.interpolate
+import scipy.ndimage
+import scipy.optimize
+import scipy.signal
+import scipy.sparse
+import scipy.spatial.distance
+
+import tapegrad as tg
+import tapegrad.scipy
+from tapegrad._scipy._declare import NAMESPACES
+from tapegrad.errors import ArgumentError, NoRuleError
+
+X = np.array([0.7, 1.3, 0.2, 0.9])
+A = scipy.sparse.csr_array(np.eye(4) * 2.0)
+OPERATOR = scipy.sparse.linalg.aslinearoperator(np.eye(4))
+
+REFUSED = {
+    "scipy.signal.butter": (lambda x: scipy.signal.butter(2, x[0])[0], "lfilter"),
+    "scipy.signal.StateSpace": (lambda x: scipy.signal.StateSpace(x[:1], 1.0, 1.0, 0.0).A, "solve_ivp"),
+    "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
+    "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
+    "scipy.interpolate.KroghInterpolator": (lambda x: scipy.interpolate.KroghInterpolator(np.arange(4.0), x)(0.5), "make_interp_spline"),
+    "scipy.integrate.solve_ivp(method='Radau')": (
+        lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, method="Radau").y[0], "DOP853",
+    ),
+    "scipy.integrate.nquad": (lambda x: scipy.integrate.nquad(lambda t: t * x[0], [[0, 1]])[0], "quad"),
+    "scipy.integrate.RK45": (lambda x: scipy.integrate.RK45(lambda t, y: y * x[0], 0.0, [1.0], 1.0).y, "solve_ivp"),
+    "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),
+    "scipy.sparse.linalg.eigsh": (lambda x: scipy.sparse.linalg.eigsh(A * x[0], 1)[0], "toarray"),
+    "scipy.sparse.linalg.cg": (lambda x: scipy.sparse.linalg.cg(OPERATOR, x)[0], "tapegrad.implicit"),
+    "scipy.optimize.leastsq": (lambda x: scipy.optimize.leastsq(lambda t: t - x[:1], [1.0])[0], "least_squares"),
+    "scipy.optimize.fminbound": (lambda x: scipy.optimize.fminbound(lambda t: (t - x[0]) ** 2, 0, 2), "minimize_scalar"),
+    "scipy.optimize.nnls": (lambda x: scipy.optimize.nnls(np.eye(4), x)[0], "least_squares"),
+    "scipy.optimize.minimize": (
+        lambda x: scipy.optimize.minimize(lambda t: (t[0] - x[0]) ** 2, [0.1], bounds=[(0, 0.3)]).x, "the bound",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    f, instead = REFUSED[name]
+    place = f"{__file__}:{inspect.getsourcelines(f)[1]}"[:-1]
+    for call in (lambda: tg.grad(lambda x: np.sum(f(x)))(X), lambda: tg.jvp(lambda x: f(x), (X,), (X,))):
+        with pytest.raises(NoRuleError) as caught:
+            call()
+        text = str(caught.value)
+        assert name in text and instead in text and "tapegrad.value" in text and place in text, text
+
+
+def test_plain_calls_of_what_is_refused_pass():
+    def f(x):
+        b, a = scipy.signal.butter(2, 0.3)
+        low = scipy.optimize.fminbound(lambda t: (t - 0.5) ** 2, 0, 2)
+        return np.sum(scipy.signal.lfilter(b, a, x)) * low
+
+    assert tg.grad(f)(X) == pytest.approx(
+        [np.sum(scipy.signal.lfilter(*scipy.signal.butter(2, 0.3), e)) * 0.5 for e in np.eye(4)], rel=1e-4
+    )
+
+
+def test_settings_that_are_tracked_are_refused():
+    with pytest.raises(ArgumentError, match=r"test_refusals.*scipy\.ndimage\.zoom: zoom= has no derivative"):
+        tg.grad(lambda x: scipy.ndimage.zoom(np.ones((3, 3)), x[0]).sum())(X)
+    with pytest.raises(ArgumentError, match="filtfilt: method='gust'"):
+        tg.grad(lambda x: scipy.signal.filtfilt([1.0], [1.0, 0.1], x, method="gust").sum())(X)
+
+
+def test_every_function_is_of_one_kind():
+    for name in ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize"):
+        assert getattr(tapegrad.scipy, name).__name__ == f"tapegrad.scipy.{name}"
+    assert len(NAMESPACES) == 8
+    none = {f"{space.name}.{n}" for space in NAMESPACES.values() for n, kind in space.kinds().items() if kind == "none"}
+    assert none == set()
+    counts = [kind for space in NAMESPACES.values() for kind in space.kinds().values()]
+    assert counts.count("rule") > 200
