@@ -20,6 +20,7 @@ ASKING = {
     "_loans": "what is written into memory in other hands",
     "implicit": "what a solver is given, and gave",
     "_primitive": "where it stands; the truth of an array",
+    "_scipy._declare": "functions without a derivative, and on untracked arrays",
     "_random": "probabilities of NumPy's generators",
     "_rule": "what all samples gave beside what the first one gave",
     "statespace._model": "parameters without a trace",
