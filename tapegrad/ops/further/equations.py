@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..._array import xp_of
 from ..._primitive import primal_of
 from ...errors import ArgumentError, ShapeError
-from .._define import dtype, ndim, primitive, rules, shape
+from .._define import dtype, ndim, primitive, rules, shape, xp
 from ..gathering import diag, take
 from ..linalg import TRANS, cholesky, inv, solve, solve_triangular, square, triangle
 from ..norms import sylvester
@@ -20,7 +19,7 @@ from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
 from ..spectral import lstsq
 from ..structured import toeplitz
 from ..zero_derivative import argsort
-from ._declare import implements
+from ._declare import host_only, implements
 
 # --- LU factors ---
 
@@ -28,8 +27,7 @@ from ._declare import implements
 @primitive(multi=2, batch="matrix")
 def lu_of(x):
     """The factors L (unit lower) and U of a square matrix whose rows are in the order of pivoting."""
-    if xp_of(x) is not np:
-        raise ArgumentError("scipy.linalg.lu: not on CuPy arrays; move the matrix with a.get()")
+    host_only("scipy.linalg.lu", x)
     lower, upper = np.zeros_like(x), np.zeros_like(x)
     for i in np.ndindex(*x.shape[:-2]):
         a, n = x[i].copy(), x.shape[-1]
@@ -63,6 +61,7 @@ rules(lu_of, joint=_lu_vjp, jvp=_lu_jvp)
 @primitive(batch="matrix")
 def rows_in_order(x):
     """In which order pivoting takes the rows."""
+    host_only("scipy.linalg.lu", x)
     order = np.empty(x.shape[:-1], int)
     for i in np.ndindex(*x.shape[:-2]):
         order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0])
@@ -72,6 +71,7 @@ def rows_in_order(x):
 @primitive(batch="matrix")
 def exchanges(x):
     """LAPACK's pivots: with which row each is exchanged."""
+    host_only("scipy.linalg.lu_factor", x)
     pivots = np.empty(x.shape[:-1], np.int32)
     for i in np.ndindex(*x.shape[:-2]):
         pivots[i] = scipy.linalg.lu_factor(x[i])[1]
@@ -149,8 +149,7 @@ def moved(x: Any, by: int) -> Any:
 
 @primitive()
 def solve_band(ab, b, *, low, up):
-    if xp_of(ab) is not np:
-        raise ArgumentError("scipy.linalg.solve_banded: not on CuPy arrays; move them with a.get()")
+    host_only("scipy.linalg.solve_banded", ab, b)
     return scipy.linalg.solve_banded((low, up), ab, b)
 
 
@@ -213,7 +212,7 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
 
 def from_band(ab, low, up):
     """The matrix of a band."""
-    n, total = shape(ab)[1], 0.0
+    n, total = shape(ab)[1], diag(0.0 * ab[0])
     for r in range(low + up + 1):
         k = up - r
         part = slice_of(ab[r], axis=0, start=max(k, 0), stop=n + min(k, 0))
@@ -298,7 +297,7 @@ def solve_continuous_lyapunov(a, q):
 @implements(scipy.linalg.solve_discrete_lyapunov)
 def solve_discrete_lyapunov(a, q, method=None):
     """x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
-    eye = np.eye(shape(a)[-1])
+    eye = xp(a).eye(shape(a)[-1])
     back = inv(H(a) + eye)
     b = matmul(H(a) - eye, back)
     c = 2.0 * matmul(matmul(inv(a + eye), q), back)
@@ -313,6 +312,7 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
 @primitive()
 def riccati(a, b, q, r, *, discrete, balanced):
     """SciPy's solution."""
+    host_only("scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r)
     return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
 
 

@@ -14,10 +14,10 @@ from ..gathering import diag
 from ..linalg import inv, solve, square
 from ..norms import expm, frechet, log_of, root_of
 from ..products import H, column, diagonals, matmul, row
-from ..shaping import concatenate, conj, embed, real, reshape, sum
+from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
 from ..spectral import eigh, eigvalsh, pinv
 from ..zero_derivative import argmax
-from ._declare import implements
+from ._declare import host_only, implements
 from .equations import from_band, whole_band
 
 # --- eigenvalues ---
@@ -38,6 +38,7 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
 @primitive(multi=2, batch="matrix")
 def general_spectrum(x):
     """The eigenvalues and eigenvectors of primal values."""
+    host_only("numpy.linalg.eig", x)
     return tuple(np.linalg.eig(x))
 
 
@@ -50,8 +51,6 @@ def apart(w):
 
 def eigen_start(name: str, a: Any) -> tuple:
     square(name, a)
-    if xp(a) is not np:
-        raise ArgumentError(f"{name}: not on CuPy arrays; move the matrix with a.get()")
     w, v = general_spectrum(primal_of(a))
     known = seen(apart(w))
     if known is not None and np.isnan(known).any():
@@ -222,7 +221,7 @@ def orthogonal_procrustes(A, B, check_finite=True):
 def hankel(c, r=None):
     """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
     n = shape(c)[0]
-    r = np.zeros(n, dtype(c)) if r is None else r
+    r = zeros_like(c) if r is None else r
     k = shape(r)[0]
     line = concatenate(c, r[1:]) if k > 1 else c
     return line[np.arange(n)[:, None] + np.arange(k)]
@@ -232,7 +231,7 @@ def hankel(c, r=None):
 def companion(a):
     n = shape(a)[0]
     first = reshape(-a[1:] / a[0], to=(1, n - 1))
-    return concatenate(first, np.eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
+    return concatenate(first, xp(a).eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
 
 
 @implements(scipy.linalg.leslie)
@@ -248,7 +247,7 @@ def convolution_matrix(a, n, mode="full"):
     low, high = {"full": (0, n + k - 1), "same": ((min(n, k) - 1) // 2, (min(n, k) - 1) // 2 + max(n, k)),
                  "valid": (min(n, k) - 1, max(n, k))}[mode]  # fmt: skip
     at = np.arange(low, high)[:, None] - np.arange(n)
-    return a[np.clip(at, 0, k - 1)] * ((at >= 0) & (at < k))
+    return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
 
 
 @implements(scipy.linalg.fiedler)
