@@ -9,13 +9,13 @@ import scipy.linalg
 from ..._primitive import primal_of, seen
 from ...errors import ArgumentError, SingularError
 from .._define import dtype, primitive, shape, xp
-from ..elementwise import absolute, select
+from ..elementwise import absolute, arccos, arcsin, select
 from ..gathering import diag
 from ..linalg import inv, solve, square
 from ..norms import expm, frechet, log_of, root_of
 from ..products import H, column, diagonals, matmul, row
 from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
-from ..spectral import eigh, eigvalsh, pinv
+from ..spectral import eigh, eigvalsh, pinv, qr, svd
 from ..zero_derivative import argmax
 from ._declare import host_only, implements
 from .equations import from_band, whole_band
@@ -127,6 +127,67 @@ def eig_banded(
 @implements(scipy.linalg.eigvals_banded)
 def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
     return eig_banded(a_band, lower, True, select=select)
+
+
+# --- bases and angles ---
+
+
+def full_rank(name: str, s: Any, rcond: Any) -> None:
+    """Where singular values are zero, or are cut off, the space has another dimension nearby."""
+    known = seen(primal_of(s))
+    least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
+    if known is not None and known.size and known.min() <= least * known.max():
+        raise SingularError(f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension nearby")
+
+
+@implements(scipy.linalg.orth)
+def orth(A, rcond=None):
+    u, s, _ = svd(A, full_matrices=False)
+    full_rank("orth", s, rcond)
+    return u
+
+
+@implements(scipy.linalg.null_space)
+def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+    """Of the bases the one that turns as little as it can (`spectral.complement`)."""
+    n, k = shape(A)
+    _, s, vh = svd(A)
+    full_rank("null_space", s, rcond)
+    return H(vh[min(n, k) :])
+
+
+@implements(scipy.linalg.subspace_angles)
+def subspace_angles(A, B):
+    """By the cosines, the angles that are small by the sines."""
+    a, b = orth(A), orth(B)
+    cosines = matmul(H(a), b)
+    c = svd(cosines, compute_uv=False)
+    rest = b - matmul(a, cosines) if shape(a)[1] >= shape(b)[1] else a - matmul(b, H(cosines))
+    s = svd(rest, compute_uv=False)[: shape(c)[0]]
+    c = c[::-1]
+    small = primal_of(c) ** 2 >= 0.5
+    half = 0.5 + 0.0 * c
+    return select(small, arcsin(select(small, s, half)), arccos(select(small, half, c)))
+
+
+@implements(scipy.linalg.rq)
+def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
+    """a = r q, from the QR factors of the matrix turned round; the signs are those of SciPy's."""
+    n, k = shape(a)
+    if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):
+        raise ArgumentError(f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or mode='economic'")
+    q, r = qr(H(a[::-1]))
+    r, q = H(r)[::-1, ::-1], H(q)[::-1]
+    turn = signs_of_rq(primal_of(a), primal_of(r))
+    r = r * row(turn)
+    return r if mode == "r" else (r, q * column(conj(turn)))
+
+
+@primitive()
+def signs_of_rq(a, r):
+    """By what SciPy's columns of r differ from these: numbers of modulus 1."""
+    theirs = scipy.linalg.rq(a, mode="economic")[0]
+    return np.diagonal(theirs) / np.diagonal(r)
 
 
 # --- functions of matrices ---
