@@ -29,9 +29,9 @@ from ..ops.elementwise import (
     tan,
     tanh,
 )
-from ..ops.further.bessels import ive
+from ..ops.further.bessels import ive, kve
 from ..ops.further.cumulative import chndtr, fdtr, fdtrc, fdtri
-from ..ops.further.powers import log1p_over, owens_t
+from ..ops.further.powers import boxcox, log1p_over, owens_t
 from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
 from ._families import LOG_2, Continuous, log1mexp
 
@@ -663,4 +663,133 @@ genexpon = Continuous(
     low=0.0,
     logpdf=lambda z, a, b, c: log(a - b * expm1(-c * z)) - (a + b) * z - b * expm1(-c * z) / c,
     logsf=lambda z, a, b, c: -(a + b) * z - b * expm1(-c * z) / c,
+)
+
+# --- pieces, and densities whose constant is a special function ---
+
+
+def half_normal_mass(chi):
+    """Phi(chi) - chi phi(chi) - 1 / 2."""
+    return 0.5 * inc.gammainc(1.5, 0.5 * square(chi))
+
+
+argus = Continuous(
+    "argus",
+    "chi",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, chi: (
+        3.0 * log(chi)
+        - 0.5 * LOG_2PI
+        - log(half_normal_mass(chi))
+        + log(z)
+        + 0.5 * log1p(-square(z))
+        - 0.5 * square(chi) * (1.0 - square(z))
+    ),
+    sf=lambda z, chi: half_normal_mass(chi * sqrt(1.0 - square(z))) / half_normal_mass(chi),
+)
+trapezoid = Continuous(
+    "trapezoid",
+    "c d",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, c, d: (
+        LOG_2
+        - log(1.0 + d - c)
+        + select(primal_of(z) < primal_of(c), log(z) - log(c), select(primal_of(z) > primal_of(d), log1p(-z) - log1p(-d), 0.0 * z))
+    ),
+    cdf=lambda z, c, d: (
+        select(
+            primal_of(z) < primal_of(c),
+            square(z) / c,
+            select(primal_of(z) > primal_of(d), 1.0 + d - c - square(1.0 - z) / (1.0 - d), 2.0 * z - c),
+        )
+        / (1.0 + d - c)
+    ),
+)
+truncweibull_min = Continuous(
+    "truncweibull_min",
+    "c a b",
+    low=lambda c, a, b: a,
+    high=lambda c, a, b: b,
+    logpdf=lambda z, c, a, b: log(c) + sp.xlogy(c - 1.0, z) - power(z, c) + power(a, c) - log1mexp(power(a, c) - power(b, c)),
+    cdf=lambda z, c, a, b: expm1(power(a, c) - power(z, c)) / expm1(power(a, c) - power(b, c)),
+)
+pearson3 = Continuous(
+    "pearson3",
+    "skew",
+    logpdf=lambda z, k: log(2.0 / absolute(k)) + gamma.functions["logpdf"](2.0 / k * (z + 2.0 / k), square(2.0 / k)),
+    cdf=lambda z, k: select(
+        primal_of(k) > 0,
+        inc.gammainc(square(2.0 / k), 2.0 / k * (z + 2.0 / k)),
+        inc.gammaincc(square(2.0 / k), 2.0 / k * (z + 2.0 / k)),
+    ),
+)
+jf_skew_t = Continuous(
+    "jf_skew_t",
+    "a b",
+    logpdf=lambda z, a, b: (
+        (a + 0.5) * log1p(z / sqrt(a + b + square(z)))
+        + (b + 0.5) * log1p(-z / sqrt(a + b + square(z)))
+        - (a + b - 1.0) * LOG_2
+        - ga.betaln(a, b)
+        - 0.5 * log(a + b)
+    ),
+    cdf=lambda z, a, b: inc.betainc(a, b, 0.5 * (1.0 + z / sqrt(a + b + square(z)))),
+    sf=lambda z, a, b: inc.betainc(b, a, 0.5 * (1.0 - z / sqrt(a + b + square(z)))),
+)
+rel_breitwigner = Continuous(
+    "rel_breitwigner",
+    "rho",
+    low=0.0,
+    logpdf=lambda z, rho: (
+        0.5 * (LOG_2 + log1p(square(1.0 / rho)) - log1p(hypot(1.0, 1.0 / rho)))
+        + LOG_2
+        - LOG_PI
+        - log1p(square((z - rho) * (z + rho) / rho))
+    ),
+)
+geninvgauss = Continuous(
+    "geninvgauss",
+    "p b",
+    low=0.0,
+    logpdf=lambda z, p, b: (p - 1.0) * log(z) - 0.5 * b * square(z - 1.0) / z - LOG_2 - log(kve(p, b)),
+)
+genhyperbolic = Continuous(
+    "genhyperbolic",
+    "p a b",
+    logpdf=lambda z, p, a, b: (
+        0.5 * p * log((a - b) * (a + b))
+        - 0.5 * LOG_2PI
+        - (p - 0.5) * log(a)
+        - log(kve(p, sqrt((a - b) * (a + b))))
+        + sqrt((a - b) * (a + b))
+        + b * z
+        + log(kve(p - 0.5, a * hypot(1.0, z)))
+        - a * hypot(1.0, z)
+        + (p - 0.5) * log(hypot(1.0, z))
+    ),
+)
+tukeylambda = Continuous("tukeylambda", "lam", ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam))
+vonmises_line = Continuous("vonmises_line", "kappa", low=-math.pi, high=math.pi, logpdf=vonmises.functions["logpdf"])
+
+
+def ball_norm(beta, m):
+    return m / beta / (m - 1.0) * exp(-0.5 * square(beta)) + math.sqrt(2 * math.pi) * sp.ndtr(beta)
+
+
+def ball_tail(z, beta, m, power_of):
+    return power(m / beta, m) * exp(-0.5 * square(beta)) * power(m / beta - beta - minimum(z, -beta), -power_of)
+
+
+crystalball = Continuous(
+    "crystalball",
+    "beta m",
+    logpdf=lambda z, beta, m: (
+        select(primal_of(z) > -primal_of(beta), -0.5 * square(z), log(ball_tail(z, beta, m, m))) - log(ball_norm(beta, m))
+    ),
+    cdf=lambda z, beta, m: (
+        (ball_tail(z, beta, m, m - 1.0) / (m - 1.0) + math.sqrt(2 * math.pi) * (sp.ndtr(maximum(z, -beta)) - sp.ndtr(-beta)))
+        / ball_norm(beta, m)
+    ),
 )
