@@ -38,12 +38,26 @@ NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
 class Carrier:
     """An object of ours that holds Variables, and stands for one of SciPy's."""
 
+    _captured = False  # does it stand for an object of the user's?
+
     def _tracked(self) -> bool:
         raise NotImplementedError
 
     def _plain(self) -> Any:
         """SciPy's object, of plain arrays."""
         raise NotImplementedError
+
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it."""
+        return self if self._tracked() else self._plain()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._captured and not name.startswith("_"):
+            raise ArgumentError(
+                f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the transform, and a new {name} "
+                "would not be seen there; write into its arrays, x[...] = value, or make another object"
+            )
+        object.__setattr__(self, name, value)
 
 
 def any_of(xs: Any, test: Callable) -> bool:

@@ -27,6 +27,10 @@ LINALG = Namespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
 FACES: dict = {}  # SciPy's class -> ours
 
 
+def is_sparse(x: Any) -> bool:
+    return isinstance(x, (Sparse, Editable)) or sps.issparse(x)
+
+
 def is_scalar(x: Any) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
@@ -49,8 +53,8 @@ class Sparse(Carrier):
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         name = type(self).real.__name__
-        if isinstance(arg, Sparse):
-            made_of = arg.asformat(self.format)
+        if isinstance(arg, (Sparse, Editable)):
+            made_of = sparse(arg).asformat(self.format)
         elif not tracked(arg):
             made_of = of_real(type(self).real(plain(arg), plain(shape), dtype, copy, **more))
         else:
@@ -117,6 +121,8 @@ class Sparse(Carrier):
     def __bool__(self):
         return bool(self._plain())
 
+    __hash__ = object.__hash__
+
     def __iter__(self):
         return iter([self[k] for k in range(self.shape[0])])
 
@@ -145,6 +151,12 @@ class Sparse(Carrier):
             raise AttributeError(name)
         if name in MOVES:
             return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+        if name in CHANGES:
+            return lambda *args, **kwargs: self._changed(
+                f"A.{name}(...)", lambda A: getattr(A, name)(*plain(args), **plain(kwargs)), tracked(args, kwargs)
+            )
+        if name in TIDYING:
+            return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._places, name)
         if self._tracked():
@@ -177,7 +189,17 @@ class Sparse(Carrier):
         return chosen(self._values, found)
 
     def __setitem__(self, at, value):
-        raise refusal("A[i, j] = value", "of a sparse matrix", "a matrix made of its values, or write into A.data")
+        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain(at), plain(value)), tracked(value))
+
+    def _changed(self, call: str, change: Any, refused: bool) -> None:
+        """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
+        if refused or self._captured or self._tracked():
+            why = "the matrix was made outside of the transform" if self._captured and not refused else "of tracked values"
+            raise refusal(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
+        real = self._plain()
+        change(real)
+        new = of_real(real)
+        self._values, self._places, self._seen = new._values, new._places, None
 
     def sum(self, axis=None, dtype=None, out=None):
         pattern, values = self._elements()
@@ -227,14 +249,14 @@ class Sparse(Carrier):
     def __matmul__(self, other):
         if is_scalar(other):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
-        if isinstance(other, Sparse) or sps.issparse(other):
+        if is_sparse(other):
             return product(self, sparse(other))
         if not tracked(self, other):
             return made(self._plain() @ plain(other))
         return self._times(other, False)
 
     def __rmatmul__(self, other):
-        if sps.issparse(other):
+        if is_sparse(other):
             return product(sparse(other), self)
         if not tracked(self, other):
             return made(plain(other) @ self._plain())
@@ -247,7 +269,7 @@ class Sparse(Carrier):
     def multiply(self, other):
         if is_scalar(other):
             return self._with(lambda v: v * other)
-        if isinstance(other, Sparse) or sps.issparse(other):
+        if is_sparse(other):
             return elementwise(self, sparse(other))
         pattern, values = self._elements()
         dense = np.broadcast_to(array(other, values), self.shape)
@@ -263,13 +285,30 @@ class Sparse(Carrier):
         return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
 
     def __add__(self, other):
-        if is_scalar(other) or not (isinstance(other, Sparse) or sps.issparse(other)):
+        if is_scalar(other) or not (is_sparse(other)):
             if is_scalar(other) and not tracked(other) and bare(other) == 0:
                 return self
             return self.toarray() + other
         return added(self, sparse(other))
 
     __radd__ = __add__
+
+    def __imul__(self, other):
+        return self._scaled(other) if is_scalar(other) else self * other
+
+    def __itruediv__(self, other):
+        return self._scaled(1 / other) if is_scalar(other) else self / other
+
+    def _scaled(self, factor: Any) -> "Sparse":
+        """In place, as SciPy does it: in the memory of the user's matrix too."""
+        data = self.data
+        if type(data) is Variable or type(data) is View:
+            data[...] = data * factor
+            return self
+        if tracked(factor) or self._captured:
+            return self._with(lambda v: v * factor)
+        self._values = self._values * factor
+        return self
 
     def __sub__(self, other):
         return self + (-other)
@@ -292,6 +331,8 @@ MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
     "sorted_indices",
 ))  # fmt: skip
+CHANGES = frozenset(("setdiag", "resize", "set_shape"))
+TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))  # the matrix is the same one after it
 STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
 
 
@@ -360,7 +401,7 @@ def groups(which: Any, count: int) -> list:
 
 
 def sparse(x: Any) -> Sparse:
-    return x if isinstance(x, Sparse) else of_real(x)
+    return x if isinstance(x, Sparse) else of_real(x._real if isinstance(x, Editable) else x)
 
 
 def is_matrix(*xs: Any) -> bool:
@@ -418,10 +459,78 @@ def elementwise(A: Sparse, B: Sparse) -> Sparse:
     return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
 
 
+def compared(name: str) -> Any:
+    """The values are compared as they are."""
+
+    def run(self, other):
+        other = other._plain() if isinstance(other, Sparse) else bare(other)
+        return getattr(self._plain(), name)(other)
+
+    return run
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Sparse, _name, compared(_name))
+
+
+class Editable(Carrier):
+    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
+
+    real: Any
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
+        if tracked(arg):
+            raise refusal(f"scipy.sparse.{type(self).real.__name__}", "of tracked values", "csr, csc, coo or dia")
+        self._real = type(self).real(plain(arg), plain(shape), dtype, copy, **more)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._real = x
+        return new
+
+    def _tracked(self) -> bool:
+        return False
+
+    def _plain(self) -> Any:
+        return self._real
+
+    def __setitem__(self, at, value):
+        if tracked(value):
+            raise refusal("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
+        self._real[plain(at)] = plain(value)
+
+    def __getitem__(self, at):
+        return SPARSE.faced(made(self._real[plain(at)]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._real, name)
+        if not callable(found):
+            return SPARSE.faced(found)
+
+        def run(*args, **kwargs):
+            if tracked(args, kwargs):
+                return getattr(of_real(self._real), name)(*args, **kwargs)
+            return SPARSE.faced(made(found(*plain(args), **plain(kwargs))))
+
+        return run
+
+
+for _name in (
+    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__", "__rsub__", "__neg__", "__abs__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
+):  # fmt: skip
+    setattr(Editable, _name, lambda self, *args, name=_name: getattr(of_real(self._real), name)(*args))
+
 for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
         _real = getattr(sps, f"{_format}_{_kind}")
-        _ours = Kind(_real.__name__, (Sparse,), {"real": _real, "format": _format, "__doc__": _real.__doc__})
+        _base = Editable if _format in ("lil", "dok") else Sparse
+        _ours = Kind(_real.__name__, (_base,), {"real": _real, "format": _format, "__doc__": _real.__doc__})
         FACES[_real] = _ours
         SPARSE.rule(_real)(_ours)
 
@@ -437,7 +546,7 @@ def moving(f: Any) -> Any:
         parts: list = []
 
         def met(x):
-            if isinstance(x, Sparse) or sps.issparse(x):
+            if is_sparse(x):
                 parts.append(sparse(x))
                 return Placed(len(parts) - 1)
             if isinstance(x, (list, tuple)):
@@ -510,7 +619,7 @@ def spdiags(data, diags, m=None, n=None, format=None):
 
 @SPARSE.rule(sps.kron)
 def kron(A, B, format=None):
-    A, B = [x if isinstance(x, Sparse) else sparse(x) if sps.issparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
+    A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
     (p, a), (q, b) = A._elements(), B._elements()
     rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
     to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
@@ -544,4 +653,4 @@ SPARSE.refuse("it is written to a file", "scipy.sparse.save_npz(file, A) outside
 
 @SPARSE.rule(sps.issparse)
 def issparse(x):
-    return isinstance(x, Sparse)
+    return is_sparse(x)

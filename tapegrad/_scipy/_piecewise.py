@@ -108,7 +108,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return PPoly.construct_fast(c, spline.t, extrapolate)
 
     def _plain(self) -> Any:
-        return itp.PPoly.construct_fast(
+        return type(self).real.construct_fast(
             plain_np.ascontiguousarray(plain(self.c)), plain_np.ascontiguousarray(plain(self.x)), self.extrapolate, self.axis
         )
 

@@ -47,6 +47,9 @@ class Solution(Carrier):
     def _tracked(self) -> bool:
         return tracked(self.starts, self.parts, self.steps.times)
 
+    def _plain(self) -> Any:
+        return self
+
     def __call__(self, t):
         t = array(t, next((x for x in (t, self.starts, self.parts) if tracked(x)), self.starts))
         flat = np.reshape(t, -1)

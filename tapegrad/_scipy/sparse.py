@@ -13,14 +13,14 @@ from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
 from ._linear import Map, mapped
-from ._matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
+from ._matrices import FACES, LINALG, SPARSE, Sparse, is_sparse, matrix_power, sparse
 from ._solving import sparse_solution
 
 # --- linear systems ---
 
 
 def matrix_of(A: Any, name: str) -> Sparse:
-    if isinstance(A, Sparse) or sps.issparse(A):
+    if is_sparse(A):
         return sparse(A)
     if isinstance(A, sla.LinearOperator) or callable(A) or not hasattr(A, "shape"):
         raise refusal(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
@@ -32,7 +32,7 @@ def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
         raise ValueError(f"{name}: matrix must be square (has shape {A.shape})")
-    if isinstance(b, Sparse) or sps.issparse(b):
+    if is_sparse(b):
         return FACES[sps.csr_array](solved(A, sparse(b).toarray(), name, back))
     b = array(b, values if tracked(values) else b)
     if shape(b)[0] != pattern.shape[0]:
@@ -45,7 +45,7 @@ def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
 @LINALG.rule(sla.spsolve)
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     name = "scipy.sparse.linalg.spsolve"
-    if not (isinstance(b, Sparse) or sps.issparse(b)) and ndim(b) == 2 and shape(b)[1] == 1:
+    if not (is_sparse(b)) and ndim(b) == 2 and shape(b)[1] == 1:
         return np.reshape(solved(A, np.reshape(b, -1), name), -1)
     return solved(A, b, name)
 
