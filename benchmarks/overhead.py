@@ -257,6 +257,13 @@ def reached(n, kind):
     return f
 
 
+def named(n, kind):
+    """n functions or arrays that f names, as globals of its module, and does not come to."""
+    space = {f"thing{k}": (lambda x: x) if kind == "function" else np.ones(3) for k in range(n)} | {"__name__": "model"}
+    exec(f"def f(x):\n    if x is None:\n        return {', '.join(list(space)[:n])}\n    return (x * 2.0).sum()", space)
+    return space["f"]
+
+
 def fixed(report):
     report.table(
         "what a transform costs in all: microseconds",
@@ -282,8 +289,10 @@ def fixed(report):
         "a list of arrays": [job(lambda p: (p[0] * p[1]).sum(), tree(n)) for n in (2, 2 + many)],
         "captured arrays that are read": [job(captured(n)) for n in (1, 1 + many)],
         "captured arrays that are written": [job(captured(n, written=True)) for n in (1, 1 + many)],
-        "arrays in reach, not touched": [job(reached(n, "array")) for n in (1, 1 + many)],
-        "functions in reach, not touched": [job(reached(n, "function")) for n in (1, 1 + many)],
+        "arrays in a captured list, not touched": [job(reached(n, "array")) for n in (1, 1 + many)],
+        "functions in a captured list, not touched": [job(reached(n, "function")) for n in (1, 1 + many)],
+        "arrays among the globals, not touched": [job(named(n, "array")) for n in (1, 1 + many)],
+        "functions among the globals, not touched": [job(named(n, "function")) for n in (1, 1 + many)],
     }
     for title, jobs in cases.items():
         us = [s * 1e6 / times for s in bench.measure(dict(enumerate(jobs)), compare=False).values()]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import operators as operators
     from . import optimize as optimize
     from . import scipy as scipy
+    from . import sparse as sparse
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing

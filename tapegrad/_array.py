@@ -92,6 +92,97 @@ def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> 
     return xp.zeros([shape[i] for i in order], dtype).transpose(back)
 
 
+def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
+    """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
+    `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
+    that it could join before, for where there was a gap there is one of one element.  `repeats`: what repeats (stride 0) does so."""
+    steps, first, room, before = [1] * len(shape), 0, 1, size
+    for k in sorted(range(len(shape)), key=lambda k: -abs(strides[k]))[::-1]:
+        n, stride = shape[k], abs(strides[k])
+        if n < 2:
+            continue
+        if not stride and repeats:
+            steps[k] = 0
+            continue
+        steps[k] = step = room if stride in (before, 0) else room + 1
+        before = (stride or before) * n
+        room = step * n
+        if strides[k] < 0:
+            first += step * (n - 1)
+            steps[k] = -step
+    return first, steps, room
+
+
+def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
+    """Memory for an array that answers each question of layout as one with these strides (`steps_of`).  `count`: a stack of so many."""
+    size = dtype.itemsize
+    first, steps, room = steps_of(shape, strides, size, repeats)
+    if count is not None:
+        shape, steps, room = (count, *shape), [room, *steps], room * count
+    if not room or 0 in shape:
+        return xp.empty(shape, dtype)
+    steps = tuple([k * size for k in steps])
+    memory = xp.empty(room, dtype)
+    if xp is np:
+        return np.ndarray(shape, dtype, memory, first * size, steps)
+    return xp.ndarray(shape, dtype, memory.data + first * size, steps)
+
+
+def room_like(x: Any) -> Any:
+    """Memory for an array that lies as x does, each element by itself."""
+    xp = xp_of(x)
+    return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
+
+
+def in_order_of_memory(shape: tuple, strides: tuple) -> list:
+    """The axes as NumPy reads an array by `order="K"`, the outermost first: by their strides, but an axis that repeats, or has one
+    element, stays where it is."""
+    order: list = []
+    for k in range(len(shape))[::-1]:  # from the innermost axis on
+        at = len(order)
+        for i in range(len(order))[::-1]:
+            a, b = [abs(strides[n]) if shape[n] > 1 else 0 for n in (k, order[i])]
+            if a and b:
+                if b <= a:
+                    break
+                at = i
+        order.insert(at, k)
+    return order[::-1]
+
+
+def overlaps(x: np.ndarray) -> bool:
+    """May elements of x share memory with each other?"""
+    room = x.itemsize
+    for stride, n in sorted([(abs(s), n) for n, s in zip(x.shape, x.strides, strict=True) if n > 1]):
+        if stride < room:
+            return True
+        room = stride * n
+    return False
+
+
+def kept(x: Any) -> Any:
+    """A copy of the array x that answers each question of layout as x does.  One of elements that share memory with each other is
+    read-only, for a write to it would have to reach several."""
+    if x.flags.forc or x.shape == ():
+        return x.copy(order="K")
+    xp = xp_of(x)
+    if xp is np and 0 in x.strides:
+        return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
+    y = room_like(x)
+    y[...] = x
+    if xp is np and overlaps(x):
+        y.flags.writeable = False
+    return y
+
+
+def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The elements of x, some of which repeat, in `room`, where they do; read-only, as NumPy's are."""
+    once = tuple([slice(1) if stride == 0 else slice(None) for stride in room.strides])
+    room[once] = x[once]
+    room.flags.writeable = False
+    return room
+
+
 def constant_winner(xp: ModuleType, shape: tuple, at: Any) -> Any:
     """For `a[at] = values`: 1.0 for each writer whose value stays in `a`, 0.0 for those that a duplicate of the same index
     overwrote.  The winner is read back from the array itself, since CuPy does not say which one it is."""

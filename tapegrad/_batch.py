@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
-from ._hollow import hollow, hollow_number
+from ._hollow import hollow, hollow_number, read_only_as
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
@@ -57,11 +57,12 @@ class Batch(Trace):
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
-        value = value if isinstance(value, Variable) or is_array(value) else np.asarray(value)
+        value = live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
         if axis:
             order = (axis, *[k for k in range(ndim(value)) if k != axis])
             value = s.transpose(value, axes=order)
         x = self.made(samples_first(value))
+        x._value = read_only_as(bottom(value), x._value)
         x._saved = True
         return x
 
@@ -155,7 +156,7 @@ class Batch(Trace):
             stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
 
-    def differs(self, x: Variable) -> bool:
+    def picks(self, x):
         """Is x, which is not captured, not the same for all samples?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):

@@ -5,13 +5,13 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (rev
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from . import _tape as reverse
-from ._array import is_array, is_differentiable, owned, shares_memory, xp_of
+from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
 from ._foreign import OBJECTS, numbers_of
@@ -49,15 +49,15 @@ def number(x: Any) -> Any:
 def entered(x: Any) -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
     if type(x) is np.ndarray:
-        return x.copy(order="K")
+        return kept(x)
     if isinstance(x, Variable):
         x = live(x)
         b = bottom(x)
         if x._trace is None:
-            return b.copy(order="K") if is_array(b) else b
+            return kept(b) if is_array(b) else b
         read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
         return copied(x) if read_only else frozen(x)
-    return x.copy(order="K") if is_array(x) else number(x)
+    return kept(x) if is_array(x) else number(x)
 
 
 class Inputs:
@@ -102,7 +102,7 @@ class Inputs:
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):  # the usual call
-            value = self.watched[0] = x.copy(order="K")
+            value = self.watched[0] = kept(x)
             v = watch(0, value)
             self.given.append((x, v))
             return [v]
@@ -113,7 +113,7 @@ class Inputs:
         for n in self.nums:
             x = self.args[n]
             if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":
-                value = self.watched[key] = x.copy(order="K")
+                value = self.watched[key] = kept(x)
                 out[n] = v = watch(key, value)
                 self.given.append((x, v))
                 key += 1
@@ -181,10 +181,15 @@ def is_active(x: Any) -> bool:
     return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
-def overlapping(arrays: list) -> set:
+NOTHING: frozenset = frozenset()
+
+
+def overlapping(arrays: list) -> Collection:
     """The ids of those plain arrays that share memory with another one of the list."""
+    if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
+        return NOTHING  # each has memory of its own
     roots: dict = {}
-    for a in arrays if len(arrays) > 1 else ():
+    for a in arrays:
         if type(a) is np.float64 or type(a) is float:
             continue
         if is_array(a) and a.dtype.kind in "fc":

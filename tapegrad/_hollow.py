@@ -72,9 +72,9 @@ def hollow_number(d: np.dtype) -> Any:
 KNOWN: dict = {}
 
 
-def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple) -> Any:
+def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool = True) -> Any:
     """Without values: an array of this shape, dtype and these strides."""
-    key = xp, shape, d, strides
+    key = xp, shape, d, strides, writeable
     found = KNOWN.get(key)
     if found is None:
         if len(KNOWN) > 999:
@@ -83,7 +83,7 @@ def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple) -> Any:
     return found
 
 
-def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple) -> Any:
+def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) -> Any:
     below = above = 0
     size = 1
     for n, s in zip(shape, strides, strict=True):
@@ -96,8 +96,17 @@ def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple) -> Any:
         return np.ndarray.__new__(Hollow, shape, d) if xp is np else xp.empty(shape, d)
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
-        return np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found.flags.writeable = writeable and not any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+        return found
     return on_device(xp)(shape, d, room.data + below, strides)
+
+
+def read_only_as(value: Any, found: Any) -> Any:
+    """What is shown of an argument: read-only where that is (`_array.kept`)."""
+    if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
+        return hollow(np, found.shape, found.dtype, found.strides, False)
+    return found
 
 
 def on_device(xp: Any) -> type:

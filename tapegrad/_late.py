@@ -14,13 +14,15 @@ GIVEN = {
     "conj": ("ops.shaping", ("_tape",)),
     "widened": ("ops.shaping", ("ops._define",)),
     "stacked": ("ops.shaping", ("_foreign", "ops._define")),
+    "relaid": ("ops.shaping", ("ops._layouts",)),
+    "shown": ("ops.views", ("ops._layouts", "ops.creation")),
     "class_of": ("ops._attach", ("_variable",)),
     "write_value": ("ops._attach", ("ops._protocols",)),
     "index": ("ops._attach", ("ops._protocols",)),
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "statespace", "stats", "testing")
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
@@ -34,18 +36,22 @@ LOADED: dict[str, tuple] = {
     "tapegrad.numpy": ("__init__", "_stand_ins"),
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
+    "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
+    # with the first sparse matrix: it imports Numba
+    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
+    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_discrete", "_statistics")},  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
-    "cupyx.scipy.fft": ("_faces",),
+    "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
-    "cupyx.scipy.sparse": ("_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.ndimage": ("_faces",),
     # slow to import
@@ -54,11 +60,12 @@ LOADED: dict[str, tuple] = {
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
     # what a program needs that is replayed
     "tapegrad.replay._emitted": ("replay._form", "replay._at"),
+    "tapegrad.replay._groups": ("replay._emitted",),
     "numba": ("kernels.raw_code.kernel",),
-    "scipy.stats": ("stats",),
+    "scipy.stats": ("stats._families",),
     # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
     "pandas": ("statespace._labels",),
-    "matplotlib.pyplot": ("statespace._plots",),
+    "matplotlib.pyplot": ("statespace._plots", "sparse._pictures"),
 }
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
@@ -68,7 +75,7 @@ FILLED = {
     "_primitive.ADD_AT": ("ops.indexing",),
     "_tape.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_dual.FORWARD": ("_fast.entries",),
-    "ops._define.NUMPY": ("ops.", "_scipy._declare"),
+    "ops._define.NUMPY": ("ops.", "stats", "_scipy._declare"),
     "_faces.FACES": ("_random", "stats", "_scipy._declare"),
     "_questions.METAS": ("_shadow.classes",),
     "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare", "_scipy.optimize"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, xp_of
+from ._array import is_array, kept, xp_of
 from ._primitive import READ, Ended, bind, handle, is_tracked, live, refresh, values_of
 from ._variable import Variable, View, copied, frozen, is_saved, variable
 from .errors import AliasError
@@ -54,7 +54,7 @@ class Loan(Ended):
         before, version = None, getattr(x, "_version", 0)
         if is_saved(x) or (not version and x._value.base is not None):
             before = x._value
-            x._value = before.copy(order="K")
+            x._value = kept(before)
             x._value.flags.writeable = before.flags.writeable
         self.memory, self.kept = x._value, None
 
@@ -74,7 +74,7 @@ class Loan(Ended):
         self.kept = given  # until `lend` has it
 
     def now(self) -> np.ndarray:
-        return self.memory.copy(order="K")
+        return kept(self.memory)
 
     def apply(self, prim, args, params):
         if prim is READ:
@@ -105,7 +105,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
     if base._trace is not None and base._trace.samples:  # captured under a vmap: whoever has it may read it
         given = values_of(x)
         if is_array(given):
-            given = given.copy(order="K")
+            given = kept(given)
             if xp_of(given) is np:
                 given.flags.writeable = False
         return given

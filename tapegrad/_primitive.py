@@ -110,6 +110,7 @@ class Trace:
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batch.py)?
+    notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
 
@@ -146,8 +147,17 @@ class Trace:
         """The truth of x, one element of a trace that hides its values; likewise."""
         return bool(values_of(x))
 
+    def picks(self, x: Variable) -> bool:
+        """Is the index x, whose values this trace hides, an operand of what is read or written by it?  Else its values are asked for."""
+        return False
+
+    def is_number(self, x: Variable) -> bool:
+        """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
+        return False
+
     def draws(self, name: str) -> None:
-        """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse."""
+        """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
+        as an operation (`draw`)."""
 
     def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""

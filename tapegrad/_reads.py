@@ -47,6 +47,7 @@ TRUSTED = frozenset((
     "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "time", "logging", "_operator", "_functools",
 ))  # fmt: skip  # modules whose functions read no attribute of ours but by names that our code tells
 OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where our objects keep the user's functions
+DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
     "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__firstlineno__", "__del__",
@@ -241,7 +242,8 @@ class Walk:
             self.form.append(Same(m))
             self.trust(m.__name__)
             self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
-            self.follow([np.random] if m is np and "random" in self.names else [])
+            self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
+            self.volatile |= m.__name__ in DRAWING
             if root_of(m.__name__) in TRUSTED:  # nothing else than its numbers, math.pi for one
                 numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
                 self.form.append([repr(space[n]) for n in numbers])
@@ -258,6 +260,7 @@ class Walk:
         space = space_of(f)
         foreign = is_foreign(space.get("__name__"))
         if foreign:
+            self.volatile |= root_of(space["__name__"]) == "cupy" and space["__name__"].startswith("cupy.random")
             self.form.append(Same(f.__code__))
             self.trust(space["__name__"])
         else:
@@ -378,6 +381,8 @@ class Walk:
             self.follow([x.py_func])
         elif root in VALUES:
             self.form.append(repr(x))
+        elif kind.__module__.startswith("cupy.random"):
+            self.volatile = True
         elif isinstance(x, RANDOM):
             self.sources.append(x)
             self.form.append(Same(x))

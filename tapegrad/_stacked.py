@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, xp_of
+from ._array import is_array, repeated, room_laid, xp_of
 from ._carried import host
 from ._hollow import hollow
 from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
@@ -18,6 +18,7 @@ from .errors import BatchError, callers_line
 from .ops import indexing as ix
 from .ops import shaping as s
 from .ops._define import dtype, ndim, shape, xp
+from .ops._layouts import stand_in
 from .ops.products import T, matmul
 
 # --- operands ---
@@ -26,10 +27,7 @@ from .ops.products import T, matmul
 def room_for(count: int, value: Any) -> Any:
     """Memory for so many samples, each in the order in which `value` lies."""
     b = layout_of(value)
-    library, to, strides = xp_of(b), b.shape, getattr(b, "strides", ())
-    order = sorted(range(len(to)), key=lambda k: -abs(strides[k]))
-    room = library.empty((count, *[to[k] for k in order]), b.dtype)
-    return room.transpose((0, *[1 + k for k in s.argsort(tuple(order))]))
+    return room_laid(xp_of(b), b.shape, getattr(b, "strides", ()), b.dtype, count=count)
 
 
 def samples_first(stack: Any) -> Any:
@@ -37,6 +35,8 @@ def samples_first(stack: Any) -> Any:
     b = bottom(stack)
     if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
         return stack
+    if type(stack) is np.ndarray and 0 in b[0].strides:  # they stay what they are: read-only
+        return repeated(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
     return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
 
 
@@ -103,12 +103,13 @@ def stacked_rule(trace, prim, operands, params):
 
 
 class Way:
-    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params)."""
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel's,
+    which: (kind, orders, has its second argument the samples as its last axis?)."""
 
-    __slots__ = ("run",)
+    __slots__ = ("run", "kernel")
 
-    def __init__(self, run: Callable):
-        self.run = run
+    def __init__(self, run: Callable, kernel: tuple | None = None):
+        self.run, self.kernel = run, kernel
 
 
 def pieces_moved(trace, prim, operands, params):
@@ -209,15 +210,6 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
             ORDERS.clear()
         ORDERS[key] = strides
     return strides
-
-
-def stand_in(x: Any) -> Any:
-    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array."""
-    if not is_array(x):
-        return x.dtype.type(x.dtype.kind in "fc") if isinstance(x, np.generic) else x
-    y = room_for(1, x)[0, ...]
-    y[...] = 0 if x.dtype.kind not in "fc" else 1 if x.ndim < 2 else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype)
-    return y
 
 
 # --- operations with a way of their own ---

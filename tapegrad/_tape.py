@@ -301,16 +301,19 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
 
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
-    samples, they are noted for all."""
+    samples, they are noted for all, and CuPy notes nothing anyway."""
     outer, hiding = OPEN.invalid, OPEN.hiding
-    invalid: Any = Unknown() if hiding and not all([t.samples for t in hiding]) else []
+    unknown = hiding and not all([t.samples for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
+    invalid: Any = Unknown() if unknown else []
     OPEN.invalid = invalid
     long = len(trace.records) > LONG
     if long:
         COLLECTOR.pause()
     entered = SWEEPING.enter()
     try:
-        return _sweep(trace.records, seeds, last, invalid)
+        if type(invalid) is Unknown:
+            return _sweep([safe_record(r) for r in trace.records], seeds, last, [], invalid)
+        return _sweep(trace.records, seeds, last, invalid, invalid)
     finally:
         leave(entered)
         OPEN.invalid = outer
@@ -318,7 +321,16 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
             COLLECTOR.resume()
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
+def safe_record(record: tuple) -> tuple:
+    """The record with safe rules."""
+    rule, i, second, j, *rest = record
+    if rule is None and second is None:
+        return record
+    return (rule and safest(rule), i, second if second is None or type(second) is Form else safest(second), j, *rest)
+
+
+def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
+    """`of_many`: what is known of invalid operations in general records."""
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     G, owned = [None] * (top + 1), set()
     for s, g in seeds:
@@ -389,7 +401,7 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
             joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is MANY:
             G[k] = None
-            many(G, owned, invalid, g, rule, i, out, x, y)
+            many(G, owned, of_many, g, rule, i, out, x, y)
         else:  # one of several outputs
             G[k] = None
             if G[i] is None:
@@ -399,17 +411,25 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any) -> list:
 
 
 def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:
+    if type(invalid) is Unknown:
+        return safest(rule)(g, *args, **params)
     c = rule(g, *args, **params)
     return made_safe(invalid, c, rule, g, *args) if invalid else c
+
+
+def safest(rule: Any) -> Any:
+    """The safe rule instead of this one, if there is one."""
+    folded = type(rule) is Fold
+    safe = SAFE.get(rule.rule if folded else rule)
+    return rule if safe is None else rule.made_with(safe) if folded else safe
 
 
 def made_safe(invalid: Any, c: Any, rule: Any, g: Any, *args: Any) -> Any:
     """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
     invalid.clear()
-    folded = type(rule) is Fold
-    safe = SAFE.get(rule.rule if folded else rule)
-    if safe is not None:
-        c = rule.made_with(safe)(g, *args) if folded else safe(g, *args)
+    safe = safest(rule)
+    if safe is not rule:
+        c = safe(g, *args)
         invalid.clear()
     return c
 

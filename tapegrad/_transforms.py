@@ -263,12 +263,50 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
 
 
+def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+    """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
+    call, count = f"jmp({name_of(f)})", shape(V)[0]
+    if count * x.nbytes <= WIDE:
+
+        def pushed(given):
+            return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
+
+        found = swept_at_once(call, pushed, [V], count, count)
+        if found is not None:
+            return found[0]
+    with Recorded(call, f, 0, (x, *args), {}) as r:
+        ((y, _),) = r.low
+        tape = reverse.Tape()
+        w = tape.watch(full_like(number(y), 0))
+        pulled = r.pull([w]).get(0)
+        slot = None if pulled is None else lowered(pulled, tape)[1]
+        tape.close()
+
+        def swept(given):
+            G = [] if slot is None else reverse.pull(tape, [(slot, cast(call, "direction", given[0], x))])
+            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, number(y))}
+
+        found = for_each(call, r, swept, [V])
+        tape.release()
+    return found[0]
+
+
+def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
+    """J^H times each of the rows of W, for f of one array that gives one."""
+    call = f"vmp({name_of(f)})"
+    with Recorded(call, f, 0, (x, *args), {}) as r:
+        ((y, _),) = r.low
+        found = for_each(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), [W])
+    return r.inputs.results(found)
+
+
 def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
 FEW = 8  # sweeps that are done one after another sooner than at once
 ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
 
 
 def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._array import is_array, xp_of
+from ._array import is_array, kept, room_like
 from ._late import late
 from .errors import ArgumentError
 
@@ -99,7 +99,7 @@ class Variable(Attached):
             array = np.asarray(array)
         if array.dtype.kind not in "biufc":
             raise ArgumentError(f"Variable(array): dtype {array.dtype} cannot be computed with")
-        self._value, self._trace, self._slot = array.copy(order="K"), None, None
+        self._value, self._trace, self._slot = kept(array), None, None
 
     def _become(self, other: "Variable") -> None:
         """Take over a new value: the handle was written."""
@@ -168,7 +168,7 @@ def copied(x: Any) -> Any:
         return variable(copied(x._value), trace, slot)
     if isinstance(x, np.generic):
         return x
-    return x.copy(order="K")
+    return kept(x)
 
 
 def like_layout(tangent: Any, value: Any) -> Any:
@@ -185,8 +185,7 @@ def like_layout(tangent: Any, value: Any) -> Any:
         if trace is not None and trace.holds:
             slot = trace.laid_slot(slot, value)
         return variable(like_layout(tangent._value, value), trace, slot)
-    xp = xp_of(value)
-    fresh = xp.empty_like(value)
+    fresh = room_like(value)
     fresh[...] = t
     return fresh
 

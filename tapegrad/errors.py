@@ -98,6 +98,10 @@ class NonDifferentiableWarning(RuntimeWarning):
     """A second derivative where there is none, or none that can be told, was taken as zero."""
 
 
+class DenseWarning(UserWarning):
+    """A sparse matrix has rows so full that it costs as much as a dense one."""
+
+
 # --- errors that were swallowed ---
 
 LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx", "pandas"}

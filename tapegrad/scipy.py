@@ -9,6 +9,7 @@ import scipy.special as _scipy_special
 
 from ._faces import faces_of as _faces_of
 from ._late import load as _load
+from .ops import further as _further  # noqa: F401 (it declares)
 
 linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
 special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")

@@ -15,7 +15,7 @@ from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
 from .._late import late
 from .._loans import lend
-from .._primitive import is_tracked, layout_of, primal_of, truth_of, values_of
+from .._primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import _families as _families
@@ -29,7 +29,7 @@ from ._define import dtype as dtype_of
 from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
-from .picking import is_hidden, with_written
+from .picking import is_hidden, is_hidden_mask, with_written
 from .views import index, shown
 from .writing import write_value
 
@@ -144,7 +144,7 @@ def _iter(x):
 
 
 def _setitem(x, at, y):
-    if type(at) is not int and is_hidden(at):
+    if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
         y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis
     write_value(x, y, index(at))
@@ -275,7 +275,10 @@ def _shape_of(to: tuple) -> Any:
 def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
     if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
-    return call(np.astype, (x, dtype), {"copy": copy})
+    y = call(np.astype, (x, dtype), {"copy": copy})
+    if order == "A":
+        order = "F" if shown(x).flags.f_contiguous and not shown(x).flags.c_contiguous else "C"
+    return creation.ordered(y, order)
 
 
 def _in_place(f: Any) -> Callable:
@@ -312,7 +315,7 @@ def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
     """`run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
-        if is_tracked(x):
+        if is_tracked(x) and not live(x)._trace.is_number(live(x)):
             raise DroppedDerivativeError(
                 f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
                 f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"

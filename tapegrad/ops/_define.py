@@ -29,6 +29,7 @@ from .._primitive import Primitive, bind, layout_of
 from .._tape import Like
 from .._variable import Variable, View, bottom
 from ..errors import DeviceError
+from ._layouts import laid_as_library
 
 NUMPY: dict = {}  # NumPy or SciPy function -> ours
 PRIMITIVES: dict = {}  # name -> entry point
@@ -94,12 +95,16 @@ def xp(x: Any) -> Any:
     return xp_of(layout_of(x))
 
 
-def implements(*functions: Callable) -> Callable:
-    """The decorated function, composed of other operations, answers for these NumPy or SciPy functions."""
+def implements(*functions: Callable, layout: str | None = None) -> Callable:
+    """The decorated function, composed of other operations, answers for these NumPy or SciPy functions.
+
+    `layout` is about the memory order of its results.  "own": it is NumPy's by itself (a view, or what a body gives that is NumPy's own
+    function).  None: it is NumPy's where the operands are in C order; else NumPy is asked (ops/_layouts.py).  "asked": always."""
 
     def declare(f):
         for function in functions:
-            NUMPY[function] = f
+            own = layout == "own" or hasattr(f, "writes")
+            NUMPY[function] = f if own else laid_as_library(function, f, layout == "asked")
         COMPOSED[f.__name__] = f
         return f
 

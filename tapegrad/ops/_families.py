@@ -11,8 +11,10 @@ from . import fft as fft
 from . import gamma as gamma
 from . import gates as gates
 from . import gathering as gathering
+from . import incomplete as incomplete
 from . import indexing as indexing
 from . import linalg as linalg
+from . import names as names
 from . import norms as norms
 from . import one_triangle as one_triangle
 from . import picking as picking
@@ -27,3 +29,4 @@ from . import structured as structured
 from . import views as views
 from . import writing as writing
 from . import zero_derivative as zero_derivative
+from . import zeta as zeta

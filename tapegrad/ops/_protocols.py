@@ -3,6 +3,7 @@
 `call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import scipy.special
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
-from .._late import late
+from .._late import late, load
 from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
 from .._variable import Variable, View
@@ -20,10 +21,18 @@ from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation
 from . import shaping as s
 from ._define import NUMPY, shape
+from ._layouts import laid
+from .names import reason
 from .picking import is_hidden, with_added
 
 
 def no_rule(f: Any) -> NoRuleError:
+    why = reason(public_name(f))
+    if why is not None:
+        return NoRuleError(
+            f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with tapegrad.rule(f, vjp=...), or cut the "
+            "derivative with tapegrad.value(x)"
+        )
     return NoRuleError(
         f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
         f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
@@ -37,11 +46,15 @@ def any_tracked(xs: Any) -> bool:
 
 
 def function_for(f: Any) -> Callable | None:
-    """The operation for a function of NumPy or SciPy."""
+    """The operation for a function of NumPy or SciPy; it may be one that is declared on first use."""
     try:
-        return NUMPY.get(f)
+        found = NUMPY.get(f)
     except TypeError:
         return None
+    if found is None and "tapegrad.ops.further" not in sys.modules:
+        load("tapegrad.ops.further")
+        found = NUMPY.get(f)
+    return found
 
 
 class Adapter:
@@ -212,12 +225,13 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     out = params.pop("out", None)
     where = params.pop("where", True)
     dtype, casting = params.pop("dtype", None), params.pop("casting", None)
-    for name in ("order", "subok"):
-        params.pop(name, None)
+    layout = {name: params.pop(name) for name in ("order",) if name in params}
+    params.pop("subok", None)
     if params:
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
-    entry = NUMPY.get(ufunc)
+    given = inputs
+    entry = function_for(ufunc)
     of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
     if of_elements:
         inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
@@ -230,7 +244,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
-        return y
+        layout.update({k: v for k, v in (("dtype", dtype), ("casting", casting)) if v is not None})
+        return laid(y, ufunc, given, layout) if layout else y
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out, y, where)
@@ -272,9 +287,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     if issubclass(type(y), (list, tuple)):
         y = s.stacked(y)
-    if is_hidden(at):
-        if ufunc not in AT:
-            raise no_rule(ufunc)
+    if ufunc in AT and is_hidden(at):
         late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
         return None
     at = late.index(at)

@@ -13,7 +13,7 @@ from .._primitive import primal_of
 from ._define import implements, primitive, rules, same
 from .corners import special_of
 from .elementwise import absolute, sign, times0
-from .far_out import beyond, no_rule_in, special_of2, tail
+from .far_out import beyond, tail
 
 
 def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
@@ -163,29 +163,3 @@ rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
 rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
 rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
 rules(k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)), jvp=same)
-
-
-@primitive(sp.jv)
-def jv(v, z):
-    return special_of2(z, v).jv(v, z)
-
-
-@primitive(sp.yv)
-def yv(v, z):
-    return special_of2(z, v).yv(v, z)
-
-
-@primitive(sp.iv)
-def iv(v, z):
-    return special_of2(z, v).iv(v, z)
-
-
-@primitive(sp.kv)
-def kv(v, z):
-    return special_of2(z, v).kv(v, z)
-
-
-rules(jv, lambda g, out, v, z: no_rule_in("jv", "v"), lambda g, out, v, z: g * (0.5 * (jv(v - 1, z) - jv(v + 1, z))), jvp=same)
-rules(yv, lambda g, out, v, z: no_rule_in("yv", "v"), lambda g, out, v, z: times0(g, 0.5 * (yv(v - 1, z) - yv(v + 1, z))), jvp=same)
-rules(iv, lambda g, out, v, z: no_rule_in("iv", "v"), lambda g, out, v, z: g * (0.5 * (iv(v - 1, z) + iv(v + 1, z))), jvp=same)
-rules(kv, lambda g, out, v, z: no_rule_in("kv", "v"), lambda g, out, v, z: -times0(g, 0.5 * (kv(v - 1, z) + kv(v + 1, z))), jvp=same)

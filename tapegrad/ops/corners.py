@@ -152,12 +152,12 @@ def fmin(x, y):
 
 def share(g: Any, x: Any, y: Any) -> Any:
     """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
-    larger.  A nan takes all."""
+    larger.  Where one is nan both take all."""
     x, y = primal_of(x), primal_of(y)
     ties = seen(x == y)
     if ties is not None and not ties.any():
         return select(~(x < y), g, zero_of(g))
-    part = dtype(g).type(0.5) * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * (x != x)
+    part = 1.0 - dtype(g).type(0.5) * (1.0 * (x <= y) + 1.0 * (x < y))
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
     return times0(part, g)
 
@@ -191,7 +191,7 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
 # --- where ---
 
 
-@implements(np.where)
+@implements(np.where, layout="own")
 def where(condition, x=None, y=None):
     if x is None and y is None:
         condition = values_of(condition)

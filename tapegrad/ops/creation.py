@@ -9,6 +9,7 @@ import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS
+from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
 from .._variable import Variable, View, variable
 from ..errors import ArgumentError
@@ -75,7 +76,7 @@ def _same(f):
     def create(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
         x = layout_of(a)
         like = getattr(xp_of(x), f.__name__)
-        return handle(like(x, dtype=dtype, shape=shape))
+        return handle(like(x, dtype=dtype, order=order, shape=shape))
 
     create.__name__ = f.__name__
     return create
@@ -85,12 +86,15 @@ for _f in (np.zeros_like, np.ones_like, np.empty_like):
     NUMPY[_f] = _same(_f)
 
 
-@implements(np.full)
+@implements(np.full, layout="own")
 def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     xp = xp_of(layout_of(y if like is None else like))
     to = dtype or (dtype_of(y) if hasattr(y, "dtype") else np.asarray(y).dtype)
-    out = handle(xp.empty(plain_of(shape), to, order))
+    return filled(handle(xp.empty(plain_of(shape), to, order)), y)
+
+
+def filled(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
         out[...] = values_of(y)
     else:
@@ -98,11 +102,11 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
     return out
 
 
-@implements(np.full_like)
+@implements(np.full_like, layout="own")
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    x = layout_of(a)
-    s = getattr(x, "shape", ()) if shape is None else shape
-    return full(s, fill_value, dtype=dtype or dtype_of(a), like=a)
+    x = late.shown(a) if isinstance(a, Variable) else a
+    y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
+    return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
 
 
 @implements(np.fromiter)
@@ -113,7 +117,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
     return _array(xs, dtype, None, 0, like)
 
 
-@implements(np.array)
+@implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
     return ordered(_array(object, dtype, copy, ndmin), order)
 
@@ -123,17 +127,17 @@ def copy_of(a, order="K", subok=False):
     return array(a, order=order)
 
 
-@implements(np.asarray, np.asanyarray)
+@implements(np.asarray, np.asanyarray, layout="own")
 def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
     return ordered(_array(a, dtype, copy, 0, like), order)
 
 
-@implements(np.ascontiguousarray)
+@implements(np.ascontiguousarray, layout="own")
 def ascontiguousarray(a, dtype=None, *, like=None):
     return ordered(_array(a, dtype, None, 1), "C")
 
 
-@implements(np.asfortranarray)
+@implements(np.asfortranarray, layout="own")
 def asfortranarray(a, dtype=None, *, like=None):
     return ordered(_array(a, dtype, None, 1), "F")
 
@@ -145,13 +149,13 @@ def ordered(x: Any, order: str | None) -> Any:
     return copy(x, order)
 
 
-@implements(np.asarray_chkfinite)
+@implements(np.asarray_chkfinite, layout="own")
 def asarray_chkfinite(a, dtype=None, order=None):
     np.asarray_chkfinite(plain_of(a), dtype, order)
     return ordered(_array(a, dtype, None, 0), order)
 
 
-@implements(np.require)
+@implements(np.require, layout="own")
 def require(a, dtype=None, requirements=None, *, like=None):
     wanted = {name[0].upper() for name in requirements or ()}  # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
     if wanted >= {"C", "F"}:

@@ -13,7 +13,8 @@ from numpy import ndarray
 from .._array import xp_of
 from .._primitive import layout_of, view
 from .._variable import Variable
-from ._define import implements, ndim, primitive, rules, shape
+from ._define import implements, ndim, primitive, rules, shape, xp
+from ._layouts import laid
 from .products import T, diagonals, product, reordered, two
 from .shaping import argsort, arrays_of, fit, reshape, sum
 
@@ -136,14 +137,14 @@ def _tokens(text: str) -> list:
     return [... if c == "." else c for c in text.replace("...", ".")]
 
 
-@implements(np.einsum)
+@implements(np.einsum, layout="own")
 def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
     """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`.  One operand
     of which nothing is summed is shown as a view, whatever dtype says, as NumPy does it."""
     if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
-            return y
+            return y if not optimize and xp(y) is np else laid(y, np.einsum, operands, {"optimize": optimize})
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
@@ -181,7 +182,9 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         letter = dict(zip(size, LETTERS, strict=False))
         text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
         y = contract(*xs, subscripts=text, optimize=optimize)
-    return y if dtype is None else fit(y, shape(y), np.dtype(dtype))
+    y = y if dtype is None else fit(y, shape(y), np.dtype(dtype))
+    named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
+    return laid(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
 
 
 def _product_of(text: str, x: Any, y: Any) -> Any:

@@ -269,7 +269,7 @@ def power_n(x, *, n):
     return x**n
 
 
-@implements(np.power)
+@implements(np.power, layout="own")
 def power(x1, x2):
     if type(x2) is int or type(x2) is float:
         return square(x1) if x2 == 2 and dtype(x1).kind in "fc" else power_n(x1, n=x2)

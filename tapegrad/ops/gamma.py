@@ -1,4 +1,4 @@
-"""The gamma function and its kin in both modes: psi, beta, zeta, the incomplete gamma and beta functions and their inverses."""
+"""The gamma function and its kin in both modes: psi, beta, zeta."""
 
 import functools
 import math
@@ -12,9 +12,8 @@ from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError, NoRuleError
 from ._define import dtype, implements, primitive, rules, same
 from .corners import special_of
-from .elementwise import cos, exp, log, log1p, over0, select, sin, times0, zero_of
-from .far_out import no_rule_in, special_of2
-from .special import xlog1py, xlogy
+from .elementwise import cos, select, sin, times0, zero_of
+from .far_out import special_of2
 
 # --- gamma and its kin ---
 
@@ -261,102 +260,3 @@ def factorial(n, exact=False):
     if exact:
         raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")
     return gamma(n + 1.0)
-
-
-@primitive()
-def hurwitz(x, q):
-    return special_of2(x, q).zeta(x, q)
-
-
-rules(hurwitz, lambda g, out, x, q: no_rule_in("zeta", "x"), lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)), jvp=same)
-
-
-@implements(sp.zeta)
-def zeta(x, q=None):
-    """In q; in x there is no rule."""
-    return hurwitz(x, 1.0 if q is None else q)
-
-
-# --- incomplete gamma and beta functions, in their last argument ---
-
-
-@primitive(sp.gammainc)
-def gammainc(a, x):
-    return special_of2(a, x).gammainc(a, x)
-
-
-@primitive(sp.gammaincc)
-def gammaincc(a, x):
-    return special_of2(a, x).gammaincc(a, x)
-
-
-@primitive(sp.gammaincinv)
-def gammaincinv(a, y):
-    return special_of2(a, y).gammaincinv(a, y)
-
-
-@primitive(sp.gammainccinv)
-def gammainccinv(a, y):
-    return special_of2(a, y).gammainccinv(a, y)
-
-
-@primitive(sp.betainc)
-def betainc(a, b, x):
-    return special_of(next((v for v in (a, b, x) if is_array(v)), x)).betainc(a, b, x)
-
-
-@primitive(sp.betaincinv)
-def betaincinv(a, b, y):
-    return special_of(next((v for v in (a, b, y) if is_array(v)), y)).betaincinv(a, b, y)
-
-
-@primitive(sp.betaincc)
-def betaincc(a, b, x):
-    return special_of(next((v for v in (a, b, x) if is_array(v)), x)).betaincc(a, b, x)
-
-
-@primitive(sp.stdtr)
-def stdtr(df, t):
-    """Student's distribution function."""
-    return special_of2(df, t).stdtr(df, t)
-
-
-def student_density(df: Any, t: Any) -> Any:
-    c = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * log(math.pi * df)
-    return exp(c - 0.5 * (df + 1.0) * log1p(t * t / df))
-
-
-def gamma_density(a: Any, x: Any) -> Any:
-    return exp(xlogy(a - 1.0, x) - x - gammaln(a))
-
-
-def beta_density(a: Any, b: Any, x: Any) -> Any:
-    return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
-
-
-rules(gammainc, lambda g, out, a, x: no_rule_in("gammainc", "a"), lambda g, out, a, x: times0(g, gamma_density(a, x)), jvp=same)
-rules(gammaincc, lambda g, out, a, x: no_rule_in("gammaincc", "a"), lambda g, out, a, x: -times0(g, gamma_density(a, x)), jvp=same)
-rules(gammaincinv, lambda g, out, a, y: no_rule_in("gammaincinv", "a"), lambda g, out, a, y: over0(g, gamma_density(a, out)), jvp=same)
-rules(gammainccinv, lambda g, out, a, y: no_rule_in("gammainccinv", "a"), lambda g, out, a, y: -over0(g, gamma_density(a, out)), jvp=same)
-rules(
-    betainc,
-    lambda g, out, a, b, x: no_rule_in("betainc", "a"),
-    lambda g, out, a, b, x: no_rule_in("betainc", "b"),
-    lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
-    jvp=same,
-)
-rules(
-    betaincc,
-    lambda g, out, a, b, x: no_rule_in("betaincc", "a"),
-    lambda g, out, a, b, x: no_rule_in("betaincc", "b"),
-    lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
-    jvp=same,
-)
-rules(stdtr, lambda g, out, df, t: no_rule_in("stdtr", "df"), lambda g, out, df, t: g * student_density(df, t), jvp=same)
-rules(
-    betaincinv,
-    lambda g, out, a, b, y: no_rule_in("betaincinv", "a"),
-    lambda g, out, a, b, y: no_rule_in("betaincinv", "b"),
-    lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
-    jvp=same,
-)

@@ -101,10 +101,15 @@ def taken(x: Any, at: Any, axis: int) -> Any:
     return x[(slice(None),) * axis + (at,)]
 
 
+def in_rows(y: Any) -> Any:
+    """y in C order."""
+    return y if y.flags.c_contiguous else copy(y, "C")
+
+
 # --- joining ---
 
 
-@implements(np.concatenate)
+@implements(np.concatenate, layout="own")
 def concatenate(arrays, axis=0, dtype=None):
     xs = arrays_of(list(arrays))
     if axis is None:
@@ -173,7 +178,7 @@ def append(arr, values, axis=None):
     return concatenate([arr, values], axis)
 
 
-@implements(np.meshgrid)
+@implements(np.meshgrid, layout="asked")
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
@@ -276,7 +281,7 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
     for axis, w in enumerate(width):
         if w != (0, 0):
             x = taken(x, np.pad(np.arange(shape(x)[axis]), w, mode), axis)
-    return x
+    return in_rows(x)
 
 
 def fit_dtype(x: Any, to: Any) -> Any:
@@ -335,7 +340,7 @@ def known_mode(name: str, mode: str) -> None:
         raise ArgumentError(f"numpy.{name}: mode={mode!r}; it is one of 'raise', 'wrap', 'clip'")
 
 
-@implements(np.take)
+@implements(np.take, layout="own")
 def take(a, indices, axis=None, mode="raise"):
     known_mode("take", mode)
     x = array_like(a)
@@ -353,7 +358,7 @@ def take(a, indices, axis=None, mode="raise"):
     elif mode == "clip":
         at = at.clip(0, n - 1) if is_array(at) else min(max(int(at), 0), n - 1)
     if is_array(at):
-        return taken(x, at, axis)
+        return in_rows(taken(x, at, axis))
     y = x[(slice(None),) * axis + (int(at),)]
     return copy(y) if ndim(y) else y
 
@@ -363,7 +368,7 @@ def compress(condition, a, axis=None):
     x = array_like(a)
     if axis is None:
         x, axis = views.ravel(x), 0
-    return taken(x, np.flatnonzero(host(condition)), axis_of(axis, ndim(x)))
+    return in_rows(taken(x, np.flatnonzero(host(condition)), axis_of(axis, ndim(x))))
 
 
 def host(a: Any) -> np.ndarray:

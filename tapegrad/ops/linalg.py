@@ -27,7 +27,7 @@ from ._define import dtype, implements, linear, ndim, primitive, rules, shape, x
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
 from .products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
-from .shaping import conj, imag, imaginary, real, reshape, sum, transpose, zeros_like
+from .shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose, zeros_like
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
 SMALL = 32  # up to this order LAPACK itself is called where NumPy's checks would take longer than the work
@@ -271,15 +271,15 @@ def cholesky(a, /, *, upper=False):
     square("cholesky", a)
     if dtype(a).kind not in "fc":
         a = a * 1.0
-    return H(cholesky_lower(H(a))) if upper else cholesky_lower(a)
+    return copy(H(cholesky_lower(H(a))), "C") if upper else cholesky_lower(a)
 
 
-@implements(scipy.linalg.cholesky)
+@implements(scipy.linalg.cholesky, layout="asked")
 def scipy_cholesky(a, lower=False, overwrite_a=False, check_finite=True):
     return cholesky(a, upper=not lower)
 
 
-@implements(scipy.linalg.cho_factor)
+@implements(scipy.linalg.cho_factor, layout="asked")
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     """SciPy's pair (c, lower); unlike SciPy's, the unused triangle of c is zero."""
     return cholesky(a, upper=not lower), lower

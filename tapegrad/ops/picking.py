@@ -1,11 +1,12 @@
-"""Elements at an index that a trace hides, x[i] where i differs from sample to sample: read, written and added to by their places."""
+"""Elements at an index that a trace hides, x[i] where i differs from sample to sample, or from replay to replay: read, written and
+added to by their places."""
 
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN, primal_of, values_of
+from .._primitive import OPEN, layout_of, primal_of, values_of
 from .._variable import Variable
 from ..errors import BatchError
 from ._define import dtype, ndim, primitive, shape, xp
@@ -15,7 +16,7 @@ from .sorting import taken, taken_back
 
 
 def is_hidden(at: Any) -> bool:
-    """Is there a number or array in this index that differs between samples?"""
+    """Is there a number or array in this index that differs between samples or replays?"""
     return bool(OPEN.hiding) and _hidden(at)
 
 
@@ -25,7 +26,15 @@ def _hidden(at: Any) -> bool:
     if not isinstance(at, Variable):
         return False
     at = primal_of(at)
-    return isinstance(at, Variable) and at._trace.samples and at._trace.differs(at)
+    return isinstance(at, Variable) and at._trace.picks(at)
+
+
+def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
+    """Is x[at] = y, for all elements where a mask that differs between replays is true, the same as a choice element by element?"""
+    at = primal_of(at) if OPEN.hiding else None
+    if not isinstance(at, Variable) or at._trace.samples or dtype(at).kind != "b":
+        return False
+    return 0 < ndim(at) and shape(at) == shape(x)[: ndim(at)] and np.ndim(layout_of(y)) <= ndim(x) - ndim(at)
 
 
 class Hole:
@@ -71,9 +80,9 @@ def places(x: Any, at: Any) -> Any:
         i = primal_of(i)
         if not isinstance(i, Variable):
             return i
-        if dtype(i).kind == "b":
+        if dtype(i).kind == "b" and i._trace.samples:
             refuse()
-        if not i._trace.differs(i):
+        if not i._trace.picks(i):
             return values_of(i)
         parts.append(i)
         return HOLE
@@ -92,9 +101,25 @@ def refuse() -> Any:
 
 def picked(x: Any, at: Any) -> Any:
     """x[at], as a copy."""
+    k, i = along_axis(x, at)
+    if i is not None:  # whole parts
+        before, after = shape(x)[:k], shape(x)[k + 1 :]
+        along = reshape(i, to=(1,) * k + (-1,) + (1,) * len(after))
+        along = broadcast_to(along, to=(*before, shape(along)[k], *after))
+        return reshape(taken(x, along, k), to=(*before, *shape(i), *after))
     n = places(x, at)
     y = taken(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)
     return y[0] if shape(n) == () else reshape(y, to=shape(n))
+
+
+def along_axis(x: Any, at: Any) -> tuple:
+    """(axis, index) where `at` is one array that differs between replays, behind none but full slices; else (0, None)."""
+    at = at if type(at) is tuple else (at,)
+    k = len(at) - 1
+    if k >= ndim(x) or not all([type(i) is slice and i == slice(None) for i in at[:k]]) or not isinstance(at[k], Variable):
+        return 0, None
+    i = primal_of(at[k])
+    return (k, i) if isinstance(i, Variable) and not i._trace.samples and i._trace.picks(i) else (0, None)
 
 
 def _last_writers(run, stacks, params):

@@ -103,7 +103,7 @@ def bilinear(t, out, x, y):
 rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
 
 
-@implements(np.matmul, np.linalg.matmul)
+@implements(np.matmul, np.linalg.matmul, layout="own")
 @hook
 def product(x, y):
     """x @ y."""
@@ -118,7 +118,7 @@ def two(a: Any, b: Any) -> tuple:
     return (a, b) if isinstance(a, Variable) and isinstance(b, Variable) else tuple(arrays_of((a, b)))
 
 
-@implements(np.dot)
+@implements(np.dot, layout="own")
 def dot(a, b, out=None):
     a, b = two(a, b)
     n, m = ndim(a), ndim(b)
@@ -223,7 +223,7 @@ rules(take_last, lambda g, out, x, at: put_last(g, at=at, size=shape(x)[-1]), jv
 rules(put_last, lambda g, out, x, at, size: take_last(g, at=at), jvp=linear)
 
 
-@implements(np.cross, np.linalg.cross)
+@implements(np.cross, np.linalg.cross, layout="asked")
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     if axis is not None:
         axisa = axisb = axisc = axis

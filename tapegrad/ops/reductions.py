@@ -18,6 +18,7 @@ from .._variable import Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._layouts import laid
 from .corners import isnan, maximum, minimum
 from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .gates import note, users_line
@@ -85,13 +86,14 @@ def cast(a: Any, to: Any) -> Any:
 # --- sums ---
 
 
-@implements(np.sum)
+@implements(np.sum, layout="own")
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     if dtype is None is initial and where is True and type(a) is Variable:
         return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
-    return r if initial is None else add(r, initial)
+    r = r if initial is None else add(r, initial)
+    return laid(r, np.sum, (a, axis, dtype), {"keepdims": keepdims, "initial": initial, "where": where})
 
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
@@ -108,12 +110,12 @@ def floating(name: str, to: Any) -> Any:
     return to
 
 
-@implements(np.mean)
+@implements(np.mean, layout="own")
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     a, dtype = array_of(a), floating("mean", dtype)
     if where is not True:
         total = sum(a, axis, dtype, keepdims=keepdims, where=where)
-        return total / _number_of(where, total, a, axis, keepdims)
+        return laid(total / _number_of(where, total, a, axis, keepdims), np.mean, (a, axis, dtype), {"keepdims": keepdims, "where": where})
     if dtype is None and _dtype_of(a).char == "e":
         return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
     return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
@@ -300,10 +302,11 @@ def _flat(a: Any, axis: Any) -> tuple:
     return a, axes_of(a, operator.index(axis))[0]
 
 
-@implements(np.cumsum)
+@implements(np.cumsum, layout="own")
 def cumsum(a, axis=None, dtype=None):
     a, axis = _flat(a, axis)
-    return running_sum(cast(a, dtype), axis=axis)
+    y = running_sum(cast(a, dtype), axis=axis)
+    return y if dtype is None else laid(y, np.cumsum, (a, axis, dtype), {})
 
 
 @implements(np.cumprod)
@@ -400,7 +403,7 @@ rules(lowest, _extreme_vjp, jvp=_extreme_jvp)
 
 
 def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
-    a = array_of(a)
+    given = a = array_of(a)
     if where is not True:
         if initial is None:
             raise ArgumentError(f"numpy.{name}: where= needs initial=")
@@ -408,15 +411,17 @@ def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
     if initial is not None and count_of(a, axis) == 0:
         return broadcast_to(xp(a).asarray(initial, dtype(a)), to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape))
     r = reduce(a, axis=axis, keepdims=keepdims)
-    return r if initial is None else combine(r, initial)
+    if initial is None:
+        return r
+    return laid(combine(r, initial), getattr(np, name), (given, axis), {"keepdims": keepdims, "initial": initial, "where": where})
 
 
-@implements(np.max, np.amax)
+@implements(np.max, np.amax, layout="own")
 def amax(a, axis=None, *, keepdims=False, initial=None, where=True):
     return _extreme(highest, maximum, 1.0, "max", a, axis, keepdims, initial, where)
 
 
-@implements(np.min, np.amin)
+@implements(np.min, np.amin, layout="own")
 def amin(a, axis=None, *, keepdims=False, initial=None, where=True):
     return _extreme(lowest, minimum, -1.0, "min", a, axis, keepdims, initial, where)
 

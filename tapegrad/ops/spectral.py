@@ -102,7 +102,7 @@ def eigvalsh(a, UPLO="L"):
     return eigh(a, UPLO)[0]
 
 
-@implements(scipy.linalg.eigh)
+@implements(scipy.linalg.eigh, layout="asked")
 def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
     """For a generalised problem, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y with A v = w B v (type 1); those of
@@ -255,7 +255,7 @@ def scipy_svdvals(a, overwrite_a=False, check_finite=True):
     return svd(a, compute_uv=False)
 
 
-@implements(scipy.linalg.svd)
+@implements(scipy.linalg.svd, layout="asked")
 def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     r = svd(a, full_matrices, compute_uv)
     return tuple(r) if compute_uv else r
@@ -316,7 +316,7 @@ def qr(a, mode="reduced"):
     return r if mode == "r" else QRResult(q, r)
 
 
-@implements(scipy.linalg.qr)
+@implements(scipy.linalg.qr, layout="asked")
 def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
     """With pivoting, the order of the columns is found on plain values and is a constant."""
     n, k = shape(a)[-2:]
@@ -384,7 +384,7 @@ def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
     return matmul(H(vh), column(inverse) * H(u))
 
 
-@implements(scipy.linalg.pinv)
+@implements(scipy.linalg.pinv, layout="asked")
 def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
     atol = 0.0 if atol is None else values_of(atol)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, shares_memory
+from .._array import in_order_of_memory, is_array, shares_memory
+from .._late import late
 from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
 from .._variable import Variable, View
 from ..errors import ArgumentError
@@ -26,6 +27,9 @@ def shown(x: Variable) -> Any:
     if type(x) is View:
         return ix.region(layout_of(x._base), x._path)
     return layout_of(x)
+
+
+late.shown = shown
 
 
 def index(at: Any) -> Any:
@@ -116,7 +120,7 @@ def sizes(to: Any) -> tuple:
 # --- shape ---
 
 
-@implements(np.reshape)
+@implements(np.reshape, layout="own")
 def reshape(a, shape, order="C", *, copy=None):
     """A view where NumPy gives one, else a reshaped copy."""
     a = array_like(a)
@@ -145,16 +149,16 @@ def reshape(a, shape, order="C", *, copy=None):
     return s.reshape(s.copy(a), to=there.shape)
 
 
-@implements(np.ravel)
+@implements(np.ravel, layout="own")
 def ravel(a, order="C"):
     """A view of contiguous memory, else a copy."""
     a = array_like(a)
-    if order == "K":
-        flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
-        if flags is not None and not flags.c_contiguous and not flags.f_contiguous:
-            raise ArgumentError("ravel: order='K' of a strided array is not supported; use 'C' or 'F'")
-        order = "A"
     here = shown(a) if isinstance(a, Variable) else a
+    if order == "K" and is_array(here):  # the axes as they lie
+        a, order = permuted(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
+        here = shown(a) if isinstance(a, Variable) else a
+    elif order == "A" and is_array(here):
+        order = "F" if here.flags.f_contiguous else "C"
     if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
         return reshape(s.copy(a), (-1,), order)  # NumPy copies what is not contiguous, also where a view were possible
     return reshape(a, (-1,), order)
@@ -181,7 +185,7 @@ def diagonal_of(x: Variable) -> View:
     return view(x, DIAGONAL)
 
 
-@implements(np.transpose)
+@implements(np.transpose, layout="own")
 def transpose(a, axes=None):
     a = array_like(a)
     n = len(shape(a))
@@ -193,10 +197,10 @@ def transpose(a, axes=None):
     return permuted(a, tuple([k % n for k in axes]))
 
 
-implements(np.permute_dims)(transpose)
+implements(np.permute_dims, layout="own")(transpose)
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+@implements(np.matrix_transpose, np.linalg.matrix_transpose, layout="own")
 def matrix_transpose(x):
     x = array_like(x)
     n = len(shape(x))
@@ -205,7 +209,7 @@ def matrix_transpose(x):
     return permuted(x, (*range(n - 2), n - 1, n - 2))
 
 
-@implements(np.swapaxes)
+@implements(np.swapaxes, layout="own")
 def swapaxes(a, axis1, axis2):
     a = array_like(a)
     axes = list(range(len(shape(a))))
@@ -231,7 +235,7 @@ def axis_of(axis: Any, n: int) -> int:
     return axes_of(operator.index(axis), n)[0]
 
 
-@implements(np.moveaxis)
+@implements(np.moveaxis, layout="own")
 def moveaxis(a, source, destination):
     a = array_like(a)
     n = len(shape(a))
@@ -244,7 +248,7 @@ def moveaxis(a, source, destination):
     return permuted(a, tuple(order))
 
 
-@implements(np.rollaxis)
+@implements(np.rollaxis, layout="own")
 def rollaxis(a, axis, start=0):
     a = array_like(a)
     n = len(shape(a))
@@ -257,7 +261,7 @@ def rollaxis(a, axis, start=0):
     return permuted(a, tuple(order))
 
 
-@implements(np.expand_dims)
+@implements(np.expand_dims, layout="own")
 def expand_dims(a, axis):
     a = array_like(a)
     here = shape(a)
@@ -266,7 +270,7 @@ def expand_dims(a, axis):
     return reshape(a, tuple([1 if k in new else next(rest) for k in range(n)]))
 
 
-@implements(np.squeeze)
+@implements(np.squeeze, layout="own")
 def squeeze(a, axis=None):
     a = array_like(a)
     here = shape(a)
@@ -288,17 +292,17 @@ def _at_least(a: Any, rank: int) -> Any:
     return reshape(a, (1,) * (rank - len(s)) + s)
 
 
-@implements(np.atleast_1d)
+@implements(np.atleast_1d, layout="own")
 def atleast_1d(*arys):
     return _at_least(arys[0], 1) if len(arys) == 1 else tuple([_at_least(a, 1) for a in arys])
 
 
-@implements(np.atleast_2d)
+@implements(np.atleast_2d, layout="own")
 def atleast_2d(*arys):
     return _at_least(arys[0], 2) if len(arys) == 1 else tuple([_at_least(a, 2) for a in arys])
 
 
-@implements(np.atleast_3d)
+@implements(np.atleast_3d, layout="own")
 def atleast_3d(*arys):
     return _at_least(arys[0], 3) if len(arys) == 1 else tuple([_at_least(a, 3) for a in arys])
 
@@ -306,7 +310,7 @@ def atleast_3d(*arys):
 # --- broadcasting, diagonals, parts of complex numbers ---
 
 
-@implements(np.broadcast_to)
+@implements(np.broadcast_to, layout="own")
 def broadcast_to(array, shape, subok=False):
     """Read-only, as NumPy's."""
     x, to = array_like(array), sizes(shape)
@@ -317,14 +321,14 @@ def broadcast_to(array, shape, subok=False):
     return view(x, ("broadcast", to)) if is_array(here) else s.broadcast_to(x, to=to)
 
 
-@implements(np.broadcast_arrays)
+@implements(np.broadcast_arrays, layout="own")
 def broadcast_arrays(*args, subok=False):
     xs = arrays_of(args)
     to = np.broadcast_shapes(*[shape(x) for x in xs])
     return tuple([x if shape(x) == to else broadcast_to(x, to) for x in xs])
 
 
-@implements(np.diagonal)
+@implements(np.diagonal, layout="own")
 def diagonal(a, offset=0, axis1=0, axis2=1):
     """Read-only, as NumPy's."""
     a = array_like(a)
@@ -337,12 +341,12 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return view(a, ("diagonal", (offset, axis1, axis2)))
 
 
-@implements(np.linalg.diagonal)
+@implements(np.linalg.diagonal, layout="own")
 def linalg_diagonal(x, *, offset=0):
     return diagonal(x, offset, -2, -1)
 
 
-@implements(np.real)
+@implements(np.real, layout="own")
 def real(val):
     x = array_like(val)
     if not isinstance(x, Variable):
@@ -352,20 +356,20 @@ def real(val):
     return view(x, ("real", None)) if is_array(shown(x)) else s.real(x)
 
 
-@implements(np.imag)
+@implements(np.imag, layout="own")
 def imag(val):
     x = array_like(val)
     if not isinstance(x, Variable):
         return x.imag
     if dtype(x).kind != "c":
-        return handle(s.zeros_like(x))
+        return handle(xp(x).zeros(shape(x), dtype(x), "F" if shown(x).flags.fnc else "C"))
     return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
 
 
 # --- reversed axes ---
 
 
-@implements(np.flip)
+@implements(np.flip, layout="own")
 def flip(m, axis=None):
     m = array_like(m)
     n = len(shape(m))
@@ -375,21 +379,21 @@ def flip(m, axis=None):
     return part(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
 
 
-@implements(np.fliplr)
+@implements(np.fliplr, layout="own")
 def fliplr(m):
     if len(shape(array_like(m))) < 2:
         raise ValueError("Input must be >= 2-d.")
     return flip(m, 1)
 
 
-@implements(np.flipud)
+@implements(np.flipud, layout="own")
 def flipud(m):
     if len(shape(array_like(m))) < 1:
         raise ValueError("Input must be >= 1-d.")
     return flip(m, 0)
 
 
-@implements(np.rot90)
+@implements(np.rot90, layout="own")
 def rot90(m, k=1, axes=(0, 1)):
     m = array_like(m)
     a, b = axes_of(axes, len(shape(m)))
@@ -404,7 +408,7 @@ def rot90(m, k=1, axes=(0, 1)):
 # --- split ---
 
 
-@implements(np.array_split)
+@implements(np.array_split, layout="own")
 def array_split(ary, indices_or_sections, axis=0):
     ary = array_like(ary)
     axis = axis_of(axis, len(shape(ary)))
@@ -422,24 +426,24 @@ def array_split(ary, indices_or_sections, axis=0):
     return [part(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
 
 
-@implements(np.split)
+@implements(np.split, layout="own")
 def split(ary, indices_or_sections, axis=0):
     if isinstance(indices_or_sections, (int, np.integer)) and shape(array_like(ary))[axis] % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)
 
 
-@implements(np.vsplit)
+@implements(np.vsplit, layout="own")
 def vsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 0)
 
 
-@implements(np.hsplit)
+@implements(np.hsplit, layout="own")
 def hsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 1 if len(shape(array_like(ary))) > 1 else 0)
 
 
-@implements(np.dsplit)
+@implements(np.dsplit, layout="own")
 def dsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 2)
 
@@ -451,4 +455,4 @@ def unstack(x, /, *, axis=0):
 
 
 if hasattr(np, "unstack"):  # NumPy 2.1
-    implements(np.unstack)(unstack)
+    implements(np.unstack, layout="own")(unstack)

@@ -1,5 +1,6 @@
 """What SciPy's optimisers need to know of trees: a vector in place of a tree, and bounds, constraints, callbacks in its terms."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from .._array import is_array, is_differentiable, is_scalar, xp_of
+from .._late import load
 from .._primitive import layout_of
 from .._recording import ravel
 from .._transforms import hessian, jacobian
@@ -128,6 +130,18 @@ class Values:
     def jacobian(self, u: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             return to_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+
+    def sparse_jacobian(self, pattern: Any) -> Callable:
+        """The function that gives it as a sparse matrix."""
+        f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
+        plan = load("tapegrad.sparse").Renewed("jacobian", f, self.args, pattern)
+
+        def jacobian(u: np.ndarray) -> Any:
+            with np.errstate(all="ignore"):
+                J = plan(self.flat.place(u))
+            return (J if self.flat.xp is np else J.get()).astype(np.float64)
+
+        return jacobian
 
     def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """That of v times the values."""

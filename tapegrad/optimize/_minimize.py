@@ -7,6 +7,7 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
+from .._late import load
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
 from ._flat import Flat, bounds_of, callback_of, constraints_of, opened, refuse_derivatives, to_host
@@ -37,6 +38,8 @@ class Objective:
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
         self._f = lambda u, f, *rest: f(restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+        self._sparse: Any = None
+        self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # is told every value
@@ -81,6 +84,24 @@ class Objective:
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
+    def sparse_hessian(self, u: np.ndarray) -> Any:
+        """The same as a sparse matrix."""
+        if self._sparse is None:
+            self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args, None)
+        self.hessians += 1
+        with np.errstate(all="ignore"):
+            H = self._sparse(self.place(u))
+        H = H if self.flat.xp is np else H.get()
+        self._require_finite(H.data, u)
+        return H.astype(np.float64)
+
+    def sparse_product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The Hessian at u times v, by that matrix, which is made once for each u."""
+        if self._at is None or not np.array_equal(self._at[0], u):
+            self._at = u.copy(), self.sparse_hessian(u)
+        self.products += 1
+        return self._at[1] @ v
+
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The Hessian at u times v."""
         self.products += 1
@@ -112,7 +133,8 @@ def minimize(
 
     x0 is a tree of real arrays or numbers; a list or tuple of plain numbers is an array, as for SciPy.  `method` is any of SciPy's;
     by default 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.  Those of second order get Hessian-vector products,
-    or the whole Hessian where they need it or with `hess='dense'`; those without derivatives get values.
+    or the whole Hessian where they need it or with `hess='dense'`, as a sparse matrix with `hess='sparse'`; those without derivatives get
+    values.
 
     `bounds` are SciPy's, of the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  `constraints` are
     SciPy's; their functions get a tree like x0, and exact derivatives where none are given.  `callback`, as SciPy's, is shown
@@ -151,14 +173,21 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
     if not callable(method) and name not in known:
         raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
-    if not isinstance(hess, str) or hess not in ("auto", "dense", "product"):
-        raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense' or 'product'")
+    if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
+        raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
+    if hess == "sparse" and name not in WITH_PRODUCT:
+        raise ArgumentError(f"hess='sparse' with method={method!r}: those that take a sparse matrix are {', '.join(sorted(WITH_PRODUCT))}")
     start = inside(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
         raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
     derivatives: dict[str, Any] = {}
     if name in WITH_HESSIAN or callable(method) or (name in WITH_PRODUCT and hess == "dense"):
         derivatives["hess"] = objective.hessian
+    elif name in WITH_PRODUCT and hess == "sparse":
+        if name == "trust-constr":
+            derivatives["hess"] = objective.sparse_hessian
+        else:  # SciPy's others take no sparse matrix
+            derivatives["hessp"] = objective.sparse_product
     elif name in WITH_PRODUCT:
         derivatives["hessp"] = objective.product
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)

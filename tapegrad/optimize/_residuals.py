@@ -23,13 +23,15 @@ def least_squares(
     bounds: Any = (-np.inf, np.inf),
     args: tuple = (),
     kwargs: dict | None = None,
+    sparse: Any = False,
     **options: Any,
 ) -> OptimizeResult:
     """`scipy.optimize.least_squares` with the exact Jacobian of the residuals `fun(x, *args, **kwargs)`.
 
     x0 is a tree as in `minimize`, and so is fun's x; the residuals may be an array of any shape or a tree.  `bounds` are SciPy's, of
     the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  Further options (method, loss, f_scale,
-    x_scale, ftol, ...) are SciPy's.  The result is SciPy's, with `x` a tree like x0 and `flat` the vector.
+    x_scale, ftol, ...) are SciPy's.  The result is SciPy's, with `x` a tree like x0 and `flat` the vector.  With `sparse=True` the
+    Jacobian is a sparse matrix, its pattern found as by `tapegrad.sparse`; or `sparse=` is the pattern.
     Raises `ConvergenceError` if a residual is not finite at x0.
 
     >>> import numpy as np, tapegrad as tg
@@ -49,7 +51,8 @@ def least_squares(
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
-    result = scipy.optimize.least_squares(f, flat.start, f.jacobian, limits, **options)
+    jac = f.jacobian if sparse is False else f.sparse_jacobian(None if sparse is True else sparse)
+    result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
     result.flat, result.x = result.x, flat(result.x)
     return result
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._array import is_array, xp_of
+from .._array import is_array, kept, xp_of
 from .._late import load
 from .._primitive import OPEN
 from .._tree import is_node, leaves, structure, tree_map
@@ -33,7 +33,7 @@ class Folded:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.emitted = load(EMITTER).Emitted(program)
+        self.emitted = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups))
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
@@ -56,7 +56,7 @@ class At:
     Where a captured array has changed since, or a branch, the product is that of now: it is worked out anew."""
 
     def __init__(self, p: Any, x: Any, args: tuple):
-        self.p, self.x, self.args = p, tree_map(lambda v: v.copy(order="K") if is_array(v) else v, x), args
+        self.p, self.x, self.args = p, tree_map(lambda v: kept(v) if is_array(v) else v, x), args
         self.folded: dict = {}
         self.__name__ = f"{p.name}.at"
 
@@ -73,7 +73,13 @@ class At:
         return filled_out(name, y, out) if place is None else (*y[:place], filled_out(name, y[place], out))
 
     def fold(self, form: Form, args: tuple) -> Folded | None:
-        if OPEN.depth or form.eager is not None or not form.programs or form.programs[0].program.written:
+        if (
+            OPEN.depth
+            or form.eager is not None
+            or not form.programs
+            or form.programs[0].program.written
+            or form.programs[0].program.generators
+        ):
             return None
         kept = form.programs[0]
         values = kept.values(args)

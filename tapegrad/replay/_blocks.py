@@ -17,7 +17,7 @@ from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._interpreter import LIBM, NUMBER, interpreter
-from ._program import LAID, PART, Instruction, Program, laid
+from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
 SMALL = 256  # elements of a result: NumPy does more of them sooner
@@ -51,12 +51,17 @@ class Kinds:
 
     def __init__(self, program: Program):
         self.program, self.shown = program, program.shown
+        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
 
     def is_float(self, k: int, most: int = ROOM) -> bool:
-        numpys, shape, _, dtype, _ = self.shown[k]
-        if dtype is None:
-            return type(self.program.constants.get(k)) in NUMBERS
-        return numpys is not False and dtype == F8 and math.prod(shape) <= most
+        layout = self.shown[k]
+        size = self.sizes.get(id(layout))
+        if size is None:
+            numpys, shape, _, dtype, _ = layout
+            if dtype is None:
+                return type(self.program.constants.get(k)) in NUMBERS
+            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else ROOM + 1
+        return size <= most
 
     def is_truth(self, k: int) -> bool:
         numpys, shape, _, dtype, _ = self.shown[k]
@@ -64,9 +69,11 @@ class Kinds:
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
-        if prim is PART or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+        if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
+        if prim in BINARY or prim in UNARY or prim in PAIRS:
+            return floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL)
         if prim is LAID:
             return floats and self.is_float(k)
         if prim is READ:
@@ -87,11 +94,7 @@ class Kinds:
             compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
             given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
             return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
-        if prim is e.power_n.prim:
-            return floats and i.params["n"] == 2 and self.is_float(k, SMALL)
-        return (
-            floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL) and (prim in BINARY or prim in UNARY or prim in PAIRS)
-        )
+        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, SMALL)
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
@@ -99,12 +102,13 @@ class Kinds:
 
 
 class Held:
-    """Places of the arena.  `own`: they may be written, and used again; `until`: the last instruction that reads a value there."""
+    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last instruction that reads a
+    value there."""
 
-    __slots__ = ("places", "own", "until")
+    __slots__ = ("places", "own", "until", "first")
 
-    def __init__(self, places: Any, own: bool):
-        self.places, self.own, self.until = places, own, -1
+    def __init__(self, places: Any, own: bool, first: int = 0):
+        self.places, self.own, self.until, self.first = places, own, -1, first
 
 
 class Block:
@@ -115,7 +119,11 @@ class Block:
     def __init__(self, program: Program, start: int, stop: int, last: dict):
         self.program, self.last, self.shown = program, last, program.shown
         self.size, self.rows, self.table, self.known, self.free = 1, [], [], {}, {}
-        self.length = 0
+        self.length = self.first = 0
+        self.laid: dict = {}  # (first place, shape, strides) -> places
+        self.once: dict = {}  # id of places -> (is each there once?, the places)
+        self.counting: set = set()  # ids of the consecutive integers of which those are views
+        self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
@@ -164,11 +172,16 @@ class Block:
             first = idle.pop()
         else:
             first, self.size = self.size, self.size + count
-        return ordered(first, shape, strides or (0,) * len(shape))
+        self.first = first
+        at = self.laid.get((first, shape, strides))
+        if at is None:
+            at = self.laid[first, shape, strides] = ordered(first, shape, strides or (0,) * len(shape))
+            self.counting.add(id(at.base))
+        return at
 
     def place(self, k: int) -> None:
-        self.at[k] = self.taken(k)
-        self.hold(k, [Held(self.at[k], True)])
+        self.at[k] = at = self.taken(k)
+        self.hold(k, [Held(at, True, self.first)])
 
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
@@ -212,25 +225,34 @@ class Block:
         """May its places be written by instruction n?"""
         return all([h.own and h.until <= n for h in self.held[k]])
 
+    def is_once(self, at: np.ndarray) -> bool:
+        """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
+        if id(at) not in self.once:
+            self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
+        return self.once[id(at)][0]
+
     def release(self, n: int) -> None:
         for k in self.dying.pop(n, ()):
             for h in self.held[k]:
                 if h.own and h.until <= n:
                     h.own = False
-                    self.free.setdefault(h.places.size, []).append(int(h.places.min()) if h.places.size else 0)
+                    self.free.setdefault(h.places.size, []).append(h.first)
 
     # --- rows ---
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
-        if at.shape != shape:
-            at = at + zeros_of(shape)  # a fifth of the time of broadcast_to
-        key = at.astype(np.int32).tobytes()
+        met = self.begins.get((id(at), shape))
+        if met is not None:
+            return met[0]
+        places = at if at.shape == shape else at + zeros_of(shape)  # a fifth of the time of broadcast_to
+        key = places.astype(np.int32).tobytes()
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self.length
             self.table.append(key)
             self.length += len(key) // 4
+        self.begins[id(at), shape] = found, at
         return found
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
@@ -251,7 +273,7 @@ class Block:
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
-            if self.is_dead(base, n) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
+            if self.is_dead(base, n) and self.is_once(at[0]) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
                 self.at[k] = at[0]
                 self.hold(k, self.held[base])
             else:
@@ -265,6 +287,10 @@ class Block:
             return
         self.place(k)
         to = self.at[k]
+        name = BINARY.get(prim) or UNARY.get(prim)
+        if name is not None:
+            self.row(name, to, *at)
+            return
         written_out = way(i, [self.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
@@ -289,11 +315,9 @@ class Block:
             self.row("mul", to, at[0], at[0])
         elif prim is e.reciprocal.prim:
             self.row("div", to, self.number(1.0), at[0])
-        elif prim is e.root_slope.prim:
+        else:  # root_slope
             self.row("mul", to, at[0], self.number(0.5))
             self.row("div", to, to, at[1])
-        else:
-            self.row(BINARY.get(prim) or UNARY[prim], to, *at)
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
         rows = x if x.ndim == 2 else x[None]
@@ -312,6 +336,15 @@ class Block:
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
         self.ways = [self.leaving(k) for k in self.left]
+        self.taking = [(self.at[k].shape, self.view_of(self.at[k])) for k in self.given]
+        self.giving = [None if number else (at.shape, self.view_of(at)) for number, _, at in self.ways]
+        self.laid, self.begins, self.once, self.known, self.table = {}, {}, {}, {}, []
+
+    def view_of(self, at: np.ndarray) -> tuple | None:
+        """(first place, strides) by which the arena shows these places; None if it cannot."""
+        if id(at.base) in self.counting and at.size:  # an integer takes as much memory as a number
+            return int(at.flat[0]), at.strides
+        return steps_of(at)
 
     def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""
@@ -354,20 +387,27 @@ class State:
         for at, v in block.constants:
             self.arena[at] = v
         self.address = self.arena.ctypes.data
-        self.places = [viewed(self.arena, block.at[k]) for k in block.given]
-        self.left = [None if number else viewed(self.arena, at) for number, _, at in block.ways]
+        self.places = [viewed(self.arena, *way) for way in block.taking]
+        self.left = [None if way is None else viewed(self.arena, *way) for way in block.giving]
 
 
-def viewed(arena: np.ndarray, at: np.ndarray) -> Any:
+def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
     """The part of the arena at these places as a view; None if it is none."""
+    if 0 in shape:
+        return np.zeros(shape)
+    return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
+
+
+def steps_of(at: np.ndarray) -> tuple | None:
+    """(first place, strides) of places that lie as the elements of a view do."""
     if not at.size:
-        return np.zeros(at.shape)
+        return None
     first = int(at.flat[0])
     steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
     told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
     if not np.array_equal(np.broadcast_to(told, at.shape), at):
         return None
-    return np.ndarray(at.shape, F8, arena, 8 * first, tuple([8 * step for step in steps]))
+    return first, tuple([8 * step for step in steps])
 
 
 @functools.cache

@@ -7,6 +7,7 @@ operation, and then `Program.run` is asked.
 Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
 
 import collections
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array
+from .._array import NUMBERS, is_array, kept, room_like
 from .._flags import leave
+from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
 from ..ops import shaping
@@ -24,7 +26,8 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
-from ._program import HEARD, LAID, PART, Instruction, Program, is_pure, laid, same_value, setting_of
+from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from ._recorder import is_pure
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -39,6 +42,8 @@ UNARY = {
 }  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
+LEAST = 100  # elements below which an instruction is no part of a group
+PASS = 0.5  # ns: of an element of an instruction
 
 
 class Storage:
@@ -52,9 +57,13 @@ class Storage:
 
 
 class Emitted:
-    """The text of a program, and the function that it makes."""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, compiled: bool = False):
+        self.groups: list = []
+        self.alone: dict = {}
+        if compiled:
+            program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
         self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
         self.name: dict = {}
@@ -71,7 +80,8 @@ class Emitted:
         ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
         self.last.update(dict.fromkeys(ends, END))
         self.free: dict = {}  # layout -> names of dead memory
-        self.wanted = collections.Counter([self.large(k) for k, i in program.code if is_elementwise(i.prim)])
+        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
+        self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
@@ -147,6 +157,9 @@ class Emitted:
                 stopped = blocks[n]
                 self.block(n, stopped)
                 continue
+            if i.prim is GROUP:
+                self.group(n, i)
+                continue
             if i.watched != watched:
                 setting = self.given(setting_of(i.watched), "S")
                 self.lines += ([] if watched is None else ["leave(t)"]) + [f"t = {setting}.enter()"]
@@ -191,6 +204,22 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+
+    def group(self, n: int, i: Instruction) -> None:
+        """One call, which is given dead memory for what it makes."""
+        made = i.params
+        places = []
+        for k in made.written:
+            self.wanted[self.large(k)] -= 1
+            places.append(self.place(k))
+        args = [self.name[a] for a in i.args] + [str(p) for p in places]
+        self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
+        self.release(n)
+        for k in made.left:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+        self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
+        for k in made.left:
+            self.guard(k)
 
     def guard(self, k: int) -> None:
         for g in self.program.guards.get(k, ()):
@@ -335,7 +364,7 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
-            self.lines.append(f"{x} = {self.given(np.empty_like, 'u')}({args[0]})" if unread else f"{x} = {args[0]}.copy('K')")
+            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:
@@ -359,7 +388,36 @@ class Emitted:
         return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
 
 
+def with_groups(program: Program) -> tuple:
+    """The program with groups in it; the groups; what is in none."""
+    reader = load("tapegrad.replay._groups").Reader(program)
+    if not reader.groups:
+        return program, [], reader.alone
+    program = copy.copy(program)
+    program.code, program.shown = reader.order, reader.kinds.shown
+    return program, reader.groups, reader.alone
+
+
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def told(emitted: Emitted) -> str:
+    """What runs in compiled loops, and what large instructions do not."""
+    names: dict = {}
+    for group in emitted.groups:
+        for _, name in group.names:
+            names[name] = names.get(name, 0) + 1
+    inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
+    if not names:
+        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
+    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
+    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
+
+
+def saved(program: Program) -> float:
+    """About how many nanoseconds of a replay groups might save, at most."""
+    sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
+    return sum([PASS * size for size in sizes if size >= LEAST], 0.0)
 
 
 def is_whole(path: tuple, at: Any) -> bool:

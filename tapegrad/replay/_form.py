@@ -1,5 +1,6 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,18 +12,24 @@ from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value
 from .._flags import now
 from .._late import load
 from .._primitive import OPEN
+from .._random import DRAW
 from .._shadow import THREADS
-from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, value_and_grad, value_grad_hvp
+from .._tape import COLLECTOR
+from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError
+from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded
-from ._signature import READ, Signature, Surroundings
+from ._recorder import Guard, Recorded, is_single
+from ._signature import READ, Signature, Surroundings, flat_of, restore, snapshot
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
 EMITTED = 2  # the replay for which the text is written
+COMPILING = 2e8  # ns that the compilation of a function's groups may take
+REFUSALS = 3  # replays for which groups were of no use, before there are none
+GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
 PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
 
@@ -58,9 +65,11 @@ METHODS = {
     "vjp": _vjp,
     "hvp": lambda f, argnums: lambda x, v, *args: hvp(f, x, v, args),
     "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
+    "jmp": lambda f, argnums: lambda x, V, *args: jmp(f, x, V, args),
+    "vmp": lambda f, argnums: lambda x, W, *args: vmp(f, x, W, args),
     "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
 }
-PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "value_grad_hvp"))  # their second argument is a direction
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "value_grad_hvp"))  # their second argument is a direction
 
 
 def given(args: tuple) -> list:
@@ -80,6 +89,7 @@ class Form:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.eager: str | None = None  # why the function is run as it is
+        self.numbers = True  # may Python numbers be inputs?
 
     @property
     def name(self) -> str:
@@ -129,32 +139,49 @@ class Form:
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
     def record(self, args: tuple) -> Any:
-        """A call as it is, and its program with it."""
+        """A call as it is, and its program with it.  (A recording is long, and holds no cycles.)"""
+        COLLECTOR.pause()
+        try:
+            return self.recorded(args)
+        finally:
+            COLLECTOR.resume()
+
+    def recorded(self, args: tuple) -> Any:
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:
             raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
-        signature = Signature(args, active)
+        # at first a number is what it is: once another comes, and the function is known to be recorded, it is an input
+        numbers = (
+            self.numbers and bool(self.programs or owner.on_change == "raise") and not any([is_single(x) for a in args for x in flat_of(a)])
+        )
+        signature = Signature(args, active, numbers)
         f = owner.f
         wrap = _wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if signature.weak and surroundings.has_single():
+            self.numbers = False
+            return self.recorded(args)
         try:
             recorded = Recorded(self.name, f, lift, args, signature.chosen)
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
+            surroundings.rewind()
+            if signature.weak and surroundings.disturbed() is None:
+                self.numbers = False
+                return self.recorded(args)
             if owner.on_change == "raise" or surroundings.disturbed() is not None:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.eager = f"{type(error).__name__}: {error}"
             return y
         y = recorded.result()
-        reason = surroundings.settle(recorded.arrays)
-        if reason is None and recorded.trace.drawn is not None:
-            reason = f"{recorded.trace.drawn} draws random numbers"
+        drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
+        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
         self.recordings += 1
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
@@ -166,7 +193,7 @@ class Form:
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
             self.eager, self.programs = reason, []
         else:
-            self.programs = [Kept(signature, surroundings, Program(recorded)), *self.programs[: MOST - 1]]
+            self.programs = [Kept(signature, surroundings, Program(recorded), owner), *self.programs[: MOST - 1]]
         return y
 
     def report(self) -> list:
@@ -178,11 +205,15 @@ class Form:
 class Kept:
     """A program, and what it holds for."""
 
-    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program):
+    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Any = None
-        self.replays = self.failures = 0
+        self.compile, self.due = owner.compile, EMITTED  # the replay for which the text is written next
+        self.cuda_graph = owner.cuda_graph
+        self.graph: Any = None
+        self.graphless: str | None = None  # why it is none
+        self.replays = self.failures = self.refusals = 0
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
@@ -199,24 +230,68 @@ class Kept:
         if program.writes_arguments and len(values) > 1 and overlapping(values):
             return None
         self.replays += 1
-        try:
-            if self.replays == EMITTED:
-                self.emitted = load(EMITTER).Emitted(program)
-            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
-            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
-                found = program.run(values)
-        except Exception:  # the plain call raises it, with the line
-            self.failures += 1
-            return None
-        if type(found) is Guard:
+        before = [(x, snapshot(x)) for x in program.generators]
+        found = self.found(values, before)
+        if found is None or type(found) is Guard:
+            for x, state in before:
+                restore(x, state)
             return found
-        if HEARD.shown is not None:
-            return None
+            return found
         results, written = found
         for array, v in written:
             array[...] = v
         each = iter(results)
         return tree_map(lambda _: next(each), program.tree)
+
+    def write(self) -> None:
+        """The text; with groups once the replays so far have cost as much as compiling them might."""
+        emitter, program = load(EMITTER), self.program
+        wanted = self.compile is True
+        if self.compile == "auto":
+            saved = emitter.saved(program)
+            after = COMPILING / saved if saved else math.inf
+            wanted = self.replays >= after
+        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
+        if wanted or self.emitted is None:
+            self.emitted = emitter.Emitted(program, wanted)
+
+    def refuse(self) -> None:
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""
+        self.refusals += 1
+        if self.refusals > REFUSALS and 2 * self.refusals > self.replays:
+            self.compile, self.emitted = False, load(EMITTER).Emitted(self.program)
+
+    def found(self, values: list, before: list) -> Any:
+        """What the program gives; a guard that failed, or None.  `before`: the states of its generators."""
+        program = self.program
+        try:
+            if self.replays >= self.due:
+                self.write()
+            if self.cuda_graph and self.replays >= GRAPHED and self.emitted is not None:
+                self.cuda_graph = False  # it is tried once
+                self.captured(values)
+            if self.graph is not None:
+                return self.graph(values)
+            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
+            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
+                for x, state in before:
+                    restore(x, state)
+                found = program.run(values)
+                if self.emitted is not None and self.emitted.groups and HEARD.shown is None:
+                    self.refuse()
+        except Exception:  # the plain call raises it, with the line
+            self.failures += 1
+            return None
+        return None if HEARD.shown is not None and type(found) is not Guard else found
+
+    def captured(self, values: list) -> None:
+        """The replay becomes a CUDA graph, if it can be one."""
+        self.graphless = unfit(self.program, values)
+        if self.graphless is None:
+            try:
+                self.graph = Graph(self.program, self.emitted.run, values)
+            except Exception as error:
+                self.graphless = f"{type(error).__name__}: {error}"
 
     def report(self) -> str:
         way = (
@@ -224,9 +299,23 @@ class Kept:
             if self.emitted is None
             else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
         )
+        way = "as one CUDA graph" if self.graph is not None else way
+        way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        drawn = sum([i.prim is DRAW for _, i in self.program.code])
+        anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
+            f", random numbers drawn {drawn} times" if drawn else ""
+        )
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
-            f"{sizes}; {len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written, {guards} values and "
-            f"conditions guarded; {self.surroundings.compared()} bytes of other arrays compared at each call"
+            f"{sizes}; {anew}, {guards} values and conditions guarded; "
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call{self.fused()}"
         )
+
+    def fused(self) -> str:
+        """What runs in compiled loops."""
+        if self.compile is False:
+            return "; nothing compiled for it, for its values are often not finite" if self.refusals > REFUSALS else ""
+        if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
+            return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
+        return load(EMITTER).told(self.emitted)

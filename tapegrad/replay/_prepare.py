@@ -16,18 +16,18 @@ from ._signature import Signature
 class Prepared(Remade):
     """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
 
-    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str):
-        self.args = args
+    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
+        self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
         self.of, self.argnums, self.on_change = f, argnums, on_change
         self.f = f
         self.name = f"prepare({name_of(f)})"
         self.__name__ = self.name
         self.nums = Inputs(self.name, argnums, args).nums
-        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]))
+        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]), True)
         self.forms = {method: Form(self, method) for method in METHODS}
 
     def _made(self) -> tuple:
-        return Prepared, (self.of, self.args, self.argnums, self.on_change)
+        return Prepared, (self.of, self.args, self.argnums, self.on_change, self.compile, self.cuda_graph)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -101,7 +101,15 @@ class Prepared(Remade):
         return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing is recorded yet"])
 
 
-def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record", shadow: bool = True) -> Prepared:
+def prepare(
+    f: Callable,
+    *args: Any,
+    argnums: Any = 0,
+    on_change: str = "record",
+    compile: bool | str = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared:
     """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
 
     `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
@@ -110,8 +118,11 @@ def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record"
 
     Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
     number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
-    GuardError.  A function that cannot be recorded, for it draws random numbers or counts its calls, say, is run as it is:
-    `p.report()` tells.
+    GuardError.  A function that cannot be recorded, for it counts its calls, say, is run as it is: `p.report()` tells.
+    With `cuda_graph=True` a replay on CuPy that looks at no conditions is one CUDA graph, launched at once.
+
+    What is done to large arrays is compiled into loops, by `compile='auto'` once the replays so far have cost about as much as that
+    might, by True at the second replay, by False not at all.
 
     >>> import numpy as np, tapegrad as tg
     >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
@@ -122,13 +133,15 @@ def prepare(f: Callable, *args: Any, argnums: Any = 0, on_change: str = "record"
         raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
     if on_change not in ("record", "raise"):
         raise ArgumentError(f"prepare({name_of(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
-    return Prepared(f if shadow else Const(f), args, argnums, on_change)
+    if not (type(compile) is bool or compile == "auto"):
+        raise ArgumentError(f"prepare({name_of(f)}): compile={compile!r}; it is True, False or 'auto'")
+    return Prepared(f if shadow else Const(f), args, argnums, on_change, compile, cuda_graph)
 
 
 def _shadowed(shadow: Any, x: Prepared) -> Prepared:
     """Within a transform it is the function whose captured arrays that transform follows."""
     f = shadow(x.of)
-    return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change)
+    return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change, x.compile, x.cuda_graph)
 
 
 MAKERS[Prepared] = _shadowed

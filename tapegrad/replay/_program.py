@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, same_bits, xp_of
+from .._array import is_array, kept, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
-from ..ops._define import PRIMITIVES
+from .._random import DRAW
 from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded
 
-FEW = 64  # elements of a constant that is compared with others
+GROUP = "group"  # an instruction that stands for several (_groups.py)
 
 
 class Heard(threading.local):
@@ -56,60 +56,48 @@ def same_value(a: Any, b: Any) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)
 
 
-def key_of(p: Any) -> Any:
-    """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
-    kind = type(p)
-    if kind is dict:
-        return tuple([(k, key_of(v)) for k, v in p.items()])
-    if kind is tuple or kind is list:
-        return (kind, *[key_of(v) for v in p])
-    if kind is slice:
-        return slice, p.start, p.stop, p.step
-    if kind is np.ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
-        return p.shape, p.strides, p.dtype.str, p.tobytes()
-    if kind is float or kind is complex or isinstance(p, np.generic):
-        return kind, repr(p)
-    hash(p)
-    return kind, p
-
-
 class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
-    leaf is always); `written`: (array, number)."""
+    leaf is always); `written`: (array, number);
+    `generators`: those of which it draws random numbers, always all that a plain call would."""
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
-        self.tree, self.shown = recorded.tree, trace.known
-        self.recorded = len(trace.instructions)
-        same = merged(trace.instructions, trace.known)
-        self.outputs = [(None if k is None else same[k], leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
-        self.written = [(array, same[k]) for array, k in trace.written]
+        instructions, known, same = trace.instructions, trace.known, trace.same
+        self.tree, self.recorded = recorded.tree, len(instructions)
+        self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
+        self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
         for g in trace.guards.values():
-            self.guards.setdefault(same[g.k], []).append(g)
+            self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         needed = {k for k, _ in self.outputs if k is not None} | {k for _, k in self.written} | set(self.guards)
         self.code: list = []
         self.constants: dict = {}
         self.captured: list = []
-        self.arguments = [k for k, i in enumerate(trace.instructions[: recorded.inputs]) if i.prim is ARGUMENT]
-        for k in range(len(same) - 1, -1, -1):
-            if k not in needed:
+        self.arguments = [k for k, i in enumerate(instructions[: recorded.inputs]) if i.prim is ARGUMENT]
+        targets = set()
+        for k in range(len(instructions) - 1, -1, -1):
+            i = instructions[k]
+            prim = i.prim
+            if type(prim) is Primitive and prim.writes:
+                targets.add(i.args[0])
+            if k not in needed and prim is not DRAW:
                 continue
-            i = trace.instructions[k]
-            if i.prim is CONSTANT:
-                self.constants[k] = trace.known[k]
-            elif i.prim is CAPTURED:
-                self.captured.append((k, trace.known[k]))
-            elif i.prim is not ARGUMENT:
-                args = tuple([same[j] for j in i.args])
-                needed.update(args)
-                self.code.append((k, Instruction(i.prim, args, i.params, i.watched)))
+            if prim is CONSTANT:
+                self.constants[k] = known[k]
+            elif prim is CAPTURED:
+                self.captured.append((k, known[k]))
+            elif prim is not ARGUMENT:
+                needed.update(i.args)
+                self.code.append((k, i))
         self.code.reverse()
-        targets = {i.args[0] for i in trace.instructions if isinstance(i.prim, Primitive) and i.prim.writes}
         self.writes_arguments = not targets.isdisjoint(self.arguments)
-        self.shown = {k: layout(trace.known[k]) for k in needed}
-        self.size = len(same)
+        layouts = trace.layouts
+        self.shown = {k: layouts[k] for k in needed.union([k for k, _ in self.code])}
+        drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
+        self.generators = list(drawing.values())
+        self.size = len(instructions)
 
     def run(self, values: list) -> Any:
         """The values of the instructions, or the guard that failed."""
@@ -165,48 +153,12 @@ def done(i: Instruction, args: list) -> Any:
     if i.prim is LAID:
         return laid(args[0], *i.params)
     if i.prim.writes:
-        args[0] = args[0].copy(order="K")
+        args[0] = kept(args[0])
     return i.prim.run(*args, **i.params)
 
 
 def laid(v: Any, shape: tuple, strides: tuple) -> Any:
     """A copy of v with these strides."""
-    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    fresh = xp_of(v).empty([shape[n] for n in order], v.dtype).transpose([order.index(n) for n in range(len(shape))])
+    fresh = room_laid(xp_of(v), shape, strides, v.dtype)
     fresh[...] = v
     return fresh
-
-
-def layout(v: Any) -> tuple:
-    """(is it an array of NumPy?, shape, strides, dtype, does it own its memory?)"""
-    if not is_array(v):
-        return (None, (), (), getattr(v, "dtype", None), True)
-    return xp_of(v) is np, v.shape, v.strides, v.dtype, v.base is None
-
-
-def is_pure(prim: Primitive) -> bool:
-    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
-    return prim.vjp is None or getattr(PRIMITIVES.get(prim.name), "prim", None) is prim
-
-
-def merged(instructions: list, known: list) -> list:
-    """For each instruction the first one that does the same."""
-    same: list = []
-    met: dict = {}
-    for k, i in enumerate(instructions):
-        same.append(k)
-        try:
-            if i.prim is CONSTANT:
-                v = known[k]
-                key = (CONSTANT, key_of(v)) if not is_array(v) or v.size <= FEW else None
-            elif i.prim is ARGUMENT or i.prim is CAPTURED:
-                key = None
-            elif isinstance(i.prim, Primitive) and not is_pure(i.prim):
-                key = None
-            else:
-                key = (id(i.prim), tuple([same[j] for j in i.args]), key_of(i.params), i.watched)
-        except TypeError:
-            key = None
-        if key is not None:
-            same[k] = met.setdefault(key, k)
-    return same

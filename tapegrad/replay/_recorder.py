@@ -8,40 +8,127 @@ variables that change: who sees what after a write was decided when the handle m
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
-from .._array import is_array, xp_of
+from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
-from .._hollow import hollow, hollow_number
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, values_of
+from .._hollow import hollow, hollow_number, read_only_as
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._random import DRAW
+from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
-from .._variable import Variable, View, bottom, variable
-from ..errors import callers_line
-from ..ops import shaping as s
+from .._variable import Variable, View, bottom, new, variable
+from ..errors import BatchError, callers_line
+from ..ops import elementwise as e
+from ..ops._define import PRIMITIVES
+from ..ops.zero_derivative import Place
 
+WEAK = 2  # an argument that is a number of Python
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
+SINGLE = ("f2", "f4", "c8")
+FEW = 64  # elements of a constant that is compared with others
+PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
+LOOKS: dict = {}  # what values look like
+PURE: set = set()  # operations of tapegrad's own
+INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
+NOTHING: dict = {}
+NO_STEPS = ()  # Python has one empty tuple
 
 
-class Slot:
-    """Which instruction made the value.  `alone`: what it made by a write is held by one handle, which may be written where it lies."""
+def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
+    """(hollow array, layout if it owns its memory, else) of an array.  A layout: (is it an array of NumPy?  None: a number, shape,
+    strides, dtype, does it own its memory?)"""
+    if len(LOOKS) > 999:
+        LOOKS.clear()
+    rest = (xp is np, shape, strides, dtype)
+    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False)
+    LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
+    return found
 
-    __slots__ = ("k", "alone")
 
-    def __init__(self, k: int, alone: bool = False):
-        self.k, self.alone = k, alone
+def look_of_number(v: Any) -> tuple:
+    found = LOOKS.get(type(v))
+    if found is None and type(v) in (tuple, list):  # of several results
+        found = LOOKS[type(v)] = None, (None, (), (), None, True)
+    elif found is None:
+        d = v.dtype if is_scalar(v) else np.asarray(v).dtype
+        found = hollow_number(d), (None, (), (), getattr(v, "dtype", None), True)
+        if d.kind in "biufc":
+            LOOKS[type(v)] = found
+    return found
+
+
+def is_single(x: Any) -> bool:
+    """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
+    return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
+
+
+def key_of(p: Any) -> Any:
+    """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
+    kind = type(p)
+    if kind in PLAIN:
+        return kind, p
+    if kind is dict:
+        return (*p, *[key_of(v) for v in p.values()])
+    if kind is tuple or kind is list:
+        return (kind, *[key_of(v) for v in p]) if p else kind
+    if kind is slice:
+        return slice, p.start, p.stop, p.step
+    if kind is ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
+        return p.shape, p.strides, p.dtype.str, p.tobytes()
+    if kind is float or kind is complex or isinstance(p, np.generic):
+        return kind, repr(p)
+    if kind is Place:
+        return kind, p.k
+    hash(p)
+    return kind, p
+
+
+def settled_of(params: dict) -> tuple:
+    """(settings as an instruction may hold them, their key: None where there is none)."""
+    held, key = {}, []
+    try:
+        for name, p in params.items():
+            kind = type(p)
+            if kind in PLAIN:
+                held[name] = p
+                key += (name, kind, p)
+            elif p is NO_STEPS:
+                held[name] = p
+                key += (name, p)
+            else:
+                held[name] = p = fixed(p)
+                key += (name, key_of(p))
+    except TypeError:
+        return {name: fixed(p) for name, p in params.items()}, None
+    return held, tuple(key)
+
+
+def is_pure(prim: Primitive) -> bool:
+    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
+    if prim in PURE:
+        return True
+    if prim is DRAW:
+        return False
+    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
+        PURE.add(prim)
+        return True
+    return prim.vjp is None
 
 
 class Instruction:
     """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`: which flags of floating-point
-    arithmetic a plain call would look at; `place`: the user's line, where it may be asked for."""
+    arithmetic a plain call would look at."""
 
     __slots__ = ("prim", "args", "params", "watched")
 
@@ -63,39 +150,62 @@ class Guard:
 
 
 class Record(Trace):
-    """`instructions` and what each gave, `known`; `guards`; `written`: (captured array, number of what is left in it)."""
+    """`instructions` and what each gave, `known`, and what that looks like, `layouts`; `guards`; `written`: (captured array, number of
+    what is left in it).
+
+    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
+    its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
-    hides = holds = adopts = True
+    hides = holds = adopts = notes_draws = True
 
     def __init__(self, constants: list):
         super().__init__()
         self.instructions: list = []
         self.known: list = []
+        self.layouts: list = []
+        self.shown: list = []  # hollow
         self.guards: dict = {}
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
         self.constants = frozenset(map(id, constants))
-        self.drawn: str | None = None
+        self.fixed: dict = {}  # constants that stay as they are: id -> number
+        self.drawn: str | None = None  # why random numbers cannot be drawn anew
+        self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
+        self.mets: dict = {}
+        self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
+        self.same: dict = {}
+        self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
+        self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
         self.around = sys.exception()
 
     # --- what it is for others ---
 
     def new(self, instruction: Instruction, value: Any) -> int:
         self.instructions.append(instruction)
-        self.known.append(value)
-        return len(self.known) - 1
+        known = self.known
+        known.append(value)
+        if type(value) is ndarray:
+            key = value.shape, value.strides, value.dtype
+            look = LOOKS.get(key) or look_of(np, *key)
+            self.layouts.append(look[1] if value.base is None else look[2])
+        elif is_array(value):
+            look = look_of(xp_of(value), value.shape, value.strides, value.dtype)
+            self.layouts.append(look[1] if value.base is None else look[2])
+        else:
+            look = LOOKS.get(type(value)) or look_of_number(value)
+            self.layouts.append(look[1])
+        self.shown.append(look[0])
+        return len(known) - 1
 
-    def made(self, value: Any, k: int, alone: bool = False) -> Variable:
-        if is_array(value):
-            return variable(hollow(xp_of(value), value.shape, value.dtype, value.strides), self, Slot(k, alone))
-        return variable(hollow_number(np.asarray(value).dtype), self, Slot(k))
-
-    def watch(self, value: Any) -> Variable:
+    def watch(self, value: Any, kind: Any = True) -> Variable:
         """An argument."""
-        x = self.made(value, self.new(Instruction(ARGUMENT), value))
+        x = self.handles(self.new(Instruction(ARGUMENT), value))
+        x._value = read_only_as(value, x._value)
         x._saved = True
+        if kind == WEAK:
+            self.weak.add(x._slot)
         return x
 
     def adopt(self, x: Variable) -> None:
@@ -107,41 +217,83 @@ class Record(Trace):
             return
         k = self.new(Instruction(CAPTURED), array)
         self.adopted.append((x, array, k))
-        x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, Slot(k)
+        x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
         x._version, x._saved = getattr(x, "_version", 0), True
 
     def values(self, x):
         """(A copy: whoever asks may write it.)"""
-        v = self.known[x._slot.k]
-        self.guards.setdefault((x._slot.k, False), Guard(x._slot.k, v.copy() if is_array(v) else v, False, callers_line()))
-        return v.copy(order="K") if is_array(v) else v
+        k = x._slot
+        v = self.known[k]
+        if (k, False) not in self.guards:
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
+        return kept(v) if is_array(v) else v
 
     def truth(self, x):
-        v = bool(self.known[x._slot.k])
-        self.guards.setdefault((x._slot.k, True), Guard(x._slot.k, v, True, callers_line()))
+        k = x._slot
+        v = bool(self.known[k])
+        if (k, True) not in self.guards:
+            self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
 
-    def draws(self, name):
-        self.drawn = f"{callers_line()}: numpy.random: {name}()"
+    def draw(self, hidden, params):
+        """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
+        real = params["real"]
+        first = self.settled(real)
+        params = {name: p if name == "real" else fixed(p) for name, p in params.items()}
+        hidden = [live(a) for a in hidden]
+        operands = [lower(a, self) for a in hidden]
+        ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
+        out = DRAW.run(*[self.known[k] for k in ks], **params)
+        self.generators[id(real)] = real, first, state(real)
+        if out is not None and np.asarray(out).dtype.kind not in "biufc":
+            self.refuse(params["name"])
+            return out
+        k = self.new(Instruction(DRAW, ks, params), out)
+        return None if out is None else self.handles(k)
+
+    def plainly(self, real, name, args, kwargs):
+        """A draw into memory that is nobody's."""
+        self.refuse(name)
+        return getattr(real, name)(*values_in(args), **values_in(kwargs))
+
+    def refuse(self, name):
+        self.drawn = f"{callers_line()}: numpy.random: {name}() draws random numbers that are no operation"
+
+    def settled(self, real):
+        """Its state before the first draw."""
+        before = state(real)
+        _, first, last = self.generators.get(id(real), (real, before, before))
+        if before != last:
+            self.drawn = f"{callers_line()}: numpy.random: numbers of one generator are drawn in two ways"
+        return first
+
+    def picks(self, x):
+        """Integers are inputs like others; a number tells a view, or a length."""
+        v = self.known[x._slot]
+        return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
+
+    def is_number(self, x):
+        return x._slot in self.weak
 
     def memory(self, slot):
         return None
 
     def copied_slot(self, slot, x):
         """`copied(x)` is packed in the order of its axes."""
-        v = self.known[slot.k]
-        if not is_array(v):
-            return Slot(slot.k)
-        c = v.copy(order="K")
+        self.alone.discard(slot)
+        v = self.known[slot]
+        if not is_array(v) or (v.ndim < 2 and v.base is None):
+            return slot
+        c = kept(v)
         if c.strides == v.strides:
-            return Slot(slot.k)
-        return Slot(self.new(Instruction(s.copy.prim, (slot.k,), {"order": "K"}), c))
+            return slot
+        return self.new(Instruction(LAID, (self.same.get(slot, slot),), (c.shape, c.strides)), c)
 
     def laid_slot(self, slot, value):
-        v = self.known[slot.k]
-        fresh = xp_of(v).empty_like(value)
+        v = self.known[slot]
+        fresh = room_like(value)
         fresh[...] = v
-        return Slot(self.new(Instruction(LAID, (slot.k,), (fresh.shape, fresh.strides)), fresh))
+        return self.new(Instruction(LAID, (self.same.get(slot, slot),), (fresh.shape, fresh.strides)), fresh)
 
     def close(self):
         """Captured arrays as the function left them; if it failed, as they were before."""
@@ -149,53 +301,127 @@ class Record(Trace):
         for x, array, k in self.adopted:
             if x._trace is not self:
                 continue
-            if failed or x._slot.k == k:
+            if failed or x._slot == k:
                 x._value, x._trace, x._slot, x._version, x._saved = array, None, None, 0, True
             else:
-                self.written.append((array, x._slot.k))
-                x._value, x._trace, x._slot = self.known[x._slot.k], None, None
+                self.written.append((array, x._slot))
+                x._value, x._trace, x._slot = self.known[x._slot], None, None
         for x in self.risen:
             if x._trace is self:
                 x._value = self.beneath(x)
+        for real, *_ in self.generators.values():
+            self.settled(real)
         super().close()
         self.__class__ = Closed
 
     def beneath(self, x):
-        v = self.known[x._slot.k]
-        return v.copy(order="K") if is_array(v) else v
+        v = self.known[x._slot]
+        return kept(v) if is_array(v) else v
 
     # --- what an operation is ---
 
     def operand(self, a: Any, v: Any) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
+        found = self.fixed.get(id(v))
+        if found is not None:
+            return found
+        stays = id(v) in self.constants
         if isinstance(v, Variable):
             v = values_of(v)
         if isinstance(a, Variable):
-            a._saved = True
-        elif is_array(v) and id(v) not in self.constants:
-            v = v.copy(order="K")
-        return self.new(Instruction(CONSTANT), v)
+            a._saved = stays = True
+        elif not stays and is_array(v):
+            stays = settled(v)
+            if not stays:
+                v = kept(v)
+        k = self.new(Instruction(CONSTANT), v)
+        if stays:
+            self.fixed[id(v)] = k
+        elif not is_array(v) or (v.size <= FEW and type(v) is ndarray):
+            return self.met.setdefault((CONSTANT, key_of(v)), k)
+        return k
 
     def step(self, prim, args, inputs, slots, params):
-        known = self.known
-        ks = tuple([self.operand(a, v) if t is None else t.k for a, v, t in zip(args, inputs, slots, strict=True)])
-        values = [known[k] for k in ks]
-        if prim.writes and not (slots[0] is not None and slots[0].alone):
-            values[0] = values[0].copy(order="K")
-        elif prim is READ or prim.aliases:
-            for t in slots:
-                if t is not None:
-                    t.alone = False
+        if None in slots:
+            slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
         setting = now()
         if setting is not self.setting or setting is None:
             self.setting, self.watched = setting, looked_at(setting)
-        if params:
-            params = {name: fixed(p) for name, p in params.items()}
+            self.met = self.mets.setdefault(self.watched, {})
+        if self.weak and not self.weak.isdisjoint(slots):
+            return self.weakly(prim, slots, params)
+        if params or self.same or prim not in PURE:
+            return self.general(prim, slots, params)
+        key = prim, slots
+        k = self.met.get(key)
+        if k is None:  # the usual one
+            run, known = INFIX.get(prim, prim.run), self.known
+            if prim.aliases:
+                self.alone.difference_update(slots)
+            out = run(known[slots[0]], known[slots[1]]) if len(slots) == 2 else run(*[known[n] for n in slots])
+            k = self.new(Instruction(prim, slots, NOTHING, self.watched), out)
+            if type(out) is tuple or type(out) is list:
+                k = self.parts(k, out)
+            self.met[key] = k
+        return self.handles(k)
+
+    def weakly(self, prim, slots, params):
+        """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
+        known = [self.known[k] for k in slots]
+        if not prim.writes and any([is_single(v) for v in known]):
+            raise BatchError("a Python number beside an array of single precision")
+        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
+            return self.general(prim, slots, params)
+        before = self.watched, self.met
+        self.watched, self.met = KINDS, self.mets.setdefault(KINDS, {})
+        y = self.general(prim, slots, params)
+        self.watched, self.met = before
+        if type(y) is Variable:
+            if not np.isfinite(self.known[y._slot]):
+                raise BatchError("Python's arithmetic would raise")
+            self.weak.add(y._slot)
+        return y
+
+    def parts(self, k: int, out: Any) -> tuple:
+        return tuple([self.new(Instruction(PART, (k,), n), o) for n, o in enumerate(out)])
+
+    def handles(self, k: Any) -> Any:
+        if type(k) is tuple:
+            return tuple([variable(self.shown[n], self, n) for n in k])
+        y = new(Variable)
+        y._value, y._trace, y._slot = self.shown[k], self, k
+        return y
+
+    def general(self, prim, slots, params):
+        """The operation, whatever it is."""
+        ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
+        key = found = None
+        params, of_params = settled_of(params)
+        if of_params is not None and (prim in PURE or is_pure(prim)):
+            key = prim, ks, of_params
+            found = self.met.get(key)
+            if found is not None and not prim.writes:
+                return self.handles(found)
+        values = [self.known[k] for k in slots]
+        if prim.writes:
+            if slots[0] in self.alone:
+                self.alone.discard(slots[0])
+            else:
+                values[0] = kept(values[0])
+        elif prim is READ or prim.aliases:
+            self.alone.difference_update(slots)
         out = prim.run(*values, **params)
-        k = self.new(Instruction(prim, ks, params, self.watched), out)
+        k: Any = self.new(Instruction(prim, ks, params, self.watched), out)
         if type(out) is tuple or type(out) is list:
-            return tuple([self.made(o, self.new(Instruction(PART, (k,), n), o)) for n, o in enumerate(out)])
-        return self.made(out, k, prim.writes)
+            k = self.parts(k, out)
+        elif prim.writes:
+            self.alone.add(k)
+            if found is not None:
+                self.same[k] = found
+                return self.handles(k)
+        if key is not None:
+            self.met[key] = k
+        return self.handles(k)
 
 
 class Closed(Ended):
@@ -207,6 +433,13 @@ class Closed(Ended):
 
     def values(self, x):
         return self.beneath(x)
+
+
+def values_in(x: Any) -> Any:
+    """Arguments of a draw, Variables as their values."""
+    if type(x) in (list, tuple):
+        return type(x)([values_in(v) for v in x])
+    return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
 def looked_at(setting: Any) -> tuple:
@@ -241,7 +474,8 @@ class Leaves(Inputs):
                 continue
             members = []
             for x in flat:
-                v = watch(entered(x)) if next(chosen) else x.value if isinstance(x, Const) else x
+                kind = next(chosen)
+                v = watch(entered(x), kind) if kind else x.value if isinstance(x, Const) else x
                 if v is not x and is_array(x):
                     self.given.append((x, v))
                     if id(x) in shared:
@@ -279,7 +513,7 @@ class Recorded:
             if isinstance(v, Variable):
                 v = live(v)
                 if v._trace is self.trace:
-                    self.outputs.append(v._slot.k)
+                    self.outputs.append(v._slot)
                     self.leaves.append(None)
                     continue
                 v = bottom(v)

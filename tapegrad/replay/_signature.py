@@ -1,26 +1,31 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
+import pickle
+import random
 import zlib
 from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, xp_of
+from .._array import is_array, is_scalar, kept, xp_of
 from .._calls import number
 from .._reads import state, walked
 from .._tree import Const, children, is_node, leaves, structure
+from ._recorder import WEAK, is_single
 
 NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
 ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
 
 
-def is_input(x: Any, active: bool) -> bool:
-    """Is this leaf of an argument an input of the program?  (A Python number is one where it is differentiated: elsewhere it counts
-    as less than an array's dtype, which no array does.)"""
+def is_input(x: Any, active: bool, numbers: bool) -> Any:
+    """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones: beside arrays they count as less
+    than an array's dtype.  (Where they are differentiated they are those of NumPy.)"""
     if is_array(x):
         return x.dtype.kind in "biufc" and (type(x) is np.ndarray or xp_of(x) is not np)
-    return (is_scalar(x) and x.dtype.kind in "fc") or (active and type(x) in NUMBERS)
+    if type(x) in NUMBERS:
+        return True if active else WEAK if numbers else False
+    return is_scalar(x) and x.dtype.kind in "fc"
 
 
 def tree_of(x: Any) -> Any:
@@ -41,7 +46,7 @@ class Leaf:
             self.value = None
             if is_array(x):
                 self.layout = x.shape, x.strides, x.dtype
-                self.packed = np.empty_like(np.lib.stride_tricks.as_strided(np.empty((), x.dtype), x.shape, x.strides)).strides == x.strides
+                self.packed = kept(x).strides == x.strides
 
     def holds(self, x: Any) -> bool:
         if type(x) is not self.kind:
@@ -71,12 +76,13 @@ def described(x: Any) -> str:
 class Signature:
     """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
 
-    def __init__(self, args: tuple, active: tuple):
-        """`active`: for each argument, whether it is differentiated, or a direction."""
+    def __init__(self, args: tuple, active: tuple, numbers: bool):
+        """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python numbers inputs?"""
         self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
         pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
-        self.chosen = [is_input(x, on) for x, on in pairs]
-        self.leaves = [Leaf(x, chosen) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
+        self.chosen = [is_input(x, on, numbers) for x, on in pairs]
+        self.weak = WEAK in self.chosen
+        self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
         counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
         self.single = all([t is None for t in self.trees])
@@ -97,7 +103,7 @@ class Signature:
             if not leaf.holds(x):
                 return None
             if chosen:
-                found.append(number(x) if leaf.layout is None else x if leaf.packed else x.copy(order="K"))
+                found.append(number(x) if leaf.layout is None else x if leaf.packed else kept(x))
         return found
 
     def difference(self, args: tuple) -> str:
@@ -138,21 +144,34 @@ class Surroundings:
             self.content.append((x, checksum(x)))
         return True
 
-    def disturbed(self, anew: Any = None) -> str | None:
-        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change."""
+    def has_single(self) -> bool:
+        return any([is_single(x) for x, _ in self.content])
+
+    def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
+        which it draws by operations, its state before the first)."""
         if walked(self.roots, is_float).form != self.form:
             return f"a call changes {READ}"
-        if any([state(x) != before for x, before in self.sources]):
-            return "a call draws random numbers"
+        first = {id(bits_of(x)): (x, found) for x, found in drawn}
+        for x, before in self.sources:
+            if first.get(id(bits_of(x)), (x, state(x))) != (x, before):
+                return "a call draws random numbers"
         if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
             return "a call writes an array that the recording does not follow"
         return None
 
-    def settle(self, anew: dict) -> str | None:
-        """The recording is done, which read these arrays anew.  Gives the reason if no program can stand for the function."""
+    def rewind(self) -> None:
+        """What was drawn is not drawn."""
+        for x, before in self.sources:
+            if state(x) != before:
+                restore(x, snapshot(pickle.loads(before)))
+
+    def settle(self, anew: dict, drawn: Any = ()) -> str | None:
+        """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
+        for the function."""
         self.anew = anew
         self.look()
-        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew)
+        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew, drawn)
         self.content = self.sources = []
         return reason
 
@@ -174,6 +193,31 @@ class Surroundings:
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
         return sum([x.nbytes for x in self.walk.arrays])
+
+
+def bits_of(x: Any) -> Any:
+    """Where the random numbers of a generator come from."""
+    return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
+
+
+def snapshot(x: Any) -> Any:
+    """The state of a generator, for `restore`."""
+    if isinstance(x, np.random.Generator):
+        return x.bit_generator.state
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.getstate() if isinstance(x, random.Random) else x.state
+
+
+def restore(x: Any, before: Any) -> None:
+    if isinstance(x, np.random.Generator):
+        x.bit_generator.state = before
+    elif isinstance(x, np.random.RandomState):
+        x.set_state(before)
+    elif isinstance(x, random.Random):
+        x.setstate(before)
+    else:
+        x.state = before
 
 
 def checksum(x: np.ndarray) -> int:

@@ -3,13 +3,14 @@
 `b` is the block, `to` the places of the result, `at` those of the operands.  A pivot that is zero gives what is not finite, and so the
 whole run to NumPy, which raises."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..ops import linalg
 from ..ops.one_triangle import alike_each, folded, mirrored, tolerance
-from ._program import key_of
+from ._recorder import key_of
 
 UNKNOWNS, COLUMNS = 4, 16
 PROBED = 64  # elements of the operand of a linear operation
@@ -150,9 +151,9 @@ def way(i: Any, shapes: list) -> Any:
         for to in shapes[1:]:
             fits = fits and 0 < len(to) < 3 and to[0] == a[0] and (len(to) == 1 or 0 < to[1] <= COLUMNS)
         return MATRICES[prim] if fits else None
-    few = len(shapes) == 1 and 0 < int(np.prod(a)) <= PROBED
-    symmetric = prim is folded.prim or prim is mirrored.prim
-    return linear if few and (prim.linear or (symmetric and type(i.params["alike"]) is bool)) and is_known(i.params) else None
+    if not (prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)):
+        return None
+    return linear if len(shapes) == 1 and 0 < math.prod(a) <= PROBED and is_known(i.params) else None
 
 
 def is_known(params: dict) -> bool:

@@ -4,6 +4,7 @@ Nothing is known here of where the model comes from, so each entry of a field th
 rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,6 +29,7 @@ from ._filter import (
     observed,
     require_settled,
 )
+from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, form_of, key_of, path_of, sizes, starts, triangle
 from ._model import LinearGaussian, Observations, System, system
 from ._pattern import at_steps, data_rows, flat
@@ -35,6 +37,7 @@ from ._pattern import at_steps, data_rows, flat
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
 LOCK = threading.Lock()
+ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     the longer update of the covariance that loses no digits when an observation is far more exact than the
     state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
     `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
-    is nan, for a check would stop the device).
+    is nan).
 
-    On NumPy it runs as a compiled filter where that pays: see docs/state-space.md.
+    It runs as a compiled filter where that pays: see docs/state-space.md.
 
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad import statespace as ss
@@ -78,16 +81,17 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     array([-1.026835, -0.764213])
     """
     data = y if isinstance(y, Observations) else Observations(y)
-    few = SHORT if data.width == 1 and getattr(model.transition, "ndim", 0) == 0 else FEW
-    if data.steps >= few:
-        s = system(model, data)
+    single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
+    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # numbers of float32 stay float32
+        at, there = _for_kernels(model, data)
+        s = system(at, there)
         try:
-            total = run(s, data, joseph).loglik()
+            total = run(s, there, joseph, there is not data).loglik()
         except (NotCompiled, KernelError):
-            return loglik_on_arrays(model, data, joseph, s)
+            return loglik_on_arrays(model, data, joseph, s if there is data else None)
         shown = seen(total)
-        if shown is None or numpy.isfinite(shown):
-            return total
+        if there is not data or shown is None or numpy.isfinite(shown):
+            return brought(total, data.xp)
     return loglik_on_arrays(model, data, joseph)
 
 
@@ -101,12 +105,11 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
     """
     data = y if isinstance(y, Observations) else Observations(y)
-    s = system(model, data)
-    found = moments(s, data, joseph)
+    s, there, found = moments(model, data, joseph)
     if found is None:
         x, _, total, _ = moments_on_arrays(s, data, joseph)
         return filter_result(x, total, s, data)
-    return filter_result(found[0], np.sum(found[0].terms), s, data)
+    return brought(filter_result(found[0], np.sum(found[0].terms), s, there), data.xp)
 
 
 def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
@@ -126,23 +129,20 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     data = y if isinstance(y, Observations) else Observations(y)
     n = data.steps
     data = data.extended(steps)
-    s = system(model, data)
-    found = moments(s, data, joseph)
+    s, _, found = moments(model, data, joseph)
     if found is None:
         x, _, _, settled = moments_on_arrays(s, data, joseph)
         require_settled(settled, "forecast")
     else:
         x = found[0]
     mean, cov = x.mean[n:], x.cov[n:]
-    return ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov)
+    return brought(ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov), data.xp)
 
 
 def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
     """The compiled filter of a model; with `path`, the first steps are run on arrays.  Raises `NotCompiled` where there is none, and,
     unless `always`, where it is not worth it yet."""
     form, x = _form(s, data, joseph)
-    if not always and data.values.dtype != float:
-        raise NotCompiled("the data are float32, and so may be the result")
     use = f"{'path' if path else 'loglik'}{' differentiated' if is_tracked(x) or is_tracked(data.values) else ''}"
     if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
@@ -157,20 +157,36 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     return Run(form.layout, theta, _rows(form, s, data, begin.steps), total, first)
 
 
-def moments(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path] | None:
-    """The moments of all states by the compiled filter, and the path of the steps before it; None where there is no such filter, or it
-    does not pay, or a variance is not positive."""
-    if data.steps < FEW:
-        return None
-    try:
-        r = run(s, data, joseph, path=True)
-        found = r.moments(len(s.diffuse))
-    except (NotCompiled, KernelError):
-        return None
-    terms = seen(found.terms)
-    if terms is not None and not numpy.isfinite(terms).all():
-        return None
-    return (joined(moments_of(r.path, s.xp), found) if r.path.updates else found), r.path
+def moments(model: LinearGaussian, data: Observations, joseph: bool) -> tuple[System, Observations, tuple[Moments, Path] | None]:
+    """The system of the model, the data that it is for, and, by the compiled filter, the moments of all states and the path of the steps
+    before it: on the host.  None in their place, and the system where the data are, where there is no such filter, or it does not pay,
+    or a variance is not positive."""
+    s = None
+    if data.steps >= FEW:
+        at, there = _for_kernels(model, data)
+        try:
+            host = system(at, there)
+            s = host if there is data else None
+            r = run(host, there, joseph, there is not data, path=True)
+            found = r.moments(len(host.diffuse))
+            terms = seen(found.terms)
+            if terms is None or numpy.isfinite(terms).all():
+                return host, there, ((joined(moments_of(r.path, host.xp), found) if r.path.updates else found), r.path)
+        except (NotCompiled, KernelError):
+            pass
+    return s or system(model, data), data, None
+
+
+def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
+    """A model and data of a device on the host, when so many steps have been filtered on the device that a kernel pays, and that what is
+    moved with each call costs little beside them; till then nothing leaves the device."""
+    if data.xp is not numpy:
+        with LOCK:
+            form = getattr(model.transition, "shape", ()), data.width
+            ON_DEVICE[form] += data.steps
+            if ON_DEVICE[form] < FILTERED:
+                return model, data
+    return on_processor(model, data)
 
 
 def joined(x: Moments, y: Moments) -> Moments:
@@ -231,10 +247,10 @@ def _pays(form: Form, use: str, steps: int) -> bool:
 def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
     """The data rows of the kernel.  What does not depend on the model is made once."""
     if form.lines or is_tracked(data.values):
-        rows, _ = data_rows(data, steps)
+        rows, _ = data_rows(data, steps, form.layout.gaps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
     known = data.lines
     if known is None or known[0] != steps:
-        known = data.lines = steps, numpy.stack(data_rows(data, steps)[0])
+        known = data.lines = steps, numpy.stack(data_rows(data, steps, form.layout.gaps)[0])
     return known[1]

@@ -3,7 +3,7 @@ array operations would be a launch each.  The move is an operation of the tape, 
 arrays are."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -28,9 +28,13 @@ def moved(x: Any, to: ModuleType, back: ModuleType) -> Any:
 
 
 def brought(x: Any, to: ModuleType) -> Any:
-    """An array in this library; numbers and other objects as they are."""
+    """An array in this library, lists and the fields of a result, too; other objects as they are."""
+    if isinstance(x, (list, tuple)):
+        return [brought(item, to) for item in x]
+    if is_dataclass(x):
+        return replace(x, **{f.name: brought(getattr(x, f.name), to) for f in fields(x)})
     like = layout_of(x)
-    return moved(x, to, xp_of(like)) if is_array(like) and xp_of(like) is not to else x
+    return moved(x, to, xp_of(like)) if (is_array(like) or isinstance(like, numpy.generic)) and xp_of(like) is not to else x
 
 
 def on_host(data: Observations) -> Observations:
@@ -40,13 +44,16 @@ def on_host(data: Observations) -> Observations:
     return Observations(to_host(value(data.raw)))
 
 
+def on_processor(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
+    """The same model and data in NumPy arrays, under differentiation as they are."""
+    if data.xp is numpy:
+        return model, data
+    return brought(model, numpy), Observations(brought(data.raw, numpy))
+
+
 def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
     """build(params), where build works in the library xp; on the host."""
     if xp is numpy:
         return build(params)
     model = build(tree_map(lambda x: xp.asarray(x) if isinstance(x, (numpy.generic, numpy.ndarray)) else x, params))
-    if not isinstance(model, LinearGaussian):
-        return model
-    start = replace(model.start, mean=brought(model.start.mean, numpy), cov=brought(model.start.cov, numpy))
-    parts = {f.name: brought(getattr(model, f.name), numpy) for f in fields(LinearGaussian) if f.name != "start"}
-    return LinearGaussian(**parts, start=start)
+    return brought(model, numpy) if isinstance(model, LinearGaussian) else model

@@ -158,11 +158,11 @@ def at_steps(s: System, name: str, first: int, steps: int) -> Any:
     return x.reshape((steps - first, -1))
 
 
-def data_rows(data: Observations, steps: int) -> tuple[list[numpy.ndarray], bool]:
-    """The observations behind the first steps, one row for each element, and where elements are missing as many rows that say which
-    are there."""
+def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
+    """The observations behind the first steps, one row for each element, and where elements are missing, or `gaps`, as many rows that
+    say which are there."""
     y = data.values[steps:]
     y = y if y.dtype == float else y.astype(float)
     there = ~numpy.isnan(numpy.asarray(value(data.raw), float).reshape(data.steps, data.width)[steps:])
-    gaps = not there.all()
+    gaps = gaps or not there.all()
     return [*(y[:, i] for i in range(data.width)), *(there.astype(float).T if gaps else ())], gaps

@@ -3,6 +3,7 @@
 A draw given data is a draw x+, y+ of the model, plus the smoothed state of y - y+ under the same model without its means: J. Durbin
 and S. J. Koopman, Biometrika 89 (2002) 603-615.  The gains do not depend on the data, so that one filter serves all draws."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -11,8 +12,10 @@ import numpy
 from .._recording import value
 from ..errors import ArgumentError
 from ..optimize import to_host
-from ._filter import Block, Path, Scalar, loglik_of, recursion, require_settled
+from ._compiled import moments
+from ._filter import Block, Moments, Path, Scalar, loglik_of, recursion, require_settled
 from ._model import LinearGaussian, Observations, System, system
+from ._smoother import Gains, gains
 
 
 class Draws(NamedTuple):
@@ -51,14 +54,15 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     _require_counts("simulate_smoother", draws=draws)
     given = y if isinstance(y, Observations) else Observations(y)
     data = Observations(to_host(value(given.raw)))
-    s = system(_on_host(model), data)
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        path, settled = recursion(s, data, False)
-        loglik_of(path, data)  # raises if a variance is not positive
-    require_settled(settled, "simulate_smoother")
+    s, _, found = moments(_on_host(model), data, False)
+    if found is None:
+        with numpy.errstate(divide="ignore", invalid="ignore"):
+            path, settled = recursion(s, data, False)
+            loglik_of(path, data)  # raises if a variance is not positive
+        require_settled(settled, "simulate_smoother")
     states, observations = _drawn(s, data.steps, draws, numpy.random.default_rng(rng))
     seen = data.raw[:, :, None]
-    moved = _smoothed_means(s, data, path, seen - observations)
+    moved = _smoothed_means(s, data, path if found is None else found[1], seen - observations, found and found[0])
     for t, rows in enumerate(data.rows):
         observations[t] = _completed(s, t, rows, observations[t], data.raw[t], moved[t])
     return Draws((states + moved).transpose(2, 0, 1), observations.transpose(2, 0, 1))
@@ -67,6 +71,8 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
 def _completed(s: System, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
     """The observations of one step: those that are there, and for the others the draw, moved with the state and with the noise that is
     correlated with the noise seen."""
+    if len(rows) == len(y):
+        return numpy.broadcast_to(y[:, None], drawn.shape)
     Z, H = s.host(t, "Z"), s.host(t, "H")
     result = drawn + Z @ moved
     if rows:
@@ -101,31 +107,31 @@ def _root(cov: numpy.ndarray) -> numpy.ndarray:
 def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
     """States (n, m, draws) and observations (n, p, draws) of the model."""
     m, p = len(s.diffuse), s.host(0, "Z").shape[0]
-    roots: dict[tuple[str, int], numpy.ndarray] = {}
 
-    def noise(t: int, name: str, size: int) -> numpy.ndarray:
-        key = (name, t if name in s.varying else 0)
-        if key not in roots:
-            roots[key] = _root(s.host(t, name))
-        return roots[key] @ rng.standard_normal((size, draws))
+    def each(name: str, form: Callable = lambda x: x) -> list[numpy.ndarray]:
+        """A field at each step, in this form."""
+        return [form(s.host(t, name)) for t in range(n)] if name in s.varying else [form(s.host(0, name))] * n
 
-    def column(t: int, name: str, size: int) -> numpy.ndarray:
-        return numpy.broadcast_to(s.host(t, name), (size,))[:, None]
+    def column(size: int) -> Callable:
+        return lambda x: numpy.broadcast_to(x, (size,))[:, None]
 
-    x = numpy.broadcast_to(to_host(s.mean), (m,))[:, None] + _root(to_host(s.cov)) @ rng.standard_normal((m, draws))
+    T, Z, c, d = each("T"), each("Z"), each("c", column(m)), each("d", column(p))
+    state_noise, noise = each("Q", _root), each("H", _root)
+    x = column(m)(to_host(s.mean)) + _root(to_host(s.cov)) @ rng.standard_normal((m, draws))
     states, observations = numpy.empty((n, m, draws)), numpy.empty((n, p, draws))
     for t in range(n):
         if t or s.predict_first:
             i = t if s.predict_first else t - 1
-            x = s.host(i, "T") @ x + column(i, "c", m) + noise(i, "Q", m)
+            x = T[i] @ x + c[i] + state_noise[i] @ rng.standard_normal((m, draws))
         states[t] = x
-        observations[t] = s.host(t, "Z") @ x + column(t, "d", p) + noise(t, "H", p)
+        observations[t] = Z[t] @ x + d[t] + noise[t] @ rng.standard_normal((p, draws))
     return states, observations
 
 
-def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray) -> numpy.ndarray:
-    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets, by the gains of a filter."""
-    n, m, draws = data.steps, len(s.diffuse), y.shape[2]
+def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray, x: Moments | None) -> numpy.ndarray:
+    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets, by the gains of a filter: of its path,
+    and of its moments `x` in the steps behind that."""
+    n, m, draws = len(path.updates), len(s.diffuse), y.shape[2]
     a, filtered, errors = numpy.zeros((m, draws)), [], []
     for t in range(n):
         if t or s.predict_first:
@@ -133,7 +139,11 @@ def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray)
         a, v = _updated(a, path.updates[t], y[t, data.rows[t]])
         filtered.append(a)
         errors.append(v)
-    r0, r1, means = numpy.zeros((m, draws)), None, numpy.empty((n, m, draws))
+    r0, r1, means = numpy.zeros((m, draws)), None, numpy.empty((data.steps, m, draws))
+    if x is not None:
+        out = s.host(n if s.predict_first else max(n - 1, 0), "T") if n or s.predict_first else numpy.eye(m)
+        means[n:], r0 = _later_means(gains(s, data, x, n), y[n:], x.filtered_cov[n:], out @ a)
+        r0 = out.T @ r0
     for t in reversed(range(n)):
         _, P, B = path.filtered[t]
         means[t] = filtered[t] + P @ r0 + (0.0 if B is None or r1 is None else B @ r1)
@@ -145,6 +155,23 @@ def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray)
             T = s.host(i, "T")
             r0, r1 = T.T @ r0, None if r1 is None else T.T @ r1
     return means
+
+
+def _later_means(g: Gains, y: numpy.ndarray, P: numpy.ndarray, a: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The same of steps without anything infinite, from the mean a (m, draws) before the first of them on; and the weights there.  P:
+    the covariances behind the observations."""
+    y = y if g.here is None else numpy.where(g.here[:, :, None] > 0, y, 0.0)
+    means, behind = numpy.empty((len(y), *a.shape)), numpy.empty((len(y), *a.shape))
+    for t, moved in enumerate(g.T @ (g.K @ y)):
+        means[t] = a
+        a = g.L[t] @ a + moved
+    v = y - g.Z @ means
+    r, back = numpy.zeros_like(a), g.L.transpose(0, 2, 1)
+    shares = numpy.swapaxes(g.Y, -1, -2) @ v
+    for t in reversed(range(len(y))):
+        behind[t] = r
+        r = shares[t] + back[t] @ r
+    return means + g.K @ v + P @ (numpy.swapaxes(g.T, -1, -2) @ behind), r
 
 
 def _gain(x: Any) -> numpy.ndarray:

@@ -25,8 +25,9 @@ import numpy
 from .. import numpy as np
 from ._compiled import moments
 from ._filter import Block, Diffuse, Moments, Path, Scalar, moments_on_arrays, observed, require_settled
+from ._host import brought
 from ._kernel import triangle, weights
-from ._model import LinearGaussian, Observations, System, system
+from ._model import LinearGaussian, Observations, System
 
 
 @dataclass(frozen=True)
@@ -51,42 +52,58 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     array([0.154118, 0.181176, 0.098824, 0.165882])
     """
     data = y if isinstance(y, Observations) else Observations(y)
-    s = system(model, data)
-    found = moments(s, data, joseph)
+    s, there, found = moments(model, data, joseph)
     if found is None:
         x, path, _, settled = moments_on_arrays(s, data, joseph)
         require_settled(settled, "smooth")
         m = len(s.diffuse)
         mean, cov = _smoothed(s, path, [s.xp.zeros(m)], [s.xp.zeros((m, m))])
     else:
-        mean, cov = _compiled(s, data, *found)
-    return SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False))
+        mean, cov = _compiled(s, there, *found)
+    return brought(SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False)), data.xp)
 
 
-def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[Any, Any]:
-    """Mean and covariance of each state.  With L = T (I - K Z) all steps of the backward recursion are of one form, which a kernel runs;
-    what it is made of is computed for all steps at once."""
-    steps, n, m = len(path.updates), data.steps, len(s.diffuse)
-    Z, H, d = (getattr(s, name)[steps:n] if name in s.varying else getattr(s, name) for name in "ZHd")
-    a, P = x.mean[steps:], x.cov[steps:]
-    v = data.values[steps:] - d - (Z @ a[:, :, None])[:, :, 0]
+@dataclass(frozen=True)
+class Gains:
+    """Of each step behind the first ones: Z, Y = F^-1 Z and the gain K, in which a missing element is seen as nothing, the transition T
+    out of it, and L = T (I - K Z).  `here`: which elements are there, or None for all."""
+
+    Z: Any
+    Y: Any
+    K: Any
+    T: Any
+    L: Any
+    here: numpy.ndarray | None
+
+
+def gains(s: System, data: Observations, x: Moments, steps: int) -> Gains:
+    n, m, here = data.steps, len(s.diffuse), None
+    Z, H = (getattr(s, name)[steps:n] if name in s.varying else getattr(s, name) for name in "ZH")
     if data.count < n * data.width:  # a missing element is seen as nothing, with an error of variance 1
         here = numpy.array([numpy.isin(numpy.arange(data.width), row) for row in data.rows[steps:]], float)
-        v, Z = v * here, Z * here[:, :, None]
+        Z = Z * here[:, :, None]
         H = H * (here[:, :, None] * here[:, None, :]) + numpy.eye(data.width) * (1.0 - here)[:, :, None]
-    back = np.swapaxes(Z, -1, -2)
-    U = Z @ P
-    F = U @ back + H
+    U = Z @ x.cov[steps:]
+    F = U @ np.swapaxes(Z, -1, -2) + H
     if data.width == 1:
         G, Y = U / F, Z / F
     else:
         G, Y = np.linalg.solve(F, U), np.linalg.solve(F, Z + numpy.zeros((n - steps, 1, 1)))
-    T = _transitions(s, steps, n)
-    L = T @ (numpy.eye(m) - np.swapaxes(G, -1, -2) @ Z)
-    u = (v[:, None, :] @ Y)[:, 0]
+    K, T = np.swapaxes(G, -1, -2), _transitions(s, steps, n)
+    return Gains(Z, Y, K, T, T @ (numpy.eye(m) - K @ Z), here)
+
+
+def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[Any, Any]:
+    """Mean and covariance of each state.  With L all steps of the backward recursion are of one form, which a kernel runs; what it is
+    made of is computed for all steps at once."""
+    steps, n, m = len(path.updates), data.steps, len(s.diffuse)
+    g = gains(s, data, x, steps)
+    y = data.values[steps:] - (s.d[steps:n] if "d" in s.varying else s.d)
+    v = (y if g.here is None else y * g.here) - (g.Z @ x.mean[steps:, :, None])[:, :, 0]
+    u = (v[:, None, :] @ g.Y)[:, 0]
     upper, full = triangle(m)
-    W = (back @ Y).reshape((n - steps, m * m))[:, upper]
-    rows = np.concatenate([L.reshape((n - steps, m * m)), u, W], axis=1)[::-1].T
+    W = (np.swapaxes(g.Z, -1, -2) @ g.Y).reshape((n - steps, m * m))[:, upper]
+    rows, T = np.concatenate([g.L.reshape((n - steps, m * m)), u, W], axis=1)[::-1].T, g.T
     found = weights(m).path(numpy.zeros(m + upper.size), rows)[:, ::-1].T
     r, N = found[:, :m], found[:, m:][:, full]
     last = numpy.zeros((1, m, m))

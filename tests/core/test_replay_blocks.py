@@ -6,7 +6,7 @@ import scipy.linalg
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, viewed
+from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, steps_of, viewed
 from tapegrad.replay._interpreter import OPERATIONS, interpreter
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
@@ -199,8 +199,8 @@ def test_places_that_are_a_view_and_places_that_are_none():
         np.broadcast_to(np.arange(3), (2, 3)),
         np.zeros((0, 2), int),
     ):
-        np.testing.assert_array_equal(viewed(arena, at), arena[at])
-    assert viewed(arena, np.array([3, 1, 2, 19])) is None and viewed(arena, np.array([0, 19, 19])) is None
+        np.testing.assert_array_equal(viewed(arena, at.shape, steps_of(at)), arena[at])
+    assert steps_of(np.array([3, 1, 2, 19])) is None and steps_of(np.array([0, 19, 19])) is None
 
 
 # --- operations on small matrices ---
@@ -274,3 +274,17 @@ def test_derivatives_of_a_factor_by_whether_its_matrix_is_symmetric():
     for a in (spd(3), spd(3, 1), spd(3), lower, spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1), np.diag([1.0, 2.0, 3.0]), spd(3, 2)):
         np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), 1e-11, 1e-12)
     assert p.forms["grad"].programs[0].emitted.blocks
+
+
+def test_what_was_read_at_repeated_indices_is_written_element_by_element():
+    def f(x):
+        y = np.sin(x)[np.array([1, 1, 0])]
+        y[1] = x[0]
+        y[2] += y[0] * x[1]
+        return (y * np.array([1.0, 2.0, 3.0])).sum() * x[2] + np.cos(y[0])
+
+    p = tg.prepare(f, X)
+    for k in range(4):
+        assert np.allclose(p.value(X * (1 + k)), f(X * (1 + k)), rtol=1e-13)
+        assert np.allclose(p.grad(X * (1 + k)), tg.grad(f)(X * (1 + k)), rtol=1e-13)
+    assert "blocks" in p.report()

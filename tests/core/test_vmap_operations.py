@@ -3,31 +3,13 @@
 import numpy as np
 import pytest
 from cases import all_cases
-from looped import forms, same
+from looped import judged
 
 import tapegrad as tg
 from tapegrad._primitive import layout_of
 from tapegrad._tree import leaves
 
 CASES = [c for c in all_cases() if any(np.asarray(a).dtype.kind in "fc" for a in c.inputs if not isinstance(a, (list, tuple)))]
-
-
-def judged(case, count, order=3):
-    active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
-    inputs = [np.asarray(case.inputs[n]) for n in active]
-    stacks = [np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)]) for x in inputs]
-    v = [np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in stacks]
-
-    def of_floats(*xs):
-        given = list(case.inputs)
-        for n, x in zip(active, xs, strict=True):
-            given[n] = x
-        return case.f(*given)
-
-    with np.errstate(all="ignore"):
-        for form, batched, loop in forms(lambda: of_floats, len(active), v, min(case.order, order)):
-            got, want = batched(*stacks), loop(*stacks)
-            assert same(got, want, 1e-8), f"{form}: {got} instead of {want}"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -80,7 +80,7 @@ def by_tape(init, step, theta, data):
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("after", [all_elements, with_its_user])
+@pytest.mark.parametrize("after", [with_its_user, pytest.param(all_elements, marks=pytest.mark.long)])
 @pytest.mark.parametrize("matrix", MATRICES)
 def test_congruences(matrix, after, use):
     init, step = model(matrix, after, USES[use])

@@ -105,7 +105,7 @@ def test_numbers_as_data():
 
 
 @pytest.mark.parametrize("name", ["garch", "hidden Markov", "kalman cholesky"])
-@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_data_of_recursions(name, each):
     init, step, theta, data = MODELS[name]()
     data = np.atleast_2d(data)[:, :6]
@@ -572,7 +572,7 @@ def test_random_programs_by_theta_and_data(seed):
     close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *[pytest.param(n, marks=pytest.mark.long) for n in range(4, 16)]])
+@pytest.mark.parametrize("seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 16)]])
 def test_random_recursions(seed):
     """A carry of three numbers, one of which may not matter; its weights and those of each contribution are random."""
     first, second, third = (random_program(10 * seed + j) for j in range(3))

@@ -122,7 +122,7 @@ def test_canonical_links_have_the_fisher_information_as_hessian():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
-@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "name, each, missing", [(n, False, True) for n in MODELS] + [(n, True, True) for n in MODELS] + [("gaussian", False, False)]
 )

@@ -194,8 +194,9 @@ def test_arguments_of_each_step_as_data():
         kalman.loglik.hessian(M, y)
     with pytest.raises(KernelError, match=r"kalman.scores: A has a value for each step"):
         kalman.loglik.scores(M, y)
-    with pytest.raises(KernelError, match=r"A with a value for each step cannot be tracked here"):
-        tg.grad(lambda A: kalman.loglik.contributions(M._replace(A=A), y).sum())(M.A)
+    close(tg.grad(lambda A: kalman.loglik.contributions(M._replace(A=A), y).sum())(M.A), kalman.loglik.grad(M, y).A)
+    f, v = lambda r: (kalman.loglik.final(M._replace(r=r), y)[1] ** 2).sum(), np.random.default_rng(2).normal(size=M.r.shape)
+    close((tg.grad(f)(M.r) * v).sum(), differences(f, M.r, v), 1e-8)
 
 
 def test_out():

@@ -25,7 +25,7 @@ def by_ptx(k, theta, data):
     return value, gradient
 
 
-@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*MODELS, *SERIES])
 def test_bits_of_the_source(name, real):
     if name in MODELS:

@@ -627,7 +627,7 @@ def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["map", "likelihood", "recursion"])
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", [*range(7), *[pytest.param(n, marks=pytest.mark.long) for n in range(7, 42)]])
 def test_random_nests(seed, kind):
     assert disagreement(seed, kind, seed % 2 == 0) < 1e-9
 

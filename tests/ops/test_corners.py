@@ -102,6 +102,25 @@ def test_8_maximum_of_the_same(xp):
     close(gradient(xp, lambda x: np.fmin(x, x), [1.0, -1.0]), [1, 1])
 
 
+@pytest.mark.parametrize("ties", [0.0, 2.0])
+def test_8_where_one_is_nan_both_take_all(ties):
+    """Also in a replay and in a batch, where nobody may look whether there are ties."""
+    x, y = np.array([np.nan, 1.0, 2.0, 4.0]), np.array([1.0, np.nan, ties, 5.0])
+
+    def f(x, y):
+        return np.maximum(x, y).sum() - np.minimum(y, x).sum()
+
+    half = 0.5 * (ties == 2.0)
+    expected = [0, 0, 1 - 2 * half, -1], [0, 0, 2 * half - 1, 1]
+    p = tg.prepare(f, x, y, argnums=(0, 1))
+    for found in (tg.grad(f, (0, 1))(x, y), *[p.grad(x, y) for _ in range(3)]):
+        close(found[0], expected[0])
+        close(found[1], expected[1])
+    one = tg.vmap(tg.grad(np.maximum, (0, 1)))(x, y)
+    close(one[0], [1, 1, 1 - half, 0])
+    close(one[1], [1, 1, half, 1])
+
+
 def test_9_clip_at_the_edge(xp):
     close(gradient(xp, lambda x: np.clip(x, -1.0, 1.0), [-2.0, -1.0, 0.0, 1.0, 2.0]), [0, 0.5, 1, 0.5, 0])
 

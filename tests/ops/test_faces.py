@@ -229,8 +229,8 @@ def test_scipy_faces_take_either_library(xp):
 
 
 def test_errors_name_the_function():
-    with pytest.raises(NoRuleError, match="numpy.unwrap"):
-        tg.grad(tg.Const(lambda x: tnp.unwrap(x).sum()))(V)
+    with pytest.raises(NoRuleError, match="numpy.histogram_bin_edges"):
+        tg.grad(tg.Const(lambda x: tnp.histogram_bin_edges(x).sum()))(V)
     with pytest.raises(DroppedDerivativeError, match="plain array"):
         tg.grad(tg.Const(lambda x: tnp.sin(x, out=np.zeros(4)).sum()))(V)
     with pytest.raises(TypeError, match="where="):

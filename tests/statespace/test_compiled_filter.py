@@ -530,6 +530,62 @@ def test_fit_of_data_on_a_device(xp, kind):
         np.testing.assert_allclose(found.cov(way), wanted.cov(way), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
+def test_likelihood_filter_and_smoother_of_a_device_run_compiled(xp, monkeypatch):
+    """On the host; with the same values and derivatives, by parameters and data, as arrays of the host have on arrays."""
+    g = np.random.default_rng(3)
+    y, T, Z = g.normal(size=(14, 2)).cumsum(axis=0), np.array([[1.0, 1.0], [0.0, 0.7]]), np.array([[1.0, 0.0], [0.3, 1.0]])
+    y[3, 1], y[7], q, s = np.nan, np.nan, np.array([0.1, -0.2]), g.normal(size=(14, 2, 2))
+
+    def build(q, lib):
+        noise = lib.exp(q[0]) * lib.asarray(np.eye(2)) + lib.asarray(np.full((2, 2), 0.1))
+        return ss.LinearGaussian(T, Z, [lib.exp(q[1]), 0.5], noise, start=ss.Start(diffuse=[True, False], cov=1.0))
+
+    def said(q, y, lib):
+        model = build(q, lib)
+        states = (ss.filter(model, y).predicted_cov * lib.asarray(s)).sum() + (ss.smooth(model, y).mean * lib.asarray(s[:, 0])).sum()
+        return ss.loglik(model, y) + states + ss.forecast(model, y, 2).cov[1, 0, 1]
+
+    f = lambda lib: lambda q, y: said(q, y, lib)
+    wanted = tg.value_and_grad(f(np), argnums=(0, 1))(q, y)
+    wanted = *wanted, tg.hessian(f(np))(q, y)
+    monkeypatch.setattr(_compiled, "FILTERED", 0)
+    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    at = xp.asarray(q), xp.asarray(y)
+    found = *tg.value_and_grad(f(xp), argnums=(0, 1))(*at), tg.hessian(f(xp))(*at)
+    for a, b in zip((found[0], *found[1], found[2]), (wanted[0], *wanted[1], wanted[2]), strict=True):
+        assert isinstance(a, xp.ndarray)
+        np.testing.assert_allclose(a.get(), b, rtol=1e-9, atol=1e-9)
+
+
+def test_matrices_of_single_precision_run_compiled(monkeypatch):
+    """In float64, as on arrays."""
+    y = np.random.default_rng(2).normal(size=30).astype(np.float32)
+    half, ones = (0.5 * np.eye(2)).astype(np.float32), np.ones(2, np.float32)
+    f = lambda q: ss.loglik(ss.LinearGaussian(half, ones, q[:1] * ones, q[1], start=ss.Start(0.0, ones)), y)
+    q = np.array([0.5, 1.5], np.float32)
+    wanted = f(q), tg.grad(f)(q)
+    monkeypatch.setattr(_compiled, "FILTERED", 0)
+    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    found = f(q), tg.grad(f)(q)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [ss.local_level(1.0, 0.5), ss.local_linear_trend(1.0, 0.5, 0.1)], ids=["level", "trend"])
+def test_gaps_in_the_first_steps_alone(model, monkeypatch):
+    """The kernel has none, but was asked for one with gaps."""
+    y = np.random.default_rng(0).normal(size=40).cumsum()
+    y[0] = np.nan
+    wanted = ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov
+    monkeypatch.setattr(_compiled, "FILTERED", 0)
+    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    for a, b in zip((ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov), wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11)
+
+
 def test_one_state_and_two_noises():
     """The short way for one state and one observation reads one noise alone."""
     model = ss.LinearGaussian(0.5, 1.0, np.array([[1.0, 0.3], [0.3, 2.0]]), 1.0, selection=np.array([[1.0, 0.5]]), start=ss.Start(0.0, 1.0))

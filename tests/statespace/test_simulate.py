@@ -6,6 +6,7 @@ from test_statespace import NILE, NILE_START, Dense, host, nile_build
 
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError
+from tapegrad.statespace import _compiled, _simulate
 
 DRAWS = 40000
 
@@ -23,6 +24,23 @@ def test_draws_of_states_given_data(p, mark, first):
     assert (abs(found - cov) < 6 * np.outer(error, error) / DRAWS**0.5).all()
     seen = ~np.isnan(dense.y)
     assert (draws.observations[:, seen] == dense.y[seen]).all() and np.isfinite(draws.observations).all()
+
+
+@pytest.mark.parametrize("kind", ["diffuse", "gaps", "varies, first step a transition"])
+def test_draws_by_the_compiled_filter(kind, monkeypatch):
+    """Those that the filter on arrays gives."""
+    g, first = np.random.default_rng(3), kind.startswith("varies")
+    T = 0.8 * np.linalg.qr(g.normal(size=(3, 3)))[0] * (g.uniform(0.5, 1.0, (12, 1, 1)) if first else 1.0)
+    start = ss.Start(g.normal(size=3), np.eye(3), [kind == "diffuse", False, kind != "gaps"], predict_first=first)
+    model = ss.LinearGaussian(T, g.normal(size=(2, 3)), np.ones(3), [[1.0, 0.3], [0.3, 2.0]], None, g.normal(size=3), 0.5, start)
+    y = g.normal(size=(12, 2))
+    y[[0, 4, 4], [1, 0, 1]] = np.nan if kind == "gaps" else 0.0
+    wanted = ss.simulate_smoother(model, y, 5, rng=1)
+    monkeypatch.setattr(_compiled, "FILTERED", 0)
+    monkeypatch.setattr(_simulate, "recursion", None)  # not called
+    found = ss.simulate_smoother(model, y, 5, rng=1)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("known", [0, 1])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 
+from tapegrad._array import steps_of
+
 REAL = (float, int, np.floating, np.integer, mpmath.mpf)
 DIGITS = 50
 
@@ -25,6 +27,7 @@ def derivatives(make, x, v, precise=False):
         transforms = Transforms()
         outer, inner = transforms.level(), transforms.level()
         z = objects([Jet(inner, Jet(outer, number(a), {0: number(b)}), {k: 1.0}) for k, (a, b) in enumerate(zip(x, v, strict=True))])
+        z = laid_like(z, x)
         y = make(Library(), transforms)(z)
         slopes = [slope(y, inner, k) for k in range(len(x))]
         return (
@@ -185,7 +188,7 @@ class Transforms:
         elements = list(np.ravel(z))
         for level, seed in zip(levels, seeds, strict=True):
             elements = [Jet(level, e, dict(s)) for e, s in zip(elements, seed, strict=True)]
-        return levels, h(shaped(elements, z))
+        return levels, h(laid_like(shaped(elements, z), z))
 
     def grad(self, h):
         def gradient(z):
@@ -232,6 +235,16 @@ def objects(elements):
 
 def shaped(elements, like):
     return objects(elements).reshape(np.shape(like)) if isinstance(like, np.ndarray) else elements[0]
+
+
+def laid_like(z, x):
+    """A copy of the array z of any dtype that lies in memory as x does, so that what is a view of the one is a view of the other."""
+    if not isinstance(z, np.ndarray) or not z.ndim or not z.size:
+        return z
+    first, steps, room = steps_of(x.shape, x.strides, x.itemsize, False)
+    y = np.lib.stride_tricks.as_strided(np.empty(room, z.dtype)[first:], x.shape, [s * z.itemsize for s in steps])
+    y[...] = z
+    return y.view(type(z))
 
 
 # --- arrays ---

@@ -1,6 +1,11 @@
 """What a primitive's word `batch` claims: how its body runs on samples stacked along a first axis."""
 
 import numpy as np
+from hidden_values import Escaped, Hidden, at_both
+from third_trace import Calls
+
+import tapegrad as tg
+from tapegrad.ops._define import PRIMITIVES
 
 
 def padded(x, rank):
@@ -88,3 +93,76 @@ def holds(word, prim, inputs, params, count):
         if not np.allclose(part, right, rtol=1e-11, atol=1e-13 * scale if right.dtype.itemsize > 4 else 1e-5 * scale, equal_nan=True):
             return False
     return True
+
+
+# --- the calls that lines of the table make ---
+
+MOST = 12  # calls of an operation, of different shapes and settings
+
+
+def declared():
+    return {entry.prim for entry in PRIMITIVES.values()}
+
+
+class HiddenCalls(Hidden):
+    """Keeps what primitives are given where values are hidden: orders, masks and kinds of matrices are found by operations there."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def step(self, prim, args, inputs, slots, params):
+        self.calls.append((prim, [v if s is None else s[0] for v, s in zip(inputs, slots, strict=True)], params))
+        return super().step(prim, args, inputs, slots, params)
+
+
+def watched_calls(case, calls):
+    """Adds the calls of primitives that the line's value, tangent and cotangents make."""
+    active = [n for n, a in enumerate(case.inputs) if np.asarray(a).dtype.kind in "fc" and not isinstance(a, (list, tuple))]
+
+    def f(*xs):
+        given = list(case.inputs)
+        for n, x in zip(active, xs, strict=True):
+            given[n] = x
+        return case.f(*given)
+
+    for reverse in (False, True):
+        trace = Calls()
+        xs = tuple([trace.watch(np.array(case.inputs[n])) for n in active])
+        if reverse:
+            y, pullback = tg.vjp(f, *xs)
+            pullback(y)
+        else:
+            tg.jvp(f, xs, xs)
+        trace.close()
+        keep(trace.calls, calls)
+    xs = tuple([np.asarray(case.inputs[n]) for n in active])
+    for way in (lambda *xs: tg.jvp(f, xs, xs), lambda *xs: (lambda y, pullback: pullback(y))(*tg.vjp(f, *xs))):
+        hidden = HiddenCalls()
+        try:
+            at_both(way, xs, xs, lambda hidden=hidden: hidden)
+        except Escaped:
+            pass
+        keep(hidden.calls, calls)
+
+
+def keep(found, calls):
+    known = declared()
+    for prim, inputs, params in [call for call in found if call[0] in known]:
+        kept = calls[prim.name]
+        if len(kept) < MOST:
+            kinds = [(getattr(a, "shape", None), getattr(a, "dtype", type(a))) for a in inputs]
+            kept.setdefault(repr((kinds, params))[:200], (prim, inputs, params))
+
+
+def failing(word, calls):
+    """The first of the calls for which the word does not hold, at two or three samples; three is also the length of many axes."""
+    for prim, inputs, params in calls:
+        for count in (2, 3):
+            try:
+                good = holds(word, prim, inputs, params, count)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+            if not good:
+                return [getattr(a, "shape", a) for a in inputs], params
+    return None

@@ -96,3 +96,20 @@ def all_cases():
     """The lines of all families, in the order of their files' names."""
     names = sorted(p.stem for p in pathlib.Path(__file__).parent.glob("cases_*.py"))
     return [c for name in names for c in importlib.import_module(name).CASES]
+
+
+def all_lines():
+    """The lines of what is declared with tapegrad.scipy, in files names_*.py, each with a list LINES: tests/ops/test_scipy_names.py runs
+    them, in the default run by fewer checks."""
+    names = sorted(p.stem for p in pathlib.Path(__file__).parent.glob("names_*.py"))
+    return [c for name in names for c in importlib.import_module(name).LINES]
+
+
+def covered(cases):
+    """The names of the operations that lines cover."""
+    return {c.name.split()[0] for c in cases}.union(*[c.covers for c in cases])
+
+
+def declared_late(entry):
+    """Is the operation, or the composition, one of those that are declared with tapegrad.scipy?"""
+    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith("tapegrad.ops.further")

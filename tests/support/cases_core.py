@@ -9,6 +9,7 @@ X, Z = normal(2, 3), cnormal(2, 3)
 
 CASES = [
     unary("copy", s.copy, X),
+    unary("relaid", lambda x: s.relaid(x, strides=x.strides[::-1]), X),
     unary("array_of", s.array_of, X),
     case("astype", lambda x: s.astype(x, to=np.dtype("f8")) * 2.0, X),
     case("astype complex", lambda x: s.astype(x, to=np.dtype("c16")) * (1 + 2j), X, kinds=("strided",)),

@@ -11,7 +11,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 FLOORS = [
     ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "_cache"],
     ["_primitive", "_loans"],
-    ["_tape", "_dual", "ops", "ops._define"],
+    ["_tape", "_dual", "ops", "ops._layouts", "ops._define"],
     [
         "ops.shaping",
         "ops.creation",
@@ -23,6 +23,8 @@ FLOORS = [
         "ops.far_out",
         "ops.special",
         "ops.gamma",
+        "ops.zeta",
+        "ops.incomplete",
         "ops.bessel",
         "ops.reductions",
         "ops.products",
@@ -41,6 +43,8 @@ FLOORS = [
     [
         "ops.views",
         "ops.gathering",
+        "ops.names",
+        "ops.further.",
         "ops.writing",
         "ops._families",
         "ops._protocols",
@@ -50,7 +54,7 @@ FLOORS = [
         "_stacked",
         "_batch",
     ],
-    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats", "_questions", "_stand_ins"],
+    ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats.", "_questions", "_stand_ins"],
     ["_shadow."],
     ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
     [
@@ -63,7 +67,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
     ["__init__"],
 ]
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 import tapegrad as tg
+from tapegrad._array import kept
 from tapegrad._tree import leaves
 from tapegrad.ops._define import xp
 
@@ -22,7 +23,7 @@ def looped(f):
     """The results of f for each sample, as a list of leaves, each stacked."""
 
     def run(*stacks):
-        each = [leaves(f(*[x[k].copy(order="K") if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
+        each = [leaves(f(*[kept(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
         return [np.stack([on_host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
 
     return run
@@ -102,3 +103,22 @@ def twice(g, w):
         return sum([((y * y.conj()).real.sum() if y.dtype.kind == "c" else (y * y).sum()) for y in found])
 
     return total
+
+
+def judged(case, count, order=3):
+    """A line of the table of operations, under vmap and in a loop."""
+    active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
+    inputs = [np.asarray(case.inputs[n]) for n in active]
+    stacks = [np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)]) for x in inputs]
+    v = [np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in stacks]
+
+    def of_floats(*xs):
+        given = list(case.inputs)
+        for n, x in zip(active, xs, strict=True):
+            given[n] = x
+        return case.f(*given)
+
+    with np.errstate(all="ignore"):
+        for form, batched, loop in forms(lambda: of_floats, len(active), v, min(case.order, order)):
+            got, want = batched(*stacks), loop(*stacks)
+            assert same(got, want, 1e-8), f"{form}: {got} instead of {want}"

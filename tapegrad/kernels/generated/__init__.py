@@ -1,4 +1,4 @@
 """Kernels made from the user's Python functions.
 
 `kernel` likelihood and recursion, `map` the rest, `arguments` what their calls are given, `derivatives` the operations of the array tape
-that a kernel is, closed under differentiation, `filters_by_step` higher derivatives of filters with arguments for each step."""
+that a kernel is, closed under differentiation."""

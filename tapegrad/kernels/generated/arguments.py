@@ -118,13 +118,16 @@ FEW = 8192  # numbers up to which BLAS is the fastest to look at them; at more i
 
 
 class Looking:
-    """Do the data hold nan?  Data that were looked at, and cannot have changed, are not looked at again."""
+    """Do the data hold nan?  Data that were looked at, and cannot have changed, are not looked at again.  `rows`: only the first rows
+    are data that may be missing, and those below them arguments."""
 
-    def __init__(self, name: str):
-        self.name, self.clean = name, {}
+    def __init__(self, name: str, rows: int | None = None):
+        self.name, self.rows, self.clean = name, rows, {}
 
     def __call__(self, data: Any) -> bool:
         """Infinite data are an error."""
+        if self.rows is not None and self.rows < len(data):
+            data = data[: self.rows]
         xp = np if type(data) is np.ndarray else xp_of(data)
         if xp is not np:
             return self.on_device(xp, data)
@@ -140,6 +143,10 @@ class Looking:
             return False
         self.refuse_inf(bool(xp.isinf(flat).any()))
         return bool(xp.isnan(flat).any())
+
+    def count(self, data: np.ndarray) -> int:
+        """Of how many numbers of contiguous data this is asked."""
+        return data.size if self.rows is None or data.ndim == 1 else data[: self.rows].size
 
     def on_device(self, xp: Any, data: Any) -> bool:
         """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""

@@ -11,8 +11,8 @@ the shape of the data, and W a cotangent of f.  Three families hold all that any
     <U, R> = <W, F(.., v = U)>   and   <U, D> = <W, F(.., y = U)>, so their derivatives are of the same kinds again
 
 and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
-and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data.  Each program is derived, and
-each compiled, when it is first needed."""
+and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data, but for the first rows of the
+data, the family's `observed`.  Each program is derived, and each compiled, when it is first needed."""
 
 import threading
 from collections.abc import Callable
@@ -52,6 +52,7 @@ class Family:
         self.lock = threading.RLock()
         self.key: str | None = None  # a name that says all that the traced function depends on
         self.captured: list = []  # what the traced functions captured
+        self.observed = 0
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
@@ -86,6 +87,8 @@ class Family:
                 seeds = g.parameters_like(sum(inputs), outputs)
                 inputs.append(sum([p.rows_of(k) for k in range(len(p.groups))]))
             made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind in ("D", "VGD"))
+            for loop in made.loops if kind == "VGD" else ():
+                loop.each = loop.each[self.observed :]
         if self.reject:
             (v,) = self.program(signature, 0).outputs
             good = g.compare("lt", g.node("abs", v), g.const(np.inf))

@@ -130,8 +130,8 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("F")
-        if out is None and fits(last, theta, data) and not self._is_missing(data):
-            return repeated(last, theta, data, False)
+        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
+            return found
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
             return kernel(rows, data, out)
@@ -152,8 +152,8 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("VG")
-        if out is None and fits(last, theta, data) and not self._is_missing(data):
-            return repeated(last, theta, data, True)
+        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
+            return found
         if is_tree(theta):
             if out is not None:
                 raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
@@ -176,7 +176,7 @@ class Generated(Remade):
         key, launcher = self._last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
         if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
-            found = launched(launcher, theta, data, single)
+            found = launched(launcher, theta, data, single, self._is_missing.count(data))
         self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
@@ -347,8 +347,8 @@ class Generated(Remade):
             made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
         else:
             made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
-            if type(theta) is np.ndarray and not launcher.is_simple(batch, steps):  # what an interrupted launch still writes is ours
-                made = [np.empty_like(x) for x in rooms]
+            if type(theta) is np.ndarray and (launcher.overlaps(batch) or not launcher.is_simple(batch, steps)):
+                made = [np.empty_like(x) for x in rooms]  # what an interrupted launch still writes is ours, too
         if batch:
             whole = contiguous(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:

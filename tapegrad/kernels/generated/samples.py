@@ -73,4 +73,4 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
         y = y.sum(axis=-1)
         return shaping.reshape(y, to=(trace.count, *to)) if len(to) == 1 else y
 
-    return Way(way)
+    return Way(way, (kind, n, data_of_samples))

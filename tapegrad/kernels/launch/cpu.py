@@ -1,4 +1,5 @@
-"""LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays, the rest on padded copies."""
+"""LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays.  The last block ends with the last sample,
+and so may take some of the samples of the block before it once more; fewer samples than a block has are padded."""
 
 import ctypes
 import sys
@@ -19,7 +20,8 @@ STATE: dict = {}
 SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
-WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block
+WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block,
+SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
@@ -139,7 +141,13 @@ class Plan:
 def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
-    held = 1 if summed else 4 if n < WIDE else 2 if n < NARROW else 1
+    taped = low.taped()
+    if per_sample or summed:
+        held = 1
+    elif taped:
+        held = 2 if n < SWEPT else 1
+    else:
+        held = 4 if n < WIDE else 2 if n < NARROW else 1
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
@@ -154,7 +162,7 @@ def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
         long=low.instructions > HEAVY,
         work=low.work,
         most=low.most,
-        taped=[(n, size, loop.data, loop.cap) for n, size, loop in low.taped()],
+        taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
@@ -205,15 +213,24 @@ class Launcher:
         if self.streams or self.step_rows:
             inputs = [*inputs, *([each] if self.streams else [])]
             outs = [*outs, *([steps_out] if self.step_rows else [])]
-        if full and self.is_simple(full * width, steps):
-            self.run(width, inputs, data, steps, outs, batch, full)
-        elif full:
-            self.form(width)
-            work, most = self.operations(full * width, steps)
-            waiting.spread(full, work, lambda a, b: self.run(width, inputs, data, steps, outs, batch, b - a, a * width), most)
         rest = batch - full * width
-        if rest:
-            self.padded(width, inputs, data, steps, outs, full * width, rest)
+        if not full:
+            self.padded(width, inputs, data, steps, outs, 0, rest)
+            return
+
+        def run(first, last):
+            if first < full:
+                self.run(width, inputs, data, steps, outs, batch, min(last, full) - first, first * width)
+            if last > full:
+                self.run(width, inputs, data, steps, outs, batch, 1, batch - width)
+
+        blocks = full + bool(rest)
+        if self.is_simple(batch, steps):
+            run(0, blocks)
+        else:
+            self.form(width)
+            work, most = self.operations(batch, steps)
+            waiting.spread(blocks, work, run, most)
 
     def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
         """The step output summed over samples, (rows, steps): sums of each lane in parts of the batch, then over parts, then over
@@ -251,6 +268,10 @@ class Launcher:
         """About how many a launch takes, and how many it can take."""
         times = batch * max(steps, 1)
         return times * self.work, times * self.most if times else 0.0
+
+    def overlaps(self, batch: int) -> bool:
+        """Are some samples computed twice, so that no output may be an input?"""
+        return batch % self.width_for(batch) > 0
 
     def is_simple(self, batch: int, steps: int) -> bool:
         """Does a launch stay in its thread?"""

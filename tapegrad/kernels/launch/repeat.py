@@ -1,7 +1,8 @@
 """A launch on the CPU once more, on other arrays of the same shapes, for a few microseconds in all.
 
-Four tenths of a short call went into telling addresses to the code.  A few lines of machine code read the addresses of the data
-from the headers of the array objects, and all that does not change from a table of the last launch."""
+Four tenths of a short call went into telling addresses to the code, and two into the question whether the data hold nan or inf.  A few
+lines of machine code read the addresses of the data from the headers of the array objects, and all that does not change from a table
+of the last launch, and launch only if all of the data are numbers."""
 
 import ctypes
 import functools
@@ -22,41 +23,83 @@ class Launched(NamedTuple):
     dtype: np.dtype
     samples: int
     value: type  # dtype of the value
-    run: Callable
+    run: Callable  # false, and nothing is launched, where the data hold nan or inf
     table: int
     kept: tuple  # what the table points to
 
 
+LANES = 8
+LOOK = """
+  br label %many
+many:
+  %i = phi i64 [0, %entry], [%i.next, %enter]
+  %sum = phi VECTOR [zeroinitializer, %entry], [%sum.next, %enter]
+  %i.next = add i64 %i, LANES
+  %full = icmp sle i64 %i.next, %t7
+  br i1 %full, label %enter, label %few
+enter:
+  %i.p = getelementptr REAL, ptr %data.a, i64 %i
+  %x = load VECTOR, ptr %i.p, align SIZE
+  %d = fsub VECTOR %x, %x
+  %sum.next = fadd VECTOR %sum, %d
+  br label %many
+few:
+  %total = call REAL @llvm.vector.reduce.fadd.vLANESfBITS(REAL -0.0, VECTOR %sum)
+  br label %one
+one:
+  %j = phi i64 [%i, %few], [%j.next, %next]
+  %s = phi REAL [%total, %few], [%s.next, %next]
+  %more = icmp slt i64 %j, %t7
+  br i1 %more, label %next, label %end
+next:
+  %j.p = getelementptr REAL, ptr %data.a, i64 %j
+  %y = load REAL, ptr %j.p, align SIZE
+  %e = fsub REAL %y, %y
+  %s.next = fadd REAL %s, %e
+  %j.next = add i64 %j, 1
+  br label %one
+end:
+  %fine = fcmp oeq REAL %s, 0.0
+  br i1 %fine, label %go, label %stop
+stop:
+  ret i32 0
+go:
+"""  # x - x is 0, or nan where x is nan or inf
+
+
 @functools.cache
-def by_objects(outputs: int) -> Callable:
+def by_objects(outputs: int, bits: int) -> Callable:
     """repeat(id of theta, of data, of each output, address of the table): code with one input and so many outputs; the table
-    holds the code and its last six arguments."""
+    holds the code, its last six arguments, and how many numbers the data have."""
     names = ["theta", "data", *[f"out{k}" for k in range(outputs)]]
     lines = []
     for n in names:
         lines += [f"%{n}.p = getelementptr i8, ptr %{n}, i64 {HEADER}", f"%{n}.a = load ptr, ptr %{n}.p, align 8"]
-    kinds = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "ptr"]
+    kinds = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "ptr", "i64"]
     for k, kind in enumerate(kinds):
         lines += [f"%t{k}.p = getelementptr i64, ptr %table, i64 {k}", f"%t{k} = load {kind}, ptr %t{k}.p, align 8"]
-    given = [f"ptr %{n}.a" for n in names] + [f"{kind} %t{k}" for k, kind in enumerate(kinds) if k]
-    lines += [f"call void %t0({', '.join(given)})", "ret void"]
+    given = [f"ptr %{n}.a" for n in names] + [f"{kind} %t{k}" for k, kind in enumerate(kinds[:7]) if k]
+    real = {64: "double", 32: "float"}[bits]
+    words = {"VECTOR": f"<{LANES} x {real}>", "REAL": real, "LANES": str(LANES), "BITS": str(bits), "SIZE": str(bits // 8)}
+    look = functools.reduce(lambda text, word: text.replace(*word), words.items(), LOOK)
     head = ", ".join([f"ptr %{n}" for n in names] + ["ptr %table"])
-    body = "\n  ".join(lines)
-    text = f'target triple = "{llvm.get_default_triple()}"\ndefine void @repeat({head}) {{\n  {body}\n}}\n'
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(names) + 1))(compiled(text, "repeat"))
+    body = "\n  ".join(lines) + look + f"  call void %t0({', '.join(given)})\n  ret i32 1"
+    sum_of = f"declare {real} @llvm.vector.reduce.fadd.v{LANES}f{bits}({real}, <{LANES} x {real}>)"
+    text = f'target triple = "{llvm.get_default_triple()}"\n{sum_of}\ndefine i32 @repeat({head}) {{\nentry:\n  {body}\n}}\n'
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(compiled(text, "repeat"))
 
 
-def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool) -> Launched | None:
+def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int) -> Launched | None:
     """After a launch in this thread: what launches like it take.  None where more than one launch is due.  `single`: one sample, for
-    which the caller's theta has no axis."""
+    which the caller's theta has no axis; `looked`: so many of the data must not be nan or inf."""
     steps, batch = data.shape[-1], theta.shape[1]
     width = launcher.width_for(batch)
     if launcher.memory is None or batch % width or launcher.counted or not launcher.is_simple(batch, steps) or not HEADER:
         return None
     form = launcher.forms[width]
     caps, needed, tape = launcher.local.found
-    table = np.array([ctypes.cast(form, ctypes.c_void_p).value, tape, batch, steps, batch // width, caps, needed[0]], np.int64)
-    run, kept = by_objects(len(launcher.outputs)), (launcher, launcher.memory, table)
+    table = np.array([ctypes.cast(form, ctypes.c_void_p).value, tape, batch, steps, batch // width, caps, needed[0], looked], np.int64)
+    run, kept = by_objects(len(launcher.outputs), 8 * theta.itemsize), (launcher, launcher.memory, table)
     shape = theta.shape[:1] if single else theta.shape
     return Launched(shape, data.shape, theta.dtype, batch, launcher.types[0], run, address(table), kept)
 
@@ -65,21 +108,20 @@ def fits(last: Launched | None, theta: Any, data: Any) -> bool:
     """Is a launch on these arrays like the last one?"""
     if last is None or not (type(theta) is np.ndarray is type(data)):
         return False
-    return (
-        theta.shape == last.theta
-        and data.shape == last.data
-        and theta.dtype is last.dtype is data.dtype
-        and theta.flags.c_contiguous
-        and data.flags.c_contiguous
-    )
+    return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
 def repeated(last: Launched, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
-    """Value, or value and gradient, by a launch like the last one."""
+    """Value, or value and gradient, by a launch like the last one; None where the data hold nan or inf.  A column of a table is copied,
+    which takes little."""
+    theta = theta if theta.flags.c_contiguous else np.ascontiguousarray(theta)
+    data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
     v = np.empty(last.samples, last.value)
     if gradient:
         g = np.empty(theta.shape, last.dtype)
-        last.run(id(theta), id(data), id(v), id(g), last.table)
+        if not last.run(id(theta), id(data), id(v), id(g), last.table):
+            return None
         return (v, g) if theta.ndim == 2 else (v[0], g)
-    last.run(id(theta), id(data), id(v), last.table)
+    if not last.run(id(theta), id(data), id(v), last.table):
+        return None
     return v if theta.ndim == 2 else v[0]

@@ -1,15 +1,15 @@
 """What the calls of the two Kalman filters share: named arguments become rows of theta and rows of data, and back.
 
-An argument is constant, which takes rows of theta, or has one value for each step: then rows of theta for each step if its gradient is
-wanted (mode 1), else rows of the data (mode 2).  Symmetric arguments are their lower triangles.  For each number of states and
-pattern of modes there is one `Handwritten` kernel, made when it is first needed."""
+An argument is constant, which takes rows of theta, or has one value for each step, which takes rows of the data: a gradient by it is
+one by the data.  Symmetric arguments are their lower triangles.  For each number of states and pattern of modes (0: constant, 1: of
+each step and its gradient is wanted, 2: of each step) there is one `Handwritten` kernel, made when it is first needed."""
 
 import functools
 import math
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,8 @@ from ..._tree import Const
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
 from ...ops import shaping
-from ..generated.arguments import as_float
+from ..generated.arguments import Looking, as_float
 from ..generated.derivatives import library
-from ..generated.filters_by_step import ByStep
 from ..generated.kernel import recursion
 from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
 from .own_functions import device_functions
@@ -49,23 +48,30 @@ class Argument:
 
 
 class HandwrittenFilter(HandwrittenRecursion):
-    """A recursion whose arguments are found by filters.cu; `by_step`: what is generated where an argument has a value for each step
-    and a gradient."""
+    """A recursion whose arguments are found by filters.cu."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
+        self._is_missing, self._family.observed = Looking(definition.name, definition.observed), definition.observed
         text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
-        self.by_step: ByStep | None = None
 
-    def _run(self, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        if self.by_step is None or (n == (0, 0) and kind != "D" and xp_of(arrays[0]) is not np):
-            return super()._run(kind, n, arrays, outs)
-        return self.by_step(kind, n, arrays)
+    def with_slopes(self, theta: Any, data: Any, by_hand: Callable) -> tuple:
+        """Value, gradient by theta, and gradient of each sample by the data below the observed, (d, T, B); `by_hand` gives them on a
+        device."""
+        if isinstance(theta, Variable) or isinstance(data, Variable):
+            of, run = self._family, self._recorded
+            by_theta, by_data = [of.gradient(kind, run, theta, data, (), (), None) for kind in "RD"]
+            return of.F(run, theta, data), by_theta, by_data[of.observed :]
+        return self._run("VGD", (0, 0), (theta, data)) if xp_of(theta) is np else by_hand(theta, data)
 
-    def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
-        if self.by_step is None:
-            super()._remember(kind, theta, data, single)
+    def product(self, theta: Any, data: Any, v: Any, way: Any) -> list:
+        """The Hessian of each sample times v, a direction of theta, and `way`, one of the data: its parts by theta and by the data
+        below the observed."""
+        of, run = self._family, self._recorded
+        moved = ((v,), ()), ((), (way,))
+        by_theta, by_data = [sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"]
+        return [by_theta, by_data[of.observed :]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +121,12 @@ class Filter(Shelved):
     def value_and_grad(self, model: Any, y: Any, out: Any = None) -> tuple:
         """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const.  `out`: such a pair to fill."""
         call = self._packed(model, y, True)
-        value, gradient = self.kernel(call).value_and_grad(call.theta, call.data)
-        value, gradient = value[0] if call.single else value, self._restored(call, gradient)
+        kernel, slopes = self.kernel(call), None
+        if 1 in call.modes:
+            value, gradient, slopes = kernel.with_slopes(call.theta, call.data, functools.partial(self._by_hand, call))
+        else:
+            value, gradient = kernel.value_and_grad(call.theta, call.data)
+        value, gradient = value[0] if call.single else value, self._restored(call, gradient, slopes)
         if out is not None:
             if not isinstance(out, (tuple, list)) or len(out) != 2 or len(out[1]) != len(gradient):
                 raise ArgumentError(f"{self.__name__}: out= needs an array and {type(gradient).__name__}(..) of arrays, None for Const")
@@ -138,7 +148,11 @@ class Filter(Shelved):
         other = self._packed(type(model)(*vs), y, True, call.batch)
         if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
             raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")
-        return self._restored(call, self.kernel(call).hvp(call.theta, other.theta, call.data))
+        if 1 not in call.modes:
+            return self._restored(call, self.kernel(call).hvp(call.theta, other.theta, call.data))
+        way = other.data.copy()
+        way[: self._count(call.sizes)] = 0.0
+        return self._restored(call, *self.kernel(call).product(call.theta, call.data, other.theta, way))
 
     # those that follow come from the kernel generated from `start` and `step`
 
@@ -150,7 +164,7 @@ class Filter(Shelved):
     def contributions(self, model: Any, y: Any) -> Any:
         """The log density of each datum given those before it, (T, B)."""
         call = self._packed(model, y, False)
-        each = self.kernel(self._without_steps(call)).contributions(call.theta, call.data)
+        each = self.kernel(call).contributions(call.theta, call.data)
         return each[:, 0] if call.single else each
 
     def scores(self, model: Any, y: Any) -> Any:
@@ -168,41 +182,59 @@ class Filter(Shelved):
     def final(self, model: Any, y: Any) -> tuple:
         """Mean (k, B) and covariance (k, k, B) of the state one step after the last observation."""
         call = self._packed(model, y, False)
-        m, P = self.kernel(self._without_steps(call)).final(call.theta, call.data)
+        m, P = self.kernel(call).final(call.theta, call.data)
         return (m[..., 0], P[..., 0]) if call.single else (m, P)
 
     # --- kernels ---
 
-    def kernel(self, call: "Packed") -> HandwrittenFilter:
-        """The kernel for such a call."""
-        key = call.modes, tuple(call.sizes.items())
+    def kernel(self, call: "Packed", by_hand: bool = False) -> HandwrittenFilter:
+        """The kernel for such a call; `by_hand`: that whose .cu takes the modes 1 as they are, and whose generated part is not used."""
+        modes = call.modes if by_hand else tuple([2 if mode == 1 else mode for mode in call.modes])
+        key = modes, tuple(call.sizes.items())
         with self._lock:
             if key not in self._kernels:
-                self._kernels[key] = self._made(call)
+                self._kernels[key] = self._made(modes, dict(call.sizes))
             return self._kernels[key]
 
-    def _made(self, call: "Packed") -> HandwrittenFilter:
+    def _made(self, modes: tuple, sizes: dict) -> HandwrittenFilter:
         of, arguments = self._parts, self.arguments
-        sizes, modes = dict(call.sizes), call.modes
         macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
         macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
-        by_data = tuple([2 if mode == 1 else mode for mode in modes])
-        init, step = self.formula(sizes, by_data)
+        init, step = self.formula(sizes, modes)
         work = (f"work real tape[N, {of.stored(sizes)}, slots]",)
         definition = Definition(
             name=of.stem,
             stem=of.stem,
-            key=f"{sizes} {by_data}",
+            key=f"{sizes} {modes}",
+            observed=self._count(sizes),
             formula=recursion(init, step, missing="step", invalid=self._invalid),
             fit=lambda p, d: macros,
             wants="as packed",
             work=lambda p, d: work,
         )
-        made = HandwrittenFilter(definition, self._invalid)
-        if 1 in modes:
-            other = self._made(replace(call, modes=by_data))
-            made.by_step = ByStep(modes, [a.rows(sizes) for a in arguments], math.prod(self._observed(sizes)), other._run)
-        return made
+        return HandwrittenFilter(definition, self._invalid)
+
+    def _by_hand(self, call: "Packed", theta: Any, data: Any) -> tuple:
+        """Value, gradient and slopes on a device: the .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
+        xp, at, line = xp_of(theta), 0, self._count(call.sizes)
+        rows, lines, wanted = [], [data[:line]], []
+        for a, mode in zip(self.arguments, call.modes, strict=True):
+            n = a.rows(call.sizes)
+            if mode == 0:
+                rows.append(theta[at : at + n])
+                at += n
+                continue
+            x, line = data[line : line + n], line + n
+            if mode == 1:
+                rows.append(x.swapaxes(0, 1).reshape((-1, call.batch)))
+                wanted.append((len(rows) - 1, line - n - len(lines[0]), n))
+            else:
+                lines.append(x)
+        value, gradient = self.kernel(call, True)._on_device("VG", xp.concatenate(rows), xp.concatenate(lines))
+        parts, slopes = xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()), xp.zeros_like(data[len(lines[0]) :])
+        for k, first, n in wanted:
+            slopes[first : first + n] = parts[k].reshape((call.steps, n, -1)).swapaxes(0, 1)
+        return value, xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]), slopes
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """init and step for `recursion`: theta and the data hold rows of the arguments, as in `_packed`."""
@@ -210,7 +242,7 @@ class Filter(Shelved):
         kind, start, step = of.kind, of.start, of.step
 
         def model(theta, datum):
-            parts, row, line = [], 0, math.prod(self._observed(sizes))
+            parts, row, line = [], 0, self._count(sizes)
             for a, mode in zip(arguments, modes, strict=True):
                 n = a.rows(sizes)
                 x = datum[line : line + n] if mode else theta[row : row + n]
@@ -254,18 +286,19 @@ class Filter(Shelved):
         wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
         modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
         dtype = np.result_type(*[layout_of(v).dtype for v in values])
-        theta, lines = [], [self._observations(y, base)]
-        for a, v, kind, mode in zip(arguments, values, kinds, modes, strict=True):
-            rows = _rows(a, v, kind, sizes, steps)
-            if mode == 2:
-                if bool(xp.isnan(rows).any()):
-                    raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
-                lines.append(rows.reshape(steps, -1, rows.shape[-1]).swapaxes(0, 1))
-            else:
-                theta.append(rows if rows.shape[1] == batch else shaping.broadcast_to(rows, (rows.shape[0], batch)))
-        theta = shaping.concatenate(*theta)
+        given = list(zip(arguments, values, kinds, modes, strict=True))
+        theta = [_rows(a, v, kind, sizes) for a, v, kind, mode in given if not mode]
+        theta = shaping.concatenate(*[x if x.shape[1] == batch else shaping.broadcast_to(x, (x.shape[0], batch)) for x in theta])
         theta = theta if layout_of(theta).dtype == dtype else theta.astype(dtype)
-        return Packed(theta, _lines(lines, batch), modes, sizes, single, const, steps, batch)
+        for a, v, _, mode in given:
+            if mode == 2 and bool(xp.isnan(v).any()):
+                raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
+        stepped = [(a, v) for a, v, _, mode in given if mode]
+        data = self._observations(y, base)
+        if stepped:
+            each = gradients and 1 in modes  # the gradient of each sample, also where samples share an argument
+            data = _lines(data, stepped, sizes, batch if each else None, dtype)
+        return Packed(theta, data, modes, sizes, single, const, steps, batch)
 
     def _observations(self, y: Any, base: int) -> Any:
         """y with an axis of components; the same object for the same y, so that data on a device are looked at once."""
@@ -296,6 +329,9 @@ class Filter(Shelved):
     def _observed(self, sizes: dict) -> tuple:
         return (sizes["d"],) if "d" in sizes else ()
 
+    def _count(self, sizes: dict) -> int:
+        return sizes.get("d", 1)
+
     def _wanted_y(self, sizes: dict) -> str:
         d = "".join([f"{n}, " for n in self._observed(sizes)])
         return f"({d}T) or ({d}T, B)"
@@ -313,31 +349,31 @@ class Filter(Shelved):
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
         raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
 
-    def _restored(self, call: "Packed", gradient: Any) -> Any:
-        """Rows of gradients as the model's arguments, (..., B) or (T, ..., B)."""
-        parts = self._expanded(call, gradient)
+    def _restored(self, call: "Packed", gradient: Any, slopes: Any = None) -> Any:
+        """Rows of gradients, and of gradients by arguments of each step, as the model's arguments, (..., B) or (T, ..., B)."""
+        parts = self._expanded(call, gradient, slopes)
         return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
-    def _expanded(self, call: "Packed", gradient: Any) -> list:
+    def _expanded(self, call: "Packed", gradient: Any, slopes: Any = None) -> list:
         """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
-        row, parts, rest = 0, [], tuple(gradient.shape[1:])
+        row, line, parts = 0, 0, []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
-            if mode == 2:
-                parts.append(None)
-                continue
             n, shape = a.rows(call.sizes), a.shape(call.sizes)
-            count = n * call.steps if mode else n
-            x, row = gradient[row : row + count], row + count
-            if const:
+            if mode:
+                x, line = slopes[line : line + n] if mode == 1 else None, line + n
+            else:
+                x, row = gradient[row : row + n], row + n
+            if const or x is None:
                 parts.append(None)
                 continue
-            lead = (call.steps,) if mode else ()
-            x = x.reshape((*lead, n, *rest))
+            rest = tuple(x.shape[1:])
             if a.symmetric:
                 full, share = _symmetric(shape[0])
-                x = x * xp_of(layout_of(x)).asarray(share.reshape((-1, *[1] * len(rest))), layout_of(x).dtype)
-                x = x[:, full] if mode else x[full]
-            parts.append(x.reshape((*lead, *shape, *rest)))
+                share = share[full].reshape((-1, *[1] * len(rest)))
+                x = x[full]
+                x *= xp_of(layout_of(x)).asarray(share, layout_of(x).dtype)
+            x = x.reshape((*shape, *rest))
+            parts.append(x if not mode else x.transpose((len(shape), *range(len(shape)), len(shape) + 1)))
         return parts
 
     def _nested(self, call: "Packed", H: Any) -> Any:
@@ -365,13 +401,6 @@ class Filter(Shelved):
         for a, mode in zip(self.arguments, call.modes, strict=True):
             if mode == 1:
                 raise KernelError(f"{self.__name__}.{what}: {a.name} has a value for each step; pass Const({a.name}), or take hvp")
-        return call
-
-    def _without_steps(self, call: "Packed") -> "Packed":
-        """For what needs arguments with a value for each step as data."""
-        if 1 in call.modes:
-            tracked = [a.name for a, mode in zip(self.arguments, call.modes, strict=True) if mode == 1]
-            raise KernelError(f"{self.__name__}: {', '.join(tracked)} with a value for each step cannot be tracked here; pass tg.value(x)")
         return call
 
     def _filled(self, out: Any, x: Any, what: str) -> Any:
@@ -418,27 +447,39 @@ def _symmetric(k: int) -> tuple:
     return i * (i + 1) // 2 + j, np.where(np.equal(*_triangle(k)), 1.0, 0.5)
 
 
-def _rows(a: Argument, v: Any, kind: int, sizes: dict, steps: int) -> Any:
-    """(rows, B or 1), or (steps * rows, B or 1)."""
+def _rows(a: Argument, v: Any, kind: int, sizes: dict) -> Any:
+    """(rows, B or 1)."""
     if kind == 0:
         v = v.reshape(tuple(v.shape) + (1,))
-    lead = (steps,) if kind == 2 else ()
     if a.symmetric:
         i, j = _triangle(sizes[a.axes[0]])
-        if isinstance(v, Variable):
-            v = 0.5 * (v[..., i, j, :] + v[..., j, i, :])
-        else:  # the same in one array
-            v, other = v[..., i, j, :], v[..., j, i, :]
-            v += other
-            v *= 0.5
-    return v.reshape((math.prod(lead) * a.rows(sizes), v.shape[-1]))
+        v, other = v[..., i, j, :], v[..., j, i, :]
+        v += other
+        v *= 0.5
+    return v.reshape((a.rows(sizes), v.shape[-1]))
 
 
-def _lines(lines: list, batch: int) -> Any:
-    """(d, T), or (d, T, B) if any line has samples."""
-    if len(lines) == 1 and (lines[0].ndim == 2 or lines[0].shape[2] == batch):
-        return lines[0]
-    if all([x.ndim == 2 or x.shape[-1] == 1 for x in lines]):
-        return shaping.concatenate(*[x.reshape(tuple(x.shape[:2])) for x in lines])
-    lines = [x[..., None] if x.ndim == 2 else x for x in lines]
-    return shaping.concatenate(*[shaping.broadcast_to(x, (*x.shape[:2], batch)) for x in lines])
+def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtype) -> Any:
+    """The observations, and below them arguments of each step, as data: (d, T) or, if any has samples, (d, T, B).  `batch`: so many
+    samples, in any case."""
+    pieces = [(y if y.ndim == 3 else y[..., None],)]
+    for a, v in stepped:
+        if a.symmetric:
+            pieces += [(v[:, i, : i + 1].swapaxes(0, 1), v[:, : i + 1, i].swapaxes(0, 1)) for i in range(sizes[a.axes[0]])]
+        else:
+            pieces.append((v.reshape((v.shape[0], a.rows(sizes), v.shape[-1])).swapaxes(0, 1),))
+    samples = batch or max([x.shape[2] for x, *_ in pieces])
+    if any([isinstance(x, Variable) for x, *_ in pieces]):
+        pieces = [x if not other else 0.5 * (x + other[0]) for x, *other in pieces]
+        pieces = [x if layout_of(x).dtype == dtype else x.astype(dtype) for x in pieces]
+        made = shaping.concatenate(*[shaping.broadcast_to(x, (*x.shape[:2], samples)) for x in pieces])
+    else:
+        made, at = xp_of(y).empty((sum([len(x) for x, *_ in pieces]), pieces[0][0].shape[1], samples), dtype), 0
+        for x, *other in pieces:
+            rows = made[at : at + len(x)]
+            at += len(x)
+            rows[...] = x
+            if other:
+                rows += other[0]
+                rows *= 0.5
+    return made if batch or samples > 1 else made[..., 0]

@@ -83,12 +83,14 @@ class Definition:
     """What a model by hand consists of.
 
     `name`: that of its entries in the .cu of name `stem`.  `formula`: the model by `likelihood` or `recursion`; `key`: what it depends
-    on beside the name.  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data, or None where they do not fit;
+    on beside the name.  `observed`: so many rows of the data are observations, those below them arguments of each step (0: there are
+    none).  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data, or None where they do not fit;
     `wants` says in words what would.  `work(p, d)`: declarations of the work arrays of the gradient."""
 
     name: str
     stem: str
     key: str = ""
+    observed: int = 0
     formula: Generated
     fit: Callable
     wants: str

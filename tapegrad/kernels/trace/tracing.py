@@ -1,7 +1,7 @@
 """From the user's Python function to a program: each function is run once, with symbolic arguments.
 
-`likelihood` and `recursion` become one loop over the data; `map` straight code with the loops that the function asks for by
-`tapegrad.kernels.loop` and `while_loop`.  Components of a carry that are equal at the start are taken for equal throughout and
+`likelihood` and `recursion` become one loop over the data; `map` straight code with the loops that the function asks for
+(loops.py).  Components of a carry that are equal at the start are taken for equal throughout and
 the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle.
 
 A function is first traced with everything unrolled; if that takes too many nodes, once more with large arrays as blocks."""
@@ -18,14 +18,14 @@ import numpy as np
 
 from ..._primitive import OPEN
 from ..._tree import children, is_node, rebuilt, tree_map
-from ...errors import ArgumentError, KernelError, ShapeError, TapegradError
+from ...errors import KernelError, ShapeError, TapegradError
 from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import Loop, Program
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
-from .symbolic import NotKnown, Sym, elementwise, lift, real
+from .symbolic import Sym, lift, real
 
 ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 
@@ -450,165 +450,3 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
     outputs = [i for _, ids in shape for i in ids]
     t.varying(outputs)
     return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
-
-
-# --- loops inside a kernel ---
-
-SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
-WRITTEN = 1000  # those up to which one is, if it must be
-TAPED = 256  # a bound up to which room for that many stored steps is made at once
-ATTEMPTS = 4  # to find which components of a carry are equal throughout
-
-
-def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
-    """carry = body(i, carry) for i in range(n); n may be known only at run time, and differ from sample to sample.
-
-    Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
-    body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
-    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Of a fractional n the whole
-    part counts; where n is nan, or above max_steps, the result is nan.
-
-    >>> import numpy as np, tapegrad as tg
-    >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
-    >>> k(np.array([1.5, 2.0]), np.array([3.0, 3.0]))
-    array([3.375, 8.   ])
-    """
-    t = getattr(ACTIVE, "tracer", None)
-    known = n.constant() if isinstance(n, Sym) else n
-    if known is not None and max_steps is not None and known > max_steps:
-        raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
-    if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
-        return _in_turn(int(known), body, carry)
-    g = t.g
-    steps = real(lift(g, n))
-    if steps.size != 1:
-        raise KernelError("loop(n, body, carry): n must be one number for each sample")
-    node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
-    if known is not None:
-        forget = t.attempt()
-        try:
-            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
-        except NotKnown:
-            if known > WRITTEN:
-                raise
-            forget()  # the body wants to know i, as to take an element of a list
-        return _in_turn(int(known), body, carry)
-    enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
-    bounded = g.select(enough, node, g.zero)
-    cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED else None
-    result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
-    ids, build = flat(g, result)
-    return build([g.select(enough, i, g.const(np.nan)) for i in ids])
-
-
-def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> Any:
-    """while cond(carry): carry = body(carry), at most max_steps times.
-
-    Like `loop` it may stand anywhere in a kernel function, to any depth.
-
-    >>> import numpy as np, tapegrad as tg
-    >>> f = lambda x: tg.kernels.while_loop(lambda s: s < 10, lambda s: s * x, x, 100)
-    >>> tg.kernels.map(f)(np.array([1.5, 2.0]))
-    array([11.390625, 16.      ])
-    """
-    t = getattr(ACTIVE, "tracer", None)
-    if t is None:
-        for _ in range(max_steps):
-            if not cond(carry):
-                break
-            carry = body(carry)
-        return carry
-    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
-
-
-def _in_turn(n: int, body: Callable, carry: Any) -> Any:
-    for i in range(n):
-        carry = body(i, carry)
-    return carry
-
-
-@dataclass
-class Wanted:
-    """A loop to be traced.  `steps`: the node of their number, `cap` that number if it is known, or the most that `cond` allows."""
-
-    steps: int
-    cap: int | None
-    cond: Callable | None
-    body: Callable
-    start: list[int]
-    build: Callable
-
-    def going(self, g: Graph, condition: int, counter: int, gate: int) -> tuple[int, int]:
-        """The number of steps, and whether this sample takes a step, where it takes the step around the loop only if `gate` holds."""
-        if self.cond is not None:
-            return self.steps, g.both(gate, condition)
-        steps = g.select(gate, self.steps, g.zero)
-        return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
-
-    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[Loop, int, list[int]]:
-        """A new loop with its carry, of which component k is that of number leader[k]; the condition, and the carry after a step."""
-        g = t.g
-        made = Loop(g.new_loop(), self.steps, cap=self.cap)
-        kept = sorted(set(leader))
-        made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
-        given = self.build([made.carry[kept.index(k)] for k in leader])
-        with t.step(made.id) as region:
-            condition, counter = g.bool(True), g.input("i", made.id, 0)
-            if self.cond is not None:
-                condition = contribution_bool(g, self.cond(given))
-            region.going = self.going(g, condition, counter, gate)[1]
-            after, _ = flat(g, self.body(counter, given))
-            t.varying([condition, *after])
-        made.inner = region.loops
-        if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
-            raise KernelError(f"the body of a loop was given {count(g, self.start)} numbers and returned {count(g, after)}")
-        return made, condition, after
-
-
-def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, carry: Any) -> Any:
-    """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
-    throughout, and where the loops in it have to know that the step around this one may not be taken."""
-    g, forget = t.g, t.attempt()
-    start, build = flat(g, carry)
-    t.varying([*start, steps])
-    wanted = Wanted(steps, cap, cond, body, start, build)
-    classes: dict = {}
-    leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
-    while True:
-        forget()
-        made, condition, after = wanted.traced(t, leader, gate)
-        attempts += 1
-        classes = {}
-        finer = [classes.setdefault((r, after[k]), k) for k, r in enumerate(leader)]
-        if finer != leader:
-            leader = finer if attempts < ATTEMPTS else list(range(len(start)))
-            continue
-        within = _within(t, made, [*start, *after, steps, condition])
-        home = t.home(within)
-        if home.going == gate or not made.inner:
-            break
-        gate = home.going
-    kept = sorted(set(leader))
-    made.start = [start[k] for k in kept]
-    made.steps, going = wanted.going(g, condition, g.input("i", made.id, 0), home.going)
-    made.active = None if cond is None else going
-    made.going = None if g.op[going] == "bool" else going
-    g.within[made.id] = within | g.mask[home.going] & ~(1 << made.id)
-    made.next = [g.select(going, after[k], c) for k, c in zip(kept, made.carry, strict=True)]
-    made.final = [g.input("co", made.id, n, g.shape[c]) for n, c in enumerate(made.carry)]
-    home.loops.append(made)
-    return build([made.final[kept.index(k)] for k in leader])
-
-
-def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
-    """The loops around a new one on which it depends, as bits."""
-    g = t.g
-    within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
-    return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
-
-
-def contribution_bool(g: Graph, x: Any) -> int:
-    x = lift(g, x)
-    if x.size != 1:
-        raise KernelError("the condition of while_loop must be one value for each sample")
-    return int((x if x.is_bool else elementwise(g, "ne", x, 0.0)).nodes.ravel()[0])

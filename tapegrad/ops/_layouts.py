@@ -1,0 +1,167 @@
+"""The memory order of results, as NumPy gives it.
+
+Whether `y.reshape(-1)` is a view of y or a copy depends on how y lies in memory, and a program that writes through it shows the
+difference.  An operation whose body is NumPy's own function gives what NumPy gives.  A composition would not: so where an operand is
+not in C order, NumPy's function is asked once for each kind of call how its result lies, and the result is copied where it lies
+otherwise (`ops/shaping.relaid`, an operation like others)."""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._array import NUMBERS, is_array, room_laid, steps_of, xp_of
+from .._late import late
+from .._variable import Variable, View, bottom
+
+KNOWN: dict = {}  # a kind of call -> the layouts of NumPy's results
+NAMED = {str, type(None), type}  # settings that are equal to none of another type
+FLOATS = {float, complex, np.float64, np.complex128}
+SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
+
+
+def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callable:
+    """`ours`, composed of operations, with results that lie in memory as those of `function` do.  `always`: also of operands in C
+    order, of which most compositions make what NumPy makes of them."""
+
+    @functools.wraps(ours)
+    def implemented(*args, **kwargs):
+        y = ours(*args, **kwargs)
+        c = type(y)
+        if c is Variable:
+            v = bottom(y)
+            if not is_array(v) or (v.ndim < 2 and v.flags.c_contiguous):  # one way to lie
+                return y
+        elif not issubclass(c, (tuple, list)):
+            return y
+        if always or not all_in_order(args) or (kwargs and not all_in_order(kwargs.values())):
+            return laid(y, function, args, kwargs)
+        return y
+
+    return implemented
+
+
+def all_in_order(xs: Any) -> bool:
+    """Are all arrays among xs, and in lists there, in C order?"""
+    for x in xs:
+        c = type(x)
+        if c is list or c is tuple:
+            if not all_in_order(x):
+                return False
+        elif c not in SETTINGS:
+            x = bottom(x) if c is Variable else late.shown(x) if c is View else x
+            if is_array(x) and not x.flags.c_contiguous:
+                return False
+    return True
+
+
+def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """The result y of a composition, or each member of it, in the memory order of the library's."""
+    several = issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
+    found = y if several else [y]
+    members = [m if type(m) is not View and is_array(bottom(m)) else None for m in found]
+    if not any([m is not None for m in members]):
+        return y
+    given: list = []
+    try:
+        key = function, key_of(args, given), *[None if m is None else m.shape for m in members]
+        if kwargs:
+            key = key, *kwargs, key_of(tuple(kwargs.values()), given)
+        known = KNOWN.get(key)
+    except TypeError:  # an argument of which nobody knows what becomes of it if it is given twice
+        return y
+    if known is None:
+        if len(KNOWN) > 999:
+            KNOWN.clear()
+        known = KNOWN[key] = asked(function, args, kwargs, given)
+    if len(known) != len(members):
+        return y
+    found = [o if m is None else like(m, b) for o, m, b in zip(found, members, known, strict=True)]
+    return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
+
+
+def key_of(x: Any, given: list) -> Any:
+    """What of an argument decides how the result lies: of arrays, which are added to `given`, how they lie.  Raises TypeError for others
+    than arrays and settings."""
+    c = type(x)
+    if c is tuple or c is list:
+        return c, *[key_of(e, given) for e in x]
+    if c in NAMED:
+        return x
+    if c in SETTINGS:
+        return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x
+    if c is Variable:
+        x = bottom(x)
+    elif c is View:
+        x = late.shown(x)
+    if isinstance(x, np.generic):
+        return c
+    if not is_array(x) or x.dtype.kind not in "biufc":
+        raise TypeError
+    given.append(x)
+    return xp_of(x), x.shape, x.strides, x.dtype.char
+
+
+def plain_of(x: Any, least: int) -> Any:
+    """x as the library takes it: with values of no meaning, from `least` on, where they are hidden."""
+    c = type(x)
+    if c is tuple or c is list:
+        return c([plain_of(e, least) for e in x])
+    if c in SETTINGS:
+        return x
+    if issubclass(c, Variable):
+        x = late.shown(x)
+    return x if type(x) is xp_of(x).ndarray or type(x).__module__ == "numpy" else stand_in(x, least)
+
+
+def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
+    """The layouts (shape, strides, size of an element) of what the library makes of such arguments; none where it raises for them."""
+    libraries = {xp_of(x) for x in given} or {np}
+    f = function if libraries == {np} else on_device(function)
+    for least in (0, 9):
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                y = f(*[plain_of(a, least) for a in args], **{k: plain_of(v, least) for k, v in kwargs.items()})
+            break
+        except Exception:  # of values without a meaning
+            y = ()
+    return [(v.shape, v.strides, v.itemsize) if is_array(v) else None for v in (y if isinstance(y, (tuple, list)) else [y])]
+
+
+def on_device(function: Callable) -> Any:
+    """CuPy's function of the same name, or None."""
+    library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
+    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]  # (ufuncs name no home)
+    found = [getattr(sys.modules.get(home), function.__name__, None) for home in homes]
+    return found[0] or found[1]
+
+
+def like(y: Any, layout: tuple | None) -> Any:
+    """y, copied if it does not lie so."""
+    v = bottom(y)
+    if layout is None or layout[0] != v.shape:
+        return y
+    shape, strides, size = layout
+    if v.dtype.itemsize != size:
+        strides = tuple([s * v.dtype.itemsize // size for s in strides])
+    size = v.dtype.itemsize
+    if v.strides == strides or steps_of(shape, v.strides, size, True) == steps_of(shape, strides, size, True):
+        return y
+    return late.relaid(y, strides=strides)
+
+
+def stand_in(x: Any, least: int = 0) -> Any:
+    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array.  `least` is added to
+    floats."""
+    if not is_array(x):
+        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if isinstance(x, np.generic) else x
+    y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
+    if x.dtype.kind not in "fc":
+        y[...] = 0
+    else:
+        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
+    return y

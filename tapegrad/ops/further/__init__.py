@@ -1,0 +1,14 @@
+"""Operations that are declared when one of them is needed, or with tapegrad.scipy: `import tapegrad` does not wait for them.
+
+Most answer for SciPy's names, some for NumPy's; `_protocols.function_for` loads them when it meets a name that the families do not know."""
+
+from . import bessels as bessels
+from . import coefficients as coefficients
+from . import cumulative as cumulative
+from . import elliptic as elliptic
+from . import equations as equations
+from . import matrices as matrices
+from . import orders as orders
+from . import polynomials as polynomials
+from . import powers as powers
+from . import transforms as transforms

@@ -1,0 +1,143 @@
+"""`function`: the word with which an elementwise function of scipy.special is declared, by its partial derivatives.
+
+    ndtr = function(sp.ndtr, lambda out, x: exp(-0.5 * (x * x)) / ROOT_2PI)
+
+A partial derivative is a function (out, *arguments), written with tapegrad's operations; a text stands for one that there is not, and
+says what to do.  `inverse(f, k)` is a function by which one argument of another is found."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..._loans import lend
+from ..._primitive import is_tracked
+from ...errors import ArgumentError, NoRuleError
+from .._define import implements as answers
+from .._define import primitive, rules, same
+from ..corners import special_of
+from ..elementwise import over0, times0
+from ..incomplete import first_array
+
+
+def implements(*functions: Callable) -> Callable:
+    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
+
+    def declare(f):
+        return answers(*functions)(where_tracked(f, lambda: functions[0]))
+
+    return declare
+
+
+def where_tracked(f: Callable, theirs: Callable) -> Callable:
+    """f for calls with something tracked, what `theirs()` is for others."""
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        if any_tracked(args) or any_tracked(kwargs.values()):
+            return f(*args, **kwargs)
+        return theirs()(*lend(args), **lend(kwargs))
+
+    return run
+
+
+def any_tracked(xs: Any) -> bool:
+    return any(is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) for x in xs)
+
+
+def library(f: Any) -> Callable:
+    """f, or CuPy's function of the same name for CuPy arrays."""
+    name = f.__name__
+
+    def of(*xs):
+        own = getattr(special_of(first_array(*xs)), name, None)
+        if own is None:
+            raise ArgumentError(f"scipy.special.{name}: CuPy has no such function; move the arguments with a.get()")
+        return own(*xs)
+
+    return of
+
+
+def one(f):
+    return lambda x: f(x)
+
+
+def two(f):
+    return lambda x, y: f(x, y)
+
+
+def three(f):
+    return lambda x, y, z: f(x, y, z)
+
+
+def four(f):
+    return lambda x, y, z, w: f(x, y, z, w)
+
+
+def rule_one(s):
+    return lambda g, out, x: times0(g, s(out, x))
+
+
+def rule_two(s):
+    return lambda g, out, x, y: times0(g, s(out, x, y))
+
+
+def rule_three(s):
+    return lambda g, out, x, y, z: times0(g, s(out, x, y, z))
+
+
+def rule_four(s):
+    return lambda g, out, x, y, z, w: times0(g, s(out, x, y, z, w))
+
+
+BODIES = {1: one, 2: two, 3: three, 4: four}
+RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four}
+PARTIALS: dict = {}  # operation -> its partial derivatives
+
+
+def refusing(name: str, k: int, why: str) -> Callable:
+    def partial(out, *xs):
+        raise NoRuleError(f"scipy.special.{name} has no derivative in argument {k + 1} ({why}); pass tapegrad.value of it")
+
+    return partial
+
+
+def function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
+    """Declare scipy.special's f.  `body`: what computes it, if that is not f itself; `name`: if f is not a function of SciPy's."""
+    n = len(partials)
+    name = name or f.__name__
+    run = BODIES[n](body or library(f))
+    run.__name__ = run.__qualname__ = name
+    entry = primitive(*(() if f is None else (f,)))(run)
+    given = [refusing(name, k, p) if isinstance(p, str) else p for k, p in enumerate(partials)]
+    rules(entry, *[RULES[n](p) for p in given], jvp=same)
+    PARTIALS[entry] = given
+    return entry
+
+
+def with_partials(entry: Callable, *partials: Callable) -> None:
+    """Tell the partial derivatives of an operation that is declared elsewhere, for its inverses."""
+    PARTIALS[entry] = partials
+
+
+def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
+    """Declare scipy.special's f, which finds argument k of the operation `of`.  Its own arguments are those of `of` in order, but the
+    value of `of` (`tail`: 1 less it) stands at `place`, and the one found is missing."""
+    slopes = PARTIALS[of]
+
+    def call(out, xs):
+        rest = [x for i, x in enumerate(xs) if i != place]
+        return [*rest[:k], out, *rest[k:]]
+
+    def partial(i):
+        def of_value(out, *xs):
+            args = call(out, xs)
+            return over0(-1.0 if tail else 1.0, slopes[k](None, *args))
+
+        def of_argument(out, *xs):
+            args = call(out, xs)
+            j = i - (i > place)
+            return -over0(slopes[j + (j >= k)](None, *args), slopes[k](None, *args))
+
+        return of_value if i == place else of_argument
+
+    return function(f, *[partial(i) for i in range(len(slopes))])

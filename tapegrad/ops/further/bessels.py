@@ -1,0 +1,203 @@
+"""Bessel functions of any order and their kin: scaled, spherical, Airy, Kelvin, Struve, parabolic cylinder functions, their integrals.
+
+In the argument all derivatives are neighbours of the function, or follow from its differential equation; by the order: orders.py."""
+
+import math
+
+import scipy.special as sp
+
+from ..._primitive import primal_of
+from ..bessel import k0, y0
+from ..elementwise import exp, power, select, sign, sqrt
+from ..gamma import rgamma
+from ._declare import function, implements
+from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
+
+ORDER = "there is no formula for the order"
+
+# --- cylinder functions of real order ---
+
+jv = function(sp.jv, lambda out, v, z: bessel_j_order(v, z, n=1), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
+yv = function(sp.yv, lambda out, v, z: bessel_y_order(v, z, n=1), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
+iv = function(sp.iv, lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)))
+kv = function(sp.kv, lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z)))
+ive = function(
+    sp.ive,
+    lambda out, v, z: bessel_i_order(v, z, n=1),
+    lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out,
+)
+kve = function(sp.kve, lambda out, v, z: bessel_k_moment(v, z, n=0, m=1), lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
+kn = function(sp.kn, "it is a whole number; kv has a derivative", lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
+yn = function(sp.yn, "it is a whole number; yv has a derivative", lambda out, n, x: 0.5 * (yv(n - 1.0, x) - yv(n + 1.0, x)))
+
+
+@implements(sp.jve)
+def jve(v, z):
+    """For real z what scales it is 1."""
+    return jv(v, z)
+
+
+@implements(sp.yve)
+def yve(v, z):
+    return yv(v, z)
+
+
+def derived(f, signum, whole):
+    """SciPy's function of the derivative of order n of f by z: differences of neighbours."""
+
+    def of(v, z, n=1):
+        terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
+        return sum(terms[1:], terms[0]) * (whole**n * 0.5**n)
+
+    return of
+
+
+for _name, _f, _signum, _whole in (("jvp", jv, -1, 1), ("yvp", yv, -1, 1), ("ivp", iv, 1, 1), ("kvp", kv, 1, -1)):
+    _derived = derived(_f, _signum, _whole)
+    _derived.__name__ = _name
+    implements(getattr(sp, _name))(_derived)
+
+hankel1 = function(sp.hankel1, ORDER, lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
+hankel2 = function(sp.hankel2, ORDER, lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+hankel1e = function(sp.hankel1e, ORDER, lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
+hankel2e = function(sp.hankel2e, ORDER, lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
+
+# --- spherical ones: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the other sign ---
+
+
+def spherical(scipys, signum, whole):
+    name = scipys.__name__ + "_of"
+
+    def slope(out, n, z):
+        n = primal_of(n)
+        return whole * (n * f(n - (n > 0), z) + signum * (n + 1.0) * f(n + 1, z)) / (2.0 * n + 1.0)
+
+    f = function(None, "it is a whole number", slope, body=scipys, name=name)
+
+    def of(n, z, derivative=False):
+        return slope(None, n, z) if derivative else f(n, z)
+
+    of.__name__ = scipys.__name__
+    return implements(scipys)(of)
+
+
+spherical_jn = spherical(sp.spherical_jn, -1, 1.0)
+spherical_yn = spherical(sp.spherical_yn, -1, 1.0)
+spherical_in = spherical(sp.spherical_in, 1, 1.0)
+spherical_kn = spherical(sp.spherical_kn, 1, -1.0)
+
+# --- pairs of a function and its derivative, from a differential equation of second order ---
+
+
+def pair(scipys, at, names, second):
+    """Two operations, parts `at` and `at` + 1 of what SciPy's function gives: y and y', with y'' = second(y, y', x)."""
+    y = function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
+    dy = function(None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1])
+    return y, dy
+
+
+airy_a = pair(sp.airy, 0, ("airy_a", "airy_a_slope"), lambda y, dy, x: x * y)
+airy_b = pair(sp.airy, 2, ("airy_b", "airy_b_slope"), lambda y, dy, x: x * y)
+
+
+@implements(sp.airy)
+def airy(z):
+    return tuple([f(z) for f in (*airy_a, *airy_b)])
+
+
+airye_parts = (
+    function(None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"),
+    function(None, lambda out, z: z * airye_parts[0](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[1], name="airye_a_slope"),
+    function(None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"),
+    function(None, lambda out, z: z * airye_parts[2](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[3], name="airye_b_slope"),
+)
+
+
+@implements(sp.airye)
+def airye(z):
+    return tuple([f(z) for f in airye_parts])
+
+
+def kelvins(names, real, imaginary):
+    """x^2 w'' + x w' = i x^2 w for w = ber + i bei, or ker + i kei."""
+    f, df, h, dh = [getattr(sp, n) for n in names]
+    a = function(f, lambda out, x: da(x))
+    da = function(df, lambda out, x: -b(x) - over_x(out, x, real))
+    b = function(h, lambda out, x: db(x))
+    db = function(dh, lambda out, x: a(x) - over_x(out, x, imaginary))
+    return a, da, b, db
+
+
+def over_x(out, x, at_zero):
+    """out / x, with its limit at 0."""
+    zero = primal_of(x) == 0
+    return select(zero, at_zero, out / select(zero, 1.0, x))
+
+
+ber, berp, bei, beip = kelvins(("ber", "berp", "bei", "beip"), 0.0, 0.5)
+ker, kerp, kei, keip = kelvins(("ker", "kerp", "kei", "keip"), math.inf, math.inf)
+
+
+@implements(sp.kelvin)
+def kelvin(x):
+    return ber(x) + 1j * bei(x), ker(x) + 1j * kei(x), berp(x) + 1j * beip(x), kerp(x) + 1j * keip(x)
+
+
+def cylinders(scipys, coefficient):
+    """Parabolic cylinder functions: y'' = coefficient(parameter, x) y."""
+    y = function(None, ORDER, lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=scipys.__name__ + "_value")
+    dy = function(
+        None, ORDER, lambda out, v, x: coefficient(v, x) * y(v, x), body=lambda v, x: scipys(v, x)[1], name=scipys.__name__ + "_slope"
+    )
+
+    def of(v, x):
+        return y(v, x), dy(v, x)
+
+    of.__name__ = scipys.__name__
+    return implements(scipys)(of)
+
+
+pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5)
+pbvv = cylinders(sp.pbvv, lambda v, x: 0.25 * x * x - v - 0.5)
+pbwa = cylinders(sp.pbwa, lambda a, x: a - 0.25 * x * x)
+
+# --- Struve functions ---
+
+
+def part(v, x):
+    """What is left of the recurrence: (x / 2)^v / (sqrt(pi) Gamma(v + 3 / 2))."""
+    return power(0.5 * x, v) * rgamma(v + 1.5) / math.sqrt(math.pi)
+
+
+struve = function(sp.struve, ORDER, lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
+modstruve = function(sp.modstruve, ORDER, lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x)))
+
+# --- integrals of them ---
+
+
+def integrals(scipys, *slopes):
+    """SciPy's function that gives several integrals at once."""
+    name = scipys.__name__
+    parts = [function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}") for k, s in enumerate(slopes)]
+
+    def of(x):
+        return tuple([f(x) for f in parts])
+
+    of.__name__ = name
+    return implements(scipys)(of)
+
+
+itj0y0 = integrals(sp.itj0y0, lambda out, x: jv(0.0, x), lambda out, x: y0(x))
+iti0k0 = integrals(sp.iti0k0, lambda out, x: iv(0.0, x), lambda out, x: k0(x))
+it2j0y0 = integrals(sp.it2j0y0, lambda out, x: (1.0 - jv(0.0, x)) / x, lambda out, x: -y0(x) / x)
+it2i0k0 = integrals(sp.it2i0k0, lambda out, x: (iv(0.0, x) - 1.0) / x, lambda out, x: -k0(x) / x)
+itairy = integrals(
+    sp.itairy,
+    lambda out, x: airy_a[0](x),
+    lambda out, x: airy_b[0](x),
+    lambda out, x: airy_a[0](-x),
+    lambda out, x: airy_b[0](-x),
+)
+itstruve0 = function(sp.itstruve0, lambda out, x: struve(0.0, x))
+it2struve0 = function(sp.it2struve0, lambda out, x: -struve(0.0, x) / x)
+itmodstruve0 = function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x))

@@ -1,0 +1,208 @@
+"""NumPy's functions of coefficients (highest power first), of sets of values, and `unwrap`."""
+
+import operator
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from ..._primitive import values_of
+from ...errors import ArgumentError, SingularError
+from .._define import dtype, ndim, shape
+from ..bessel import i0
+from ..gathering import vander, vstack
+from ..linalg import inv
+from ..products import column, convolve, polyval
+from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
+from ..spectral import lstsq
+from ._declare import implements
+from .matrices import eigvals
+
+
+def line(x: Any) -> Any:
+    """x as an array of one axis."""
+    x = stacked(x) if isinstance(x, (list, tuple)) else x
+    return reshape(x, to=(-1,)) if ndim(x) != 1 else x
+
+
+@implements(np.poly)
+def poly(seq_of_zeros):
+    z = stacked(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
+    z = eigvals(z) if ndim(z) == 2 else line(z)
+    p = np.ones(1, np.result_type(dtype(z), 0.0))
+    for k in range(shape(z)[0]):
+        p = concatenate(p, np.zeros(1)) - concatenate(np.zeros(1), z[k] * p)
+    roots = values_of(z)
+    return real(p) if roots.dtype.kind == "c" and np.all(np.sort(roots) == np.sort(roots.conj())) else p
+
+
+@implements(np.roots)
+def roots(p):
+    """NumPy's roots are taken for constants; two of Newton's steps give them the derivatives up to the third order."""
+    p = line(p)
+    values = values_of(p)
+    r = np.roots(values)
+    if not len(r):
+        return r
+    slope = polyder(p)
+    if (abs(np.polyval(np.polyder(values), r)) <= 1e-10 * np.polyval(abs(np.polyder(values)), abs(r))).any():
+        raise SingularError("numpy.roots: a root is multiple, and has no derivative")
+    for _ in range(2):
+        r = r - polyval(p, r) / polyval(slope, r)
+    return r
+
+
+@implements(np.polyder)
+def polyder(p, m=1):
+    p, m = line(p), operator.index(m)
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    for _ in range(m):
+        n = shape(p)[0]
+        p = p[:-1] * np.arange(n - 1, 0, -1)
+    return p
+
+
+@implements(np.polyint)
+def polyint(p, m=1, k=None):
+    p, m = line(p), operator.index(m)
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    k = np.zeros(m) if k is None else line(k) if ndim(k) else reshape(array_of(k), to=(1,))
+    if shape(k)[0] == 1 and m > 1:
+        k = k * np.ones(m)
+    if shape(k)[0] < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    for j in range(m):
+        p = concatenate(p / np.arange(shape(p)[0], 0, -1), k[j : j + 1])
+    return p
+
+
+def widths(a: Any, b: Any) -> tuple:
+    """Two rows of coefficients, the shorter one filled up with zeros before it."""
+    a, b = line(a), line(b)
+    n = max(shape(a)[0], shape(b)[0])
+    return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
+
+
+@implements(np.polyadd)
+def polyadd(a1, a2):
+    a, b = widths(a1, a2)
+    return a + b
+
+
+@implements(np.polysub)
+def polysub(a1, a2):
+    a, b = widths(a1, a2)
+    return a - b
+
+
+@implements(np.polymul)
+def polymul(a1, a2):
+    return convolve(line(a1), line(a2))
+
+
+@implements(np.polydiv)
+def polydiv(u, v):
+    u, v = line(u), line(v)
+    n, m = shape(u)[0], shape(v)[0]
+    rest, found = u + 0.0 * v[0], []
+    for k in range(n - m + 1):
+        q = rest[k] / v[0]
+        found.append(q)
+        rest = rest - embed(q * v, axis=0, start=k, size=n)
+    quotient = stacked(found) if found else zeros_like(v[:1])
+    kept = values_of(rest[max(0, n - m + 1) :])
+    first = next((k for k in range(len(kept) - 1) if abs(kept[k]) > 1e-14), max(0, len(kept) - 1))
+    rest = rest[max(0, n - m + 1) + first :]
+    return quotient, rest if shape(rest)[0] else zeros_like(v[:1])
+
+
+@implements(np.polyfit)
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    """Least squares with columns scaled to one length, as NumPy has it."""
+    if full:
+        raise ArgumentError("numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with numpy.vander")
+    x, order = line(x), operator.index(deg) + 1
+    a = vander(x + 0.0, order)
+    b = y + 0.0
+    if w is not None:
+        a, b = a * column(w), b * (column(w) if ndim(b) == 2 else w)
+    scale = sum(a * a, 0) ** 0.5
+    c = lstsq(a / scale, b, shape(x)[0] * np.finfo(np.float64).eps if rcond is None else rcond)
+    c, residuals = c[0], c[1]
+    c = c / (column(scale) if ndim(c) == 2 else scale)
+    if not cov:
+        return c
+    base = inv(a.T @ a)
+    if cov != "unscaled":
+        base = base * (residuals / (shape(x)[0] - order))
+    return c, base
+
+
+@implements(np.kaiser)
+def kaiser(M, beta):
+    n = np.arange(M)
+    half = (M - 1) / 2.0
+    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else np.ones(M) + 0.0 * beta
+
+
+@implements(np.unwrap)
+def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
+    """What is added is a constant."""
+    values = values_of(p)
+    return p + (np.unwrap(values, discont, axis, period=values_of(period)) - values)
+
+
+if hasattr(np, "row_stack"):
+    implements(np.row_stack)(vstack)
+
+# --- sets: the values that NumPy gives, each taken from where it stands ---
+
+
+def taken(x: Any, values: Any) -> Any:
+    """The elements of the flat x that have these values."""
+    plain = values_of(x)
+    order = np.argsort(plain, kind="stable")
+    return x[order[np.searchsorted(plain[order], values)]]
+
+
+def set_of_two(f: Any) -> None:
+    def of(ar1, ar2, assume_unique=False, return_indices=False):
+        a, b = line(ar1), line(ar2)
+        more = {}
+        if f is not np.union1d:
+            more["assume_unique"] = assume_unique
+        if return_indices:
+            more["return_indices"] = True
+        y = f(values_of(a), values_of(b), **more)
+        if return_indices:
+            return a[y[1]], *y[1:]
+        return taken(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
+
+    of.__name__ = f.__name__
+    implements(f)(of)
+
+
+for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
+    set_of_two(_f)
+
+
+def unique_of(f: Any, fields: str) -> None:
+    result = namedtuple("Unique" + f.__name__.partition("_")[2].capitalize() + "Result", fields)
+
+    def of(x):
+        y = f(values_of(x))
+        return result(taken(line(x), y[0]), *y[1:]) if isinstance(y, tuple) else taken(line(x), y)
+
+    of.__name__ = f.__name__
+    implements(f)(of)
+
+
+for _f, _fields in (
+    (np.unique_values, "values"),
+    (np.unique_counts, "values counts"),
+    (np.unique_inverse, "values inverse_indices"),
+    (np.unique_all, "values indices inverse_indices counts"),
+):
+    unique_of(_f, _fields)

@@ -1,0 +1,253 @@
+"""Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made of vectors."""
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._array import xp_of
+from ..._primitive import values_of
+from ...errors import ArgumentError, SingularError
+from .._define import dtype, shape
+from ..elementwise import absolute
+from ..gathering import diag
+from ..linalg import inv, solve, square
+from ..norms import expm, frechet, log_of, root_of
+from ..products import H, column, diagonals, matmul, row
+from ..shaping import concatenate, conj, embed, real, reshape, sum
+from ..spectral import eigh, eigvalsh, pinv
+from ._declare import implements
+from .equations import from_band, whole_band
+
+# --- eigenvalues ---
+
+
+def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
+    """Eigenvalues and vectors from vectors v that are right and constant: v^-1 a v is diagonal, and moves off it with a; each step
+    turns v so that it is diagonal again, to twice the order.  Real parts are taken by the caller."""
+    eye = np.eye(shape(a)[-1])
+    for _ in range(steps):
+        c = solve(v, matmul(a, v))
+        d = diagonals(c)
+        gaps = row(d) - column(d) + eye
+        v = v + matmul(v, c * (1.0 - eye) / gaps)
+    return diagonals(solve(v, matmul(a, v))), v
+
+
+def eigen_start(name: str, a: Any) -> tuple:
+    square(name, a)
+    if xp_of(values_of(a)) is not np:
+        raise ArgumentError(f"{name}: not on CuPy arrays; move the matrix with a.get()")
+    w, v = np.linalg.eig(values_of(a))
+    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
+    if (gaps <= 1e-13 * abs(w[..., None])).any():
+        raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
+    return w, v
+
+
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+
+
+@implements(np.linalg.eig)
+def eig(a):
+    """Each vector has length 1, and its largest element is real, as LAPACK has it."""
+    w0, v0 = eigen_start("eig", a)
+    w, v = eigen_steps(a, v0, 2)
+    v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
+    if v0.dtype.kind == "c":
+        at = abs(v0).argmax(-2)[..., None, :]
+        first = sum(v * (np.arange(v0.shape[-1])[:, None] == at), -2)
+        v = v * row(conj(first) / absolute(first))
+    return EigResult(w, v)
+
+
+@implements(np.linalg.eigvals)
+def eigvals(a):
+    return eigen_steps(a, eigen_start("eigvals", a)[1], 1)[0]
+
+
+@implements(scipy.linalg.eig)
+def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=False, check_finite=True, homogeneous_eigvals=False):
+    if left or homogeneous_eigvals:
+        raise ArgumentError("scipy.linalg.eig: left= and homogeneous_eigvals= are not supported on a tracked Variable")
+    w, v = eig(a if b is None else solve(b, a))
+    return (w + 0j, v) if right else w + 0j
+
+
+@implements(scipy.linalg.eigvals)
+def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
+    if homogeneous_eigvals:
+        raise ArgumentError("scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable")
+    return eigvals(a if b is None else solve(b, a)) + 0j
+
+
+def all_of(name: str, select: Any) -> None:
+    if select not in ("a", "all", 0):
+        raise ArgumentError(f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of all of them")
+
+
+@implements(scipy.linalg.eigh_tridiagonal)
+def eigh_tridiagonal(
+    d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
+):  # fmt: skip
+    all_of("eigh_tridiagonal", select)
+    a = diag(d) + diag(e, -1)
+    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+
+
+@implements(scipy.linalg.eigvalsh_tridiagonal)
+def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
+    return eigh_tridiagonal(d, e, True, select)
+
+
+@implements(scipy.linalg.eig_banded)
+def eig_banded(
+    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
+):  # fmt: skip
+    all_of("eig_banded", select)
+    u = shape(a_band)[0] - 1
+    a = from_band(whole_band(a_band, lower), u, u)
+    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+
+
+@implements(scipy.linalg.eigvals_banded)
+def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
+    return eig_banded(a_band, lower, True, select=select)
+
+
+# --- functions of matrices ---
+
+
+def as_real(y: Any, a: Any) -> Any:
+    return real(y) if dtype(a).kind != "c" else y
+
+
+@implements(scipy.linalg.cosm)
+def cosm(A):
+    return as_real(0.5 * (expm(1j * A) + expm(-1j * A)), A)
+
+
+@implements(scipy.linalg.sinm)
+def sinm(A):
+    return as_real(-0.5j * (expm(1j * A) - expm(-1j * A)), A)
+
+
+@implements(scipy.linalg.tanm)
+def tanm(A):
+    return solve(cosm(A), sinm(A))
+
+
+@implements(scipy.linalg.coshm)
+def coshm(A):
+    return 0.5 * (expm(A) + expm(-A))
+
+
+@implements(scipy.linalg.sinhm)
+def sinhm(A):
+    return 0.5 * (expm(A) - expm(-A))
+
+
+@implements(scipy.linalg.tanhm)
+def tanhm(A):
+    return solve(coshm(A), sinhm(A))
+
+
+@implements(scipy.linalg.signm)
+def signm(A, disp=None):
+    """A (A^2)^(-1/2)."""
+    if disp is not None and not disp:
+        raise ArgumentError("scipy.linalg.signm: disp=False is not supported on a tracked Variable")
+    return matmul(A, inv(root_of(matmul(A, A))))
+
+
+@implements(scipy.linalg.fractional_matrix_power)
+def fractional_matrix_power(A, t):
+    square("fractional_matrix_power", A)
+    return expm(t * log_of(A))
+
+
+@implements(scipy.linalg.expm_frechet)
+def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
+    slope = frechet(expm, A, E)
+    return (expm(A), slope) if compute_expm else slope
+
+
+@implements(scipy.linalg.pinvh)
+def pinvh(a, atol=None, rtol=None, lower=True, return_rank=False, check_finite=True):
+    if atol is not None or return_rank or not lower:
+        raise ArgumentError("scipy.linalg.pinvh: atol=, lower=False and return_rank= are not supported; symmetrise, and write pinv")
+    return pinv(a, None, True, rtol=rtol) if rtol is not None else pinv(a, max(shape(a)) * np.finfo(dtype(a)).eps, True)
+
+
+@implements(scipy.linalg.polar)
+def polar(a, side="right"):
+    """a = u p with p = (a^H a)^(1/2), or a = p u with p = (a a^H)^(1/2)."""
+    if side not in ("right", "left"):
+        raise ValueError("side must be either 'right' or 'left'")
+    n, k = shape(a)
+    if (n < k) if side == "right" else (k < n):
+        raise ArgumentError(f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side")
+    if side == "right":
+        p = root_of(matmul(H(a), a))
+        return H(solve(H(p), H(a))), p
+    p = root_of(matmul(a, H(a)))
+    return solve(p, a), p
+
+
+@implements(scipy.linalg.orthogonal_procrustes)
+def orthogonal_procrustes(A, B, check_finite=True):
+    u, p = polar(matmul(H(A), B))
+    return u, sum(diagonals(p))
+
+
+# --- matrices made of vectors ---
+
+
+@implements(scipy.linalg.hankel)
+def hankel(c, r=None):
+    """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
+    n = shape(c)[0]
+    r = np.zeros(n, dtype(c)) if r is None else r
+    k = shape(r)[0]
+    line = concatenate(c, r[1:]) if k > 1 else c
+    return line[np.arange(n)[:, None] + np.arange(k)]
+
+
+@implements(scipy.linalg.companion)
+def companion(a):
+    n = shape(a)[0]
+    first = reshape(-a[1:] / a[0], to=(1, n - 1))
+    return concatenate(first, np.eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
+
+
+@implements(scipy.linalg.leslie)
+def leslie(f, s):
+    n = shape(f)[0]
+    return embed(reshape(f, to=(1, n)), axis=0, start=0, size=n) + diag(s, -1)[:, :n]
+
+
+@implements(scipy.linalg.convolution_matrix)
+def convolution_matrix(a, n, mode="full"):
+    """The matrix by which convolving with a vector of n elements multiplies it."""
+    k = shape(a)[0]
+    low, high = {"full": (0, n + k - 1), "same": ((min(n, k) - 1) // 2, (min(n, k) - 1) // 2 + max(n, k)),
+                 "valid": (min(n, k) - 1, max(n, k))}[mode]  # fmt: skip
+    at = np.arange(low, high)[:, None] - np.arange(n)
+    return a[np.clip(at, 0, k - 1)] * ((at >= 0) & (at < k))
+
+
+@implements(scipy.linalg.fiedler)
+def fiedler(a):
+    return absolute(column(a) - row(a))
+
+
+@implements(scipy.linalg.diagsvd)
+def diagsvd(s, M, N):
+    return embed(embed(diag(s), axis=0, start=0, size=M), axis=1, start=0, size=N)
+
+
+@implements(scipy.linalg.khatri_rao)
+def khatri_rao(a, b):
+    (n, k), m = shape(a), shape(b)[0]
+    return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))

@@ -1,0 +1,177 @@
+"""Integrals of elementary functions, hypergeometric functions, powers and logarithms, Lambert's and Wright's functions."""
+
+import math
+
+import numpy as np
+import scipy.special as sp
+
+from ..._array import xp_of
+from ..._primitive import primal_of
+from .._define import NUMPY, primitive, rules, same
+from ..elementwise import cos, exp, log, log1p, power, sin, times0
+from ..special import ROOT_2PI, ROOT_PI, erf, exprel
+from ..zeta import zeta_order
+from ._declare import function, implements
+
+NO_FORMULA = "there is no formula for the parameter"
+
+# --- integrals ---
+
+
+@primitive(batch="elementwise")
+def log1p_over(x, *, n=0):
+    """The derivative of order n of log(1 + x) / x: (-1)^n times the integral of n! s^n (1 + s x)^(-n - 1) for s from 0 to 1.  By
+    its series near 0, elsewhere from x f_n + n f_(n-1) = the derivative of order n of log(1 + x)."""
+    xp = xp_of(x)
+    small = abs(x) < 0.25
+    y, far, series = xp.where(small, x, 0.0), xp.where(small, 1.0, x), 0.0
+    for k in reversed(range(n, n + 28)):
+        series = series * y + (-1.0) ** k * math.perm(k, n) / (k + 1)
+    f = xp.log1p(far) / far
+    for k in range(1, n + 1):
+        f = ((-1.0) ** (k - 1) * math.factorial(k - 1) * (1.0 + far) ** -k - k * f) / far
+    return xp.where(small, series, f).astype(x.dtype)[()]
+
+
+rules(log1p_over, lambda g, out, x, n: times0(g, log1p_over(x, n=n + 1)), jvp=same)
+
+
+@primitive(batch="elementwise")
+def sine_over(x, *, n=0):
+    """The derivative of order n of sin(x) / x, the integral of s^n cos(s x + n pi / 2)."""
+    xp = xp_of(x)
+    small = abs(x) < n + 2.0
+    y, far, series = xp.where(small, x, 0.0), xp.where(small, n + 2.0, x), 0.0
+    for k in reversed(range(30)):
+        j = 2 * k - n
+        if j >= 0:
+            series = series + (-1.0) ** k * y**j / (math.factorial(j) * (2 * k + 1))
+    f = xp.sin(far) / far
+    for k in range(1, n + 1):
+        f = (xp.sin(far + 0.5 * math.pi * k) - k * f) / far
+    return xp.where(small, series, f).astype(x.dtype)[()]
+
+
+rules(sine_over, lambda g, out, x, n: times0(g, sine_over(x, n=n + 1)), jvp=same)
+
+
+def sinh_over(x):
+    return 0.5 * (exprel(x) + exprel(-x))
+
+
+spence = function(sp.spence, lambda out, z: -log1p_over(z - 1.0))
+sine_integral = function(None, lambda out, x: sine_over(x), body=lambda x: sp.sici(x)[0], name="sine_integral")
+cosine_integral = function(None, lambda out, x: cos(x) / x, body=lambda x: sp.sici(x)[1], name="cosine_integral")
+sinh_integral = function(None, lambda out, x: sinh_over(x), body=lambda x: sp.shichi(x)[0], name="sinh_integral")
+cosh_integral = function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=lambda x: sp.shichi(x)[1], name="cosh_integral")
+fresnel_sine = function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
+fresnel_cosine = function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
+
+
+@implements(sp.sici)
+def sici(x):
+    return sine_integral(x), cosine_integral(x)
+
+
+@implements(sp.shichi)
+def shichi(x):
+    return sinh_integral(x), cosh_integral(x)
+
+
+@implements(sp.fresnel)
+def fresnel(z):
+    return fresnel_sine(z), fresnel_cosine(z)
+
+
+owens_t = function(
+    sp.owens_t,
+    lambda out, h, a: -0.5 / ROOT_2PI * exp(-0.5 * h * h) * erf(a * h * math.sqrt(0.5)),
+    lambda out, h, a: exp(-0.5 * h * h * (1.0 + a * a)) / (2 * math.pi * (1.0 + a * a)),
+)
+wofz = function(sp.wofz, lambda out, z: 2j / ROOT_PI - 2.0 * z * out)
+
+
+def voigt_slope(out, x, s, c):
+    """(z, w'(z)) of z = (x + i c) / (s sqrt 2); the profile is Re w(z) / (s sqrt(2 pi))."""
+    z = (x + 1j * c) / (s * math.sqrt(2))
+    return z, 2j / ROOT_PI - 2.0 * z * wofz(z)
+
+
+def _voigt_x(out, x, s, c):
+    return voigt_slope(out, x, s, c)[1].real / (s * s * 2.0 * ROOT_PI)
+
+
+def _voigt_s(out, x, s, c):
+    z, slope = voigt_slope(out, x, s, c)
+    return -(out + (z * slope).real / (s * ROOT_2PI)) / s
+
+
+def _voigt_c(out, x, s, c):
+    return -voigt_slope(out, x, s, c)[1].imag / (s * s * 2.0 * ROOT_PI)
+
+
+voigt_profile = function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
+
+# --- powers and logarithms ---
+
+
+@implements(sp.boxcox)
+def boxcox(x, lmbda):
+    """(x^lmbda - 1) / lmbda, log(x) for 0."""
+    u = log(x)
+    return u * exprel(lmbda * u)
+
+
+@implements(sp.boxcox1p)
+def boxcox1p(x, lmbda):
+    u = log1p(x)
+    return u * exprel(lmbda * u)
+
+
+@implements(sp.inv_boxcox)
+def inv_boxcox(x, lmbda):
+    return exp(x * log1p_over(lmbda * x))
+
+
+@implements(sp.inv_boxcox1p)
+def inv_boxcox1p(x, lmbda):
+    return NUMPY[np.expm1](x * log1p_over(lmbda * x))
+
+
+powm1 = function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
+DEGREE = math.pi / 180
+sindg = function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
+cosdg = function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
+tandg = function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
+cotdg = function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
+radian = function(
+    sp.radian,
+    *[lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s)) for c in (DEGREE, DEGREE / 60, DEGREE / 3600)],
+)
+nearest = function(sp.round, lambda out, x: 0.0 * out)
+
+# --- hypergeometric functions ---
+
+hyp1f1 = function(sp.hyp1f1, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
+hyperu = function(sp.hyperu, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x))
+hyp2f1 = function(sp.hyp2f1, NO_FORMULA, NO_FORMULA, NO_FORMULA, lambda out, a, b, c, z: a * b / c * hyp2f1(a + 1.0, b + 1.0, c + 1.0, z))
+wright_bessel = function(sp.wright_bessel, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: wright_bessel(a, a + b, x))
+log_wright_bessel = function(sp.log_wright_bessel, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: exp(log_wright_bessel(a, a + b, x) - out))
+
+
+def lambertw_slope(out, z, k):
+    """w / (z (1 + w)) = exp(-w) / (1 + w)."""
+    return exp(-out) / (1.0 + out)
+
+
+lambertw_of = function(
+    None, lambertw_slope, "branches are numbered", body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
+)
+
+
+@implements(sp.lambertw)
+def lambertw(z, k=0, tol=1e-8):
+    return lambertw_of(z, k)
+
+
+zetac = function(sp.zetac, lambda out, x: zeta_order(x, 1.0, n=1))

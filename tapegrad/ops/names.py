@@ -1,0 +1,115 @@
+"""What is said of public names of NumPy and SciPy that have no derivative here: constant by nature, or refused, and why.
+
+`CONSTANT`: functions of which no argument has a derivative (sizes, orders, counts, texts, files), or whose result does not move with
+it.  `REFUSED`: a reason, and what to write instead, for some names each; the error that a tracked value meets says it.  What is in
+neither has a rule: tests/core/test_coverage.py holds it, and docs/coverage.md is made of these tables and of the registry."""
+
+CONSTANT = {
+    "numpy": """
+        bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string datetime_data diag_indices
+        format_float_positional format_float_scientific from_dlpack fromfile fromregex fromstring get_include get_printoptions
+        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
+        promote_types save savetxt savez savez_compressed set_printoptions setbufsize show_config show_runtime test tril_indices
+        triu_indices typename unpackbits frompyfunc""",
+    "numpy.fft": "fftfreq rfftfreq",
+    "scipy.fft": """
+        fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
+        skip_backend""",
+    "scipy.linalg": """
+        bandwidth dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type get_blas_funcs get_lapack_funcs ishermitian
+        issymmetric clarkson_woodruff_transform""",
+    "scipy.special": """
+        ai_zeros bei_zeros beip_zeros ber_zeros bernoulli berp_zeros bi_zeros c_roots cg_roots erf_zeros euler fresnel_zeros
+        fresnelc_zeros fresnels_zeros geterr h_roots he_roots j_roots jn_zeros jnjnp_zeros jnp_zeros jnyn_zeros js_roots kei_zeros
+        keip_zeros kelvin_zeros ker_zeros kerp_zeros l_roots la_roots p_roots ps_roots roots_chebyc roots_chebys roots_chebyt
+        roots_chebyu roots_gegenbauer roots_genlaguerre roots_hermite roots_hermitenorm roots_jacobi roots_laguerre roots_legendre
+        roots_sh_chebyt roots_sh_chebyu roots_sh_jacobi roots_sh_legendre s_roots seterr stirling2 t_roots ts_roots u_roots us_roots
+        y0_zeros y1_zeros y1p_zeros yn_zeros ynp_zeros factorial2 factorialk""",
+    "scipy.stats": """
+        rankdata tiecorrect percentileofscore mode kendalltau spearmanr spearmanrho weightedtau somersd chatterjeexi fisher_exact
+        barnard_exact boschloo_exact binomtest poisson_means_test quantile_test false_discovery_control mannwhitneyu wilcoxon
+        brunnermunzel kruskal friedmanchisquare page_trend_test median_test mood ansari fligner alexandergovern ks_1samp ks_2samp kstest
+        rvs fit multiscale_graphcorr bws_test logrank""",
+}
+
+MATRIX = "numpy.matrix is not followed; write numpy.array and @"
+TABLE = "it has integers or edges for a result that moves by steps; write numpy.histogram with weights="
+RANKS = "its p-value or statistic comes of ranks or tables; write the statistic with numpy's functions"
+TEST = "its p-value is not followed; write the statistic with numpy's functions and its distribution function with scipy.stats"
+RANDOM = "it resamples at random; write the statistic itself"
+PICTURE = "it is made for a picture; write the function with numpy"
+SEARCH = "it searches for a root or maximum; write it with tapegrad.implicit"
+OBJECT = "it makes an object that holds plain arrays; write the function with numpy, or with the functions scipy.special.eval_*"
+NO_FORMULA = "its derivatives have no closed form in known functions; give it a rule with tapegrad.rule"
+BY_ORDER = "it gives a table of all orders; call the function of one order"
+PHASES = "its factors are fixed only up to signs or phases, or jump; write the function of them that you need"
+FACTORS = "it updates factors that are given; factor the new matrix with scipy.linalg.qr"
+
+REFUSED = {
+    "numpy": {MATRIX: "asmatrix bmat", TABLE: "histogram2d histogramdd histogram_bin_edges"},
+    "scipy.special": {
+        OBJECT: """
+            chebyc chebys chebyt chebyu gegenbauer genlaguerre hermite hermitenorm jacobi laguerre legendre sh_chebyt sh_chebyu sh_jacobi
+            sh_legendre""",
+        BY_ORDER: """
+            assoc_legendre_p_all legendre_p_all sph_harm_y_all sph_legendre_p_all lqmn lqn riccati_jn riccati_yn pbdv_seq pbdn_seq
+            pbvv_seq lmbda obl_cv_seq pro_cv_seq""",
+        NO_FORMULA: """
+            mathieu_a mathieu_b mathieu_cem mathieu_sem mathieu_even_coef mathieu_odd_coef mathieu_modcem1 mathieu_modcem2 mathieu_modsem1
+            mathieu_modsem2 obl_ang1 obl_ang1_cv obl_cv obl_rad1 obl_rad1_cv obl_rad2 obl_rad2_cv pro_ang1 pro_ang1_cv pro_cv pro_rad1
+            pro_rad1_cv pro_rad2 pro_rad2_cv ellip_harm ellip_harm_2 ellip_normal besselpoly tklmbda kolmogi kolmogorov smirnov smirnovi
+            modfresnelm modfresnelp ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc nctdtr nctdtridf nctdtrinc nctdtrit chndtridf bdtrik
+            bdtrin nbdtrik nbdtrin pdtrik""",
+        "the derivative is that of scipy.special.lpmv or eval_legendre; call that": "assoc_legendre_p legendre_p sph_legendre_p",
+        "write scipy.special.hankel1 or hankel2, of neighbouring orders": "h1vp h2vp",
+    },
+    "scipy.linalg": {
+        PHASES: "cossin qz ordqz cdf2rdf rsf2csf schur hessenberg matrix_balance",
+        FACTORS: "qr_delete qr_insert qr_multiply qr_update",
+        NO_FORMULA: "expm_cond",
+        "write it by the eigenvectors, V f(w) V^-1 of numpy.linalg.eig, or with expm, logm and sqrtm": "funm",
+        "a basis is fixed only up to a rotation; write the projector, pinv(a) @ a, or the singular vectors of svd": "null_space orth",
+        "write arccos of the singular values of Q_A^H Q_B, from scipy.linalg.qr and svdvals": "subspace_angles",
+        "write scipy.linalg.qr of the matrix turned round": "rq",
+        "write scipy.linalg.cholesky, or lu, which has the same factors": "ldl",
+        "write numpy.roots, or the eigenvalues of scipy.linalg.companion": "fiedler_companion",
+    },
+    "scipy.fft": {"write numpy.fft with the coefficients of the transform": "fht ifht"},
+    "scipy.stats": {
+        TEST: """
+            anderson anderson_ksamp bartlett chi2_contingency chisquare combine_pvalues cramervonmises cramervonmises_2samp dunnett
+            epps_singleton_2samp f_oneway jarque_bera kurtosistest skewtest normaltest levene power_divergence ranksums shapiro tukey_hsd
+            ttest_1samp ttest_ind ttest_ind_from_stats ttest_rel linregress pointbiserialr""",
+        RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",
+        PICTURE: "boxcox_normplot ppcc_max ppcc_plot probplot yeojohnson_normplot cumfreq relfreq",
+        SEARCH: "boxcox_normmax yeojohnson_normmax bayes_mvs mvsdist expectile differential_entropy",
+        RANKS: "siegelslopes theilslopes ecdf quantile scoreatpercentile sigmaclip trim1 trimboth order_statistic lmoment kstat kstatvar",
+        "write it with numpy's sums over the bins": "binned_statistic binned_statistic_2d binned_statistic_dd",
+        "write it with numpy.sort": "energy_distance wasserstein_distance wasserstein_distance_nd",
+        "its arguments are SciPy's objects, which hold plain arrays; write it with numpy": "abs exp log truncate make_distribution",
+        "write it with numpy's means and powers": "describe directional_stats obrientransform tmax tmean tmin tsem tstd tvar",
+        "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
+            argus crystalball dpareto_lognorm gausshyper genhyperbolic geninvgauss irwinhall jf_skew_t kappa4 ksone kstwo kstwobign landau
+            levy_stable ncf nct pearson3 rel_breitwigner studentized_range trapezoid truncweibull_min tukeylambda vonmises_line""",
+        "its parameters are counts, or it has no closed form": """
+            hypergeom nchypergeom_fisher nchypergeom_wallenius nhypergeom poisson_binom randint zipf zipfian multivariate_hypergeom""",
+        "it is a law of matrices or directions; write its log density with numpy.linalg and scipy.special": """
+            dirichlet dirichlet_multinomial invwishart matrix_normal matrix_t multinomial multivariate_t normal_inverse_gamma ortho_group
+            random_correlation random_table special_ortho_group uniform_direction unitary_group vonmises_fisher wishart""",
+    },
+}
+
+
+def split(table: dict) -> dict:
+    """namespace -> name -> why."""
+    return {space: {name: why for why, names in kinds.items() for name in names.split()} for space, kinds in table.items()}
+
+
+WHY = split(REFUSED)
+NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
+
+
+def reason(public: str) -> str | None:
+    """Why the function of this public name is refused, and what to write instead."""
+    parts = public.split(".")
+    return next((WHY[space][parts[-1]] for space in (".".join(parts[:2]), parts[0]) if parts[-1] in WHY.get(space, ())), None)

@@ -1,0 +1,250 @@
+"""Which instructions of a program run together as compiled loops: what is elementwise, what only moves elements, and sums.
+
+A program is read in order.  What can be in a group is gathered until an instruction that cannot asks for it; then the group is closed.
+Views of what lies in memory are no work, and are carried on into the next group."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._primitive import ASSIGN
+from ..ops import shaping
+from ._elements import Element, as_number, cost_of
+from ._fused import BOOL, COSTLY, FLOATS, Group, Summed, laid_out, packed
+from ._program import GROUP, LAID, PART, Instruction, Program
+from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
+
+SMALL = 100  # elements below which an instruction is left to others
+CELLS = 25  # texts of one loop
+SPREAD = 25  # places at which an operand is read
+AGAIN = 40  # operations of costly values that are worked out again
+HEAVY = 600  # operations of a group
+LONG = 150  # instructions of one
+
+
+class Kinds:
+    """What each instruction is in a group: its definition, or None."""
+
+    def __init__(self, program: Program):
+        self.program, self.shown, self.small = program, dict(program.shown), SMALL
+        self.done: set = set()  # what has been read
+        self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
+        self.numbers: dict = {}
+        self.known = {k: self.definition(k, i) for k, i in program.code}
+        self.users: dict = {}
+        for k, i in program.code:
+            for a in dict.fromkeys(operands(self.known[k], i)):
+                self.users.setdefault(a, []).append(k)
+        for k, i in reversed(program.code):  # a view that others take is theirs
+            d = self.known[k]
+            if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
+                self.known[k] = None
+
+    def is_asked(self, k: int) -> bool:
+        return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
+
+    def float_of(self, k: int, i: Instruction) -> Any:
+        """The dtype of the numbers of an instruction."""
+        return next((self.shown[a][3] for a in (k, *i.args) if self.shown[a][3] in FLOATS), None)
+
+    def is_constant(self, a: int) -> bool:
+        return self.constant(a) is not None
+
+    def constant(self, a: int) -> float | None:
+        """The number that all elements of a constant are."""
+        if a not in self.numbers:
+            self.numbers[a] = uniform(self.program.constants.get(a))
+        return self.numbers[a]
+
+    def bits(self, k: int) -> np.dtype | None:
+        """The dtype of a value that a loop may read or write."""
+        numpys, shape, strides, dtype, _ = self.shown[k]
+        if numpys is False or dtype is None or (dtype not in FLOATS and dtype != BOOL):
+            return None
+        return None if any([s % dtype.itemsize for s in strides]) else dtype
+
+    def definition(self, k: int, i: Instruction) -> Any:
+        if "under" in i.watched or i.prim is PART:
+            return None
+        numpys, shape, _, dtype, _ = self.shown[k]
+        if i.prim is shaping.sum.prim:
+            return self.sum(k, i)
+        if not numpys or math.prod(shape) < self.small or self.bits(k) is None:
+            return None
+        shapes = [self.shown[a][1] for a in i.args]
+        dtypes = [self.operand(a) for a in i.args]
+        if any([d is None for d in dtypes]):
+            return None
+        kinds = {d for d in dtypes if d in FLOATS}
+        if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
+            return None
+        d = moved(i, shapes, shape)
+        if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
+            return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
+        if d is not None:
+            return None
+        cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
+        return (
+            None
+            if cost is None or np.broadcast_shapes(*shapes) != shape
+            else Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], cost)
+        )
+
+    def is_packed(self, k: int) -> bool:
+        """Does it lie in C order, without gaps?"""
+        _, shape, strides, dtype, _ = self.shown[k]
+        return strides == packed(shape, dtype.itemsize)
+
+    def operand(self, a: int) -> Any:
+        """The dtype of an operand; `float` of a number of Python."""
+        if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
+            v = self.program.constants.get(a)
+            return None if as_number(v) is None else float if self.shown[a][3] is None else self.shown[a][3]
+        return self.bits(a)
+
+    def sum(self, k: int, i: Instruction) -> Any:
+        x = i.args[0]
+        numpys, shape, _, dtype, _ = self.shown[x]
+        if not numpys or math.prod(shape) < self.small or self.bits(x) not in FLOATS or self.shown[k][3] != dtype:
+            return None
+        axis, keepdims = i.params["axis"], i.params["keepdims"]
+        axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
+        if len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT and math.prod(self.shown[k][1]) >= self.small:
+            return Added(x, shape, axes, keepdims)
+        if len(axes) == len(shape) and keepdims:
+            return None
+        return Summed(x, axes, shape)
+
+
+def operands(d: Any, i: Instruction) -> Any:
+    """What an instruction reads: of a buffer that is written as a whole, nothing."""
+    return i.args if d is None else [d.k] if type(d) is Summed else [k for k, _ in d.sources()]
+
+
+class Open:
+    """A group that is being gathered."""
+
+    def __init__(self, carried: dict, before: "Open | None" = None) -> None:
+        self.values: dict = dict(carried)
+        self.sums: dict = {}
+        self.code: list = []
+        self.cuts: dict = {k: before.cuts[k] for k in carried} if before else {}
+        self.spread: dict = {k: before.spread[k] for k in carried} if before else {}
+        self.forms: dict = {}  # values that are counted in another shape
+        self.cost = 0
+        self.dtype: Any = None
+
+    def holds(self, i: Instruction) -> bool:
+        return any([a in self.values or a in self.sums for a in i.args])
+
+    def add(self, k: int, i: Instruction, d: Any, kinds: Kinds) -> bool:
+        """Can it be one more?"""
+        if type(d) is Summed:
+            self.sums[k] = d
+        else:
+            shape, form = kinds.shown[k][1], getattr(d, "form", None)
+            for a, _ in d.sources():
+                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (form if form and a == d.base else kinds.shown[a][1]):
+                    return False
+            shape = form if form and d.turned else shape
+            cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
+            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread.get(None, ())) > SPREAD:
+                return False
+            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > AGAIN:
+                return False
+            if d.cost >= COSTLY:
+                spread[k] = {(0,) * len(shape)}
+            self.values[k], self.cuts[k], self.spread[k] = d, cuts, spread
+            if form and d.turned:
+                self.forms[k] = form
+            self.cost += d.cost
+        self.code.append((k, i))
+        self.dtype = self.dtype or kinds.float_of(k, i)
+        return True
+
+    def full(self, dtype: Any, i: Instruction) -> bool:
+        """Must another group begin before this instruction?"""
+        clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
+        return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
+
+
+class Reader:
+    """The instructions of a program in the order of a replay, some of them as groups."""
+
+    def __init__(self, program: Program):
+        self.program, self.kinds = program, Kinds(program)
+        self.by_number = dict(program.code)
+        self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.order: list = []
+        self.groups: list = []
+        self.alone: dict = {}  # name -> how many large ones are in no group
+        self.now = Open({})
+        for k, i in program.code:
+            self.read(k, i)
+            self.kinds.done.add(k)
+        self.close()
+
+    def read(self, k: int, i: Instruction) -> None:
+        d = self.kinds.known[k]
+        if d is None:
+            if self.now.holds(i):
+                self.close()
+            self.plain(k, i)
+            return
+        if self.now.full(self.kinds.float_of(k, i), i):
+            self.close()
+        if not self.now.add(k, i, d, self.kinds):
+            self.close()
+            if not self.now.add(k, i, d, self.kinds):
+                self.plain(k, i)
+
+    def plain(self, k: int, i: Instruction) -> None:
+        """By itself, after what it reads."""
+        if k in self.ready:
+            return
+        if i.prim is ASSIGN and i.args[0] not in self.ready and self.is_copy(k, i):
+            i = Instruction(LAID, i.args[1:], self.kinds.shown[k][1:3], i.watched)
+        for a in i.args:
+            if a not in self.ready:
+                self.plain(a, self.by_number[a])
+        self.order.append((k, i))
+        self.ready.add(k)
+        if self.kinds.shown[k][0] and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and viewed(i) is None:
+            name = i.prim if type(i.prim) is str else i.prim.name
+            self.alone[name] = self.alone.get(name, 0) + 1
+
+    def is_copy(self, k: int, i: Instruction) -> bool:
+        """Is it a buffer that is written as a whole, with an array like it?"""
+        d = self.kinds.known[k]
+        return type(d) is Moved and d.is_view and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+
+    def close(self) -> None:
+        now = self.now
+        if now.code:
+            made = Group(self.kinds, now)
+            if made.saved > 0:
+                for a in made.given:
+                    if a not in self.ready:
+                        self.plain(a, self.by_number[a])
+                self.groups.append(made)
+                self.order.append((-len(self.groups), Instruction(GROUP, tuple(made.given), made)))
+                self.ready.update(made.left)
+                for k in made.written:  # a view of what is not in memory has memory of its own now
+                    numpys, shape, _, dtype, _ = shown = self.kinds.shown[k]
+                    self.kinds.shown[k] = (numpys, shape, laid_out(shown), dtype, True)
+            else:
+                for k in made.left:
+                    self.plain(k, self.by_number[k])
+            self.now = Open(made.carried, now)
+        else:
+            self.now = Open(dict(now.values), now)
+
+
+def uniform(v: Any) -> float | None:
+    if type(v) is not np.ndarray:
+        return as_number(v)
+    if not v.size or v.dtype not in FLOATS:
+        return None
+    first = v[(0,) * v.ndim]
+    return float(first) if (v == first).all() and (np.signbit(v) == np.signbit(first)).all() else None

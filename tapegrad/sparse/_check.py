@@ -1,0 +1,74 @@
+"""Is a pattern that the user gave large enough?  Where the function can be followed, its own pattern says which entries may be missing;
+that one of them is, its value says, here or a little further on."""
+
+from typing import Any
+
+import numpy as np
+
+from .._array import xp_of
+from ..errors import ArgumentError, GuardError
+
+AWAY = 0.01  # how far the second point is, of the size of each number
+
+
+def require(plan: Any, args: tuple) -> None:
+    """Raise if an entry is missing in the pattern."""
+    x, *rest = args
+    library = xp_of(x)
+    random = np.random.default_rng(0)
+    nudged = x + library.asarray(random.uniform(-AWAY, AWAY, x.shape).astype(x.real.dtype)) * (1 + library.abs(x))
+    v = library.asarray(random.uniform(0.5, 1.5, x.shape).astype(x.dtype))
+    for point in (x, nudged):
+        with np.errstate(all="ignore"):
+            try:
+                wanted = host(product(plan, point, v, rest)).reshape(-1)
+                matrix = plan.matrix(plan.products((point, *rest)))
+                got = host(matrix @ v.reshape(-1))
+                size = host(abs(matrix) @ library.abs(v.reshape(-1))) + abs(wanted)
+            except (ArithmeticError, GuardError, np.linalg.LinAlgError):  # f is not defined at the point nearby
+                if point is x:
+                    raise
+                return
+        finite = np.isfinite(wanted) & np.isfinite(got)
+        eps = np.finfo(wanted.dtype).eps
+        missed = np.flatnonzero(finite & (abs(wanted - got) > 1e3 * eps * size))
+        if missed.size:
+            name(plan, point, rest, missed)
+
+
+def host(x: Any) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
+    forms = plan.prepared.forms
+    return forms["hvp"]((x, v, *rest)) if plan.second else forms["jvp"]((x, v, *rest))[1]
+
+
+def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
+    """Raise, with the entries that are missing in the first of these rows that lacks any; others share a colour with it."""
+    for row in rows.tolist():
+        whole = derivatives_of(plan, x, rest, row)
+        whole[plan.pattern.indices[plan.pattern.indptr[row] : plan.pattern.indptr[row + 1]]] = 0.0
+        missing = np.flatnonzero(whole)
+        if missing.size:
+            break
+    places = ", ".join([f"({row}, {j})" for j in missing[:4]]) + (", .." if missing.size > 4 else "")
+    lacks = f"misses {'entries' if missing.size > 1 else 'entry'} {places}" if missing.size else f"does not hold what row {row} needs"
+    value = f", where the derivative is {whole[missing[0]]}" if missing.size else ""
+    raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave pattern= away, and it is found")
+
+
+def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:
+    """One row of the dense matrix."""
+    m, n = plan.shape
+    forms, unit = plan.prepared.forms, np.zeros(m, getattr(plan.like, "dtype", float))
+    unit[row] = 1.0
+    w = xp_of(x).asarray(unit.reshape(np.shape(plan.like)))
+    if plan.second:
+        whole = host(forms["hvp"]((x, w, *rest)))
+    elif w.dtype.kind == "c" and x.dtype.kind != "c":
+        whole = host(forms["jacobian"]((x, *rest))).reshape(m, n)[row]
+    else:
+        whole = host(forms["vjp"]((x, w, *rest))[1]).conj()
+    return whole.reshape(-1).copy()

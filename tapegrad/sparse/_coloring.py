@@ -1,0 +1,385 @@
+"""Colours: columns (or rows) of one colour are computed together, by one product with the sum of their unit vectors.
+
+`columns`, `rows`: two of one colour have no entry in the same row (column).  `both`: some rows are computed by products from the left, the
+rest by columns.  Of a symmetric matrix, by columns alone: `star`, each entry stands alone in one of its two places; `acyclic`, the entries
+between two colours form no cycle, so they are found one after another, leaves first.
+
+The first colour that is free is taken, in one of five orders.  Loops are compiled by Numba, and kept on disk."""
+
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.sparse
+
+from ..errors import ArgumentError
+from ._pattern import given_pattern
+
+KINDS = ("columns", "rows", "both", "star", "acyclic")
+ORDERS = ("natural", "largest_first", "smallest_last", "incidence_degree", "random")
+
+
+@numba.njit(cache=True)
+def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
+    """For each column those with an entry in the same row: (bounds, members)."""
+    n = jp.size - 1
+    mark = np.full(n, -1, np.int64)
+    bounds = np.zeros(n + 1, np.int64)
+    for fill in range(2):
+        members = np.empty(bounds[n] if fill else 0, np.int64)
+        p = 0
+        mark[:] = -1
+        for c in range(n):
+            mark[c] = c
+            for a in range(jp[c], jp[c + 1]):
+                r = jx[a]
+                for b in range(ip[r], ip[r + 1]):
+                    d = ix[b]
+                    if mark[d] != c:
+                        mark[d] = c
+                        if fill:
+                            members[p] = d
+                        p += 1
+            bounds[c + 1] = p
+    return bounds, members
+
+
+@numba.njit(cache=True)
+def put(heap, size, key):  # pragma: no cover (compiled)
+    """Into a heap of so many numbers, the least first."""
+    i = size
+    while i > 0 and heap[(i - 1) // 2] > key:
+        heap[i] = heap[(i - 1) // 2]
+        i = (i - 1) // 2
+    heap[i] = key
+
+
+@numba.njit(cache=True)
+def least(heap, size):  # pragma: no cover (compiled)
+    """Taken out of the heap."""
+    found, key, i, c = heap[0], heap[size - 1], 0, 1
+    while c < size - 1:
+        if c + 1 < size - 1 and heap[c + 1] < heap[c]:
+            c += 1
+        if heap[c] >= key:
+            break
+        heap[i] = heap[c]
+        i, c = c, 2 * c + 1
+    heap[i] = key
+    return found
+
+
+@numba.njit(cache=True)
+def by_degree(bounds, members, last):  # pragma: no cover (compiled)
+    """An order of the vertices of a graph.  `last`: from the end on, each time one with the fewest neighbours among those that are left;
+    else from the start on, one with the most neighbours among those that were taken; of several the first."""
+    n = bounds.size - 1
+    degree = np.zeros(n, np.int64)
+    step = 1 if last else -1
+    heap, size = np.empty(n + members.size + 1, np.int64), 0
+    for v in range(n):
+        if last:
+            degree[v] = bounds[v + 1] - bounds[v]
+        put(heap, size, step * degree[v] * n + v)
+        size += 1
+    order = np.empty(n, np.int64)
+    taken = np.zeros(n, np.bool_)
+    k = 0
+    while k < n:
+        v = least(heap, size) % n
+        size -= 1
+        if taken[v]:  # its place in the heap was an old one
+            continue
+        taken[v] = True
+        order[n - 1 - k if last else k] = v
+        k += 1
+        for a in range(bounds[v], bounds[v + 1]):
+            w = members[a]
+            if not taken[w]:
+                degree[w] -= step
+                put(heap, size, step * degree[w] * n + w)
+                size += 1
+    return order
+
+
+@numba.njit(cache=True)
+def greedy(ip, ix, jp, jx, order):  # pragma: no cover (compiled)
+    """Colours of the columns: those with an entry in the same row differ.  -1: an empty one."""
+    n = jp.size - 1
+    colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
+    for q in range(n):
+        c = order[q]
+        if jp[c] == jp[c + 1]:
+            continue
+        for a in range(jp[c], jp[c + 1]):
+            r = jx[a]
+            for b in range(ip[r], ip[r + 1]):
+                k = colour[ix[b]]
+                if k >= 0:
+                    mark[k] = c
+        k = 0
+        while mark[k] == c:
+            k += 1
+        colour[c] = k
+    return colour
+
+
+@numba.njit(cache=True)
+def star(ip, ix, order):  # pragma: no cover (compiled)
+    """Colours of the vertices of a graph, a symmetric pattern: neighbours differ, and no path of four vertices has two colours only.
+    (Of such a path the vertex that is coloured last is looked at: it is an end, or it stands between two of one colour.)"""
+    n = ip.size - 1
+    colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
+    first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)  # of each colour: a neighbour of v that has it
+    for q in range(n):
+        v = order[q]
+        for a in range(ip[v], ip[v + 1]):
+            w = ix[a]
+            if w == v or colour[w] < 0:
+                continue
+            mark[colour[w]] = v
+            again = met[colour[w]] == v
+            if not again:
+                met[colour[w]], first[colour[w]] = v, w
+            elif first[colour[w]] >= 0:
+                u = first[colour[w]]
+                first[colour[w]] = -1
+                for b in range(ip[u], ip[u + 1]):
+                    if ix[b] != v and ix[b] != u and colour[ix[b]] >= 0:
+                        mark[colour[ix[b]]] = v
+            for b in range(ip[w], ip[w + 1]):
+                x = ix[b]
+                if x == v or x == w or colour[x] < 0 or mark[colour[x]] == v:
+                    continue
+                if again:
+                    mark[colour[x]] = v
+                    continue
+                for e in range(ip[x], ip[x + 1]):
+                    y = ix[e]
+                    if y != w and y != x and colour[y] == colour[w]:
+                        mark[colour[x]] = v
+                        break
+        k = 0
+        while mark[k] == v:
+            k += 1
+        colour[v] = k
+    return colour
+
+
+@numba.njit(cache=True)
+def root(parent, e):  # pragma: no cover (compiled)
+    while parent[e] != e:
+        parent[e] = parent[parent[e]]
+        e = parent[e]
+    return e
+
+
+@numba.njit(cache=True)
+def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
+    """Colours of the vertices of a graph: neighbours differ, and the edges between two colours form no cycle.  The trees of two colours are
+    kept as sets of edges; `edge`: one number for both places of each."""
+    n = ip.size - 1
+    colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
+    parent = np.arange(ix.size)
+    visited, by = np.full(ix.size, -1, np.int64), np.full(ix.size, -1, np.int64)
+    first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)
+    for q in range(n):
+        v = order[q]
+        for a in range(ip[v], ip[v + 1]):
+            w = ix[a]
+            if w != v and colour[w] >= 0:
+                mark[colour[w]] = v
+        for a in range(ip[v], ip[v + 1]):
+            w = ix[a]
+            if w == v or colour[w] < 0:
+                continue
+            for b in range(ip[w], ip[w + 1]):
+                x = ix[b]
+                if x == v or x == w or colour[x] < 0 or mark[colour[x]] == v:
+                    continue
+                tree = root(parent, edge[b])
+                if visited[tree] != v:
+                    visited[tree], by[tree] = v, w
+                elif by[tree] != w:  # v would close a cycle
+                    mark[colour[x]] = v
+        k = 0
+        while mark[k] == v:
+            k += 1
+        colour[v] = k
+        for a in range(ip[v], ip[v + 1]):
+            w = ix[a]
+            if w == v or colour[w] < 0:
+                continue
+            if met[colour[w]] == v:
+                parent[root(parent, edge[a])] = root(parent, first[colour[w]])
+            else:
+                met[colour[w]], first[colour[w]] = v, edge[a]
+            for b in range(ip[w], ip[w + 1]):
+                if ix[b] != v and ix[b] != w and colour[ix[b]] == k:
+                    parent[root(parent, edge[a])] = root(parent, edge[b])
+    return colour
+
+
+class Coloring:
+    """`columns`, `rows`: a colour for each, -1 for one that needs none; None where the kind has none.  `len()`: how many colours."""
+
+    def __init__(self, kind: str, order: str, columns: Any, rows: Any):
+        self.kind, self.order, self.columns, self.rows = kind, order, columns, rows
+
+    def counts(self) -> tuple[int, int]:
+        """(of columns, of rows)"""
+        columns, rows = [0 if c is None else int(c.max(initial=-1)) + 1 for c in (self.columns, self.rows)]
+        return columns, rows
+
+    def __len__(self) -> int:
+        return sum(self.counts())
+
+    def __repr__(self) -> str:
+        columns, rows = self.counts()
+        parts = [f"{n} of {what}" for n, what in ((columns, "columns"), (rows, "rows")) if n] or ["none"]
+        return f"<coloring ({self.kind}, {self.order}): {' and '.join(parts)}>"
+
+
+def ordered(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
+    """`graph()`: (bounds, members) of the neighbours."""
+    if order == "natural":
+        return np.arange(n)
+    if order == "random":
+        return np.random.default_rng(seed).permutation(n)
+    bounds, members = graph()
+    if order == "largest_first":
+        return np.argsort(-np.diff(bounds), kind="stable")
+    return by_degree(bounds, members, order == "smallest_last")
+
+
+def transposed(p: scipy.sparse.csr_array) -> tuple:
+    """(indptr, indices) by columns."""
+    t = p.tocsc()
+    return t.indptr, t.indices
+
+
+def one_sided(p: scipy.sparse.csr_array, order: str) -> np.ndarray:
+    ip, ix, (jp, jx) = p.indptr, p.indices, transposed(p)
+    return greedy(ip, ix, jp, jx, ordered(order, p.shape[1], lambda: neighbours(ip, ix, jp, jx)))
+
+
+def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
+    row = np.repeat(np.arange(p.shape[0]), np.diff(p.indptr))
+    bounds = np.zeros(p.shape[0] + 1, np.int64)
+    off = p.indices != row
+    np.cumsum(np.bincount(row[off], minlength=p.shape[0]), out=bounds[1:])
+    return bounds, p.indices[off].astype(np.int64)
+
+
+def mirrored(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Of a symmetric pattern, for each entry where its mirror image stands."""
+    n = len(indptr) - 1
+    numbered = scipy.sparse.csr_array((np.arange(len(indices)), indices, indptr), shape=(n, n))
+    return numbered.tocsc().data
+
+
+def selected_rows(p: scipy.sparse.csr_array, chosen: np.ndarray) -> scipy.sparse.csr_array:
+    """p with all other rows empty."""
+    keep = np.repeat(chosen, np.diff(p.indptr))
+    indptr = np.zeros_like(p.indptr)
+    np.cumsum(np.where(chosen, np.diff(p.indptr), 0), out=indptr[1:])
+    return scipy.sparse.csr_array((p.data[keep], p.indices[keep], indptr), shape=p.shape)
+
+
+TRIES = 8  # numbers of rows that are tried
+
+
+def two_sided(p: scipy.sparse.csr_array, order: str) -> tuple:
+    """(colours of columns, of rows): the fullest rows are computed by themselves, and need no colours of columns; as many of them as makes
+    the colours fewest."""
+    sizes = np.diff(p.indptr)
+    limits = np.unique(sizes)[::-1]
+    if limits.size > TRIES:
+        limits = limits[np.unique(np.geomspace(1, limits.size, TRIES).astype(int) - 1)]
+    best = None
+    for limit in [None, *limits.tolist()]:
+        full = sizes >= limit if limit is not None else np.zeros(len(sizes), np.bool_)
+        columns = one_sided(selected_rows(p, ~full), order)
+        rows = one_sided(csr(selected_rows(p, full).T), order)
+        count = columns.max(initial=-1) + rows.max(initial=-1) + 2
+        if best is None or count < best[0]:
+            best = count, columns, rows
+    assert best is not None
+    return best[1:]
+
+
+def csr(p: Any) -> scipy.sparse.csr_array:
+    p = p.tocsr()
+    p.sort_indices()
+    return p
+
+
+def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
+    if kind == "columns":
+        return Coloring(kind, order, one_sided(p, order), None)
+    if kind == "rows":
+        return Coloring(kind, order, None, one_sided(csr(p.T), order))
+    if kind == "both":
+        columns, rows = two_sided(p, order)
+        turned = two_sided(csr(p.T), order)
+        if turned[0].max(initial=-1) + turned[1].max(initial=-1) < columns.max(initial=-1) + rows.max(initial=-1):
+            rows, columns = turned
+        return Coloring(kind, order, columns, rows)
+    graph = without_diagonal(p)
+    vertices = ordered(order, p.shape[0], lambda: graph)
+    if kind == "star":
+        colours = star(*graph, vertices)
+    else:
+        places = mirrored(*graph)
+        colours = acyclic(*graph, vertices, np.minimum(places, np.arange(places.size)))
+    empty = np.diff(p.indptr) == 0
+    return Coloring(kind, order, renumbered(np.where(empty, -1, colours)), None)
+
+
+def renumbered(colours: np.ndarray) -> np.ndarray:
+    """Without colours that nobody has."""
+    used = np.unique(colours[colours >= 0])
+    return np.where(colours >= 0, np.searchsorted(used, colours), -1)
+
+
+def best_coloring(p: scipy.sparse.csr_array, order: str) -> Coloring:
+    """The fewest colours for a Jacobian: of columns, unless rows are fewer; of both where some rows or columns are fuller than the rest."""
+    found = coloring_of(p, "columns", order)
+    filled = np.diff(p.indptr)
+    mean = p.nnz / max(p.shape[0], 1)
+    if len(found) <= 3 * max(mean, 1.0) and len(found) <= 2 * max(p.nnz / max(p.shape[1], 1), 1.0):
+        return found  # no other is much better
+    rows = coloring_of(p, "rows", order)
+    if len(rows) < len(found):
+        found = rows
+    if len(found) > 3 * max(mean, 1.0) and filled.max(initial=0) > 0:
+        both = coloring_of(p, "both", order)
+        if len(both) < len(found):
+            found = both
+    return found
+
+
+def coloring(pattern: Any, kind: str = "columns", order: str = "natural") -> Coloring:
+    """Colours of a pattern, a sparse or dense matrix: kind 'columns', 'rows', 'both', and of a symmetric one 'star' or 'acyclic'; order
+    'natural', 'largest_first', 'smallest_last', 'incidence_degree' or 'random'.
+
+    The result has `columns` and `rows`, a colour for each, -1 where none is needed, and None if that side has no colours; `len()` says how
+    many colours there are.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> c = tg.sparse.coloring(np.eye(5) + np.eye(5, k=1))
+    >>> len(c), c.columns
+    (2, array([0, 1, 0, 1, 0]))
+    """
+    checked_words("coloring", kind, KINDS, order)
+    p = given_pattern("coloring", pattern, np.shape(pattern))
+    if kind in ("star", "acyclic") and (p.shape[0] != p.shape[1] or (p != p.T).nnz):
+        raise ArgumentError(f"coloring: kind={kind!r} is for a symmetric pattern; this one, of shape {p.shape}, is not")
+    return coloring_of(p, kind, order)
+
+
+def checked_words(call: str, kind: str | None, kinds: tuple, order: str) -> None:
+    if kind is not None and kind not in kinds:
+        raise ArgumentError(f"{call}: kind={kind!r}; it is one of {', '.join(map(repr, kinds))}")
+    if order not in ORDERS:
+        raise ArgumentError(f"{call}: order={order!r}; it is one of {', '.join(map(repr, ORDERS))}")

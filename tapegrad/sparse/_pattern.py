@@ -1,0 +1,113 @@
+"""Which elements of a Jacobian can differ from zero: sets of inputs carried through the instructions of a recorded program.
+
+A pattern is found at one point.  `scope="global"`: it holds wherever the recording does; of `select` it has both branches, of an index that
+depends on x all places.  `scope="local"`: the branches and indices are those of the point; `conditions` are the values which say so.
+What else was looked at, zeros of matrices say, comes from captured arrays, and holds as long as these do: `relied`."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from .._array import is_array, xp_of
+from .._flags import leave
+from .._primitive import READ
+from ..errors import ArgumentError, GuardError
+from ..replay._program import LAID, PART, QUIET, Program, done
+from ..replay._recorder import Instruction
+from ._rules import names_of
+from ._sets import Sets
+
+SCOPES = ("global", "local")
+
+
+class Carried:
+    """The sets of all values of a program, by one of its inputs."""
+
+    def __init__(self, program: Program, values: list, scope: str):
+        """`values`: of the program's inputs, the differentiated one first."""
+        self.program, self.scope = program, scope
+        self.env: dict = dict(zip(program.arguments, values, strict=True))
+        self.env.update(dict(program.captured))
+        self.env.update(program.constants)
+        self.on_device = any([is_array(v) and xp_of(v) is not np for v in self.env.values()])
+        x = values[0]
+        self.sets = Sets(int(np.prod(np.shape(x))))
+        self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
+        # of each value the captured arrays that it is made of; None: it depends on arguments
+        self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
+        self.sources.update(dict.fromkeys(program.constants, frozenset()))
+        self.relied: set = set()
+        self.conditions: set = set()
+        entered = QUIET.enter()
+        try:
+            for k, i in program.code:
+                self.carry(k, i)
+        finally:
+            leave(entered)
+
+    def carry(self, k: int, i: Instruction) -> None:
+        values = [self.env[j] for j in i.args]
+        out = self.env[k] = done(i, values)
+        failed = self.program.failing(k, out)
+        if failed is not None:
+            raise GuardError(f"{failed.place}: a value that the function asked for is no longer {failed.value!r}")
+        sources = [self.sources[j] for j in i.args]
+        self.sources[k] = None if None in sources else frozenset().union(*sources)
+        sets = [self.names.get(j) for j in i.args]
+        if all([s is None for s in sets]):
+            return
+        if i.prim is PART:
+            found = sets[0][i.params]
+        elif i.prim is LAID:
+            found = sets[0]
+        elif i.prim is READ and values[0].size == 0:
+            found = np.zeros(np.shape(out), np.int64)
+        else:
+            found = names_of(self, i, sets, values, out)
+        if found is not None:
+            self.names[k] = found
+
+    def known(self, k: int, local: bool = False) -> bool:
+        """May a rule look at the value number k?  Then the pattern holds as long as that is as it is."""
+        sources = self.sources[k]
+        if sources is not None:
+            self.relied |= sources
+            return True
+        if local and self.scope == "local":
+            self.conditions.add(k)
+            return True
+        return False
+
+    def matrix(self, shape: tuple) -> scipy.sparse.csr_array:
+        """The pattern of the one output."""
+        (k, _), *_ = self.program.outputs
+        m = int(np.prod(shape))
+        names = self.names.get(k)
+        names = np.zeros(m, np.int64) if names is None else names
+        indptr, indices = self.sets.rows(names)
+        return boolean(indptr, indices, (m, self.sets.n))
+
+
+def boolean(indptr: Any, indices: Any, shape: tuple) -> scipy.sparse.csr_array:
+    """A pattern, in the order that all else goes by: indices rise in each row."""
+    made = scipy.sparse.csr_array((np.ones(len(indices), np.bool_), indices, indptr), shape=shape)
+    made.has_sorted_indices = made.has_canonical_format = True
+    return made
+
+
+def given_pattern(call: str, pattern: Any, shape: tuple) -> scipy.sparse.csr_array:
+    """A pattern of the user's: a sparse or dense matrix, of which what is stored, or not zero, counts."""
+    if scipy.sparse.issparse(pattern):
+        coo = pattern.tocoo()
+        found = scipy.sparse.csr_array((np.ones(coo.nnz, np.bool_), (coo.row, coo.col)), shape=coo.shape)
+    else:
+        pattern = pattern.get() if is_array(pattern) and xp_of(pattern) is not np else np.asarray(pattern)
+        if pattern.ndim != 2 or pattern.dtype.kind not in "biufc":
+            raise ArgumentError(f"{call}: a pattern is a matrix, sparse or of booleans; got shape {pattern.shape}, {pattern.dtype}")
+        found = scipy.sparse.csr_array(pattern != 0)
+    if found.shape != shape:
+        raise ArgumentError(f"{call}: the pattern has shape {found.shape}, the matrix of derivatives {shape}")
+    found.sum_duplicates()
+    found.sort_indices()
+    return boolean(found.indptr, found.indices, shape)

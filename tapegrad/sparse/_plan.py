@@ -1,0 +1,450 @@
+"""Sparse Jacobians and Hessians: what is found once, pattern and colours, and what is done at each point, products and entries.
+
+A `Plan` stands on a prepared function (replay): its pattern is that of the recorded value or gradient, and its products are replayed."""
+
+import copy
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+
+from .._array import is_array, xp_of
+from .._calls import name_of, where_of
+from .._late import load
+from .._linearize import Outside
+from .._pickling import Remade
+from .._primitive import live
+from .._recording import value as value_of
+from .._tree import leaves, structure
+from .._variable import Variable
+from ..errors import ArgumentError, DenseWarning, GuardError
+from ..replay._form import has_variable
+from ..replay._prepare import Prepared
+from ..replay._program import Program, same_value
+from ..replay._recorder import Guard
+from . import _check
+from ._coloring import KINDS, Coloring, best_coloring, checked_words, coloring_of
+from ._decompress import Entries
+from ._pattern import SCOPES, Carried, given_pattern
+from ._pictures import plot
+
+Format = Literal["csr", "csc", "coo"]
+FORMATS = ("csr", "csc", "coo")
+OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
+HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
+SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
+
+
+class Found:
+    """The pattern of a recorded function at one point, and as long as what holds."""
+
+    def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str, check: Callable):
+        form = prepared.forms["grad" if second else "value"]
+        self.call, self.scope, self.form = call, scope, form
+        try:
+            self.value = form(args)
+        except GuardError as error:
+            raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
+        check(self.value)
+        self.kept = form.programs[0]
+        self.shape = (np.size(args[0]) if second else size_of(self.value), np.size(args[0]))
+        carried = self.carried(args)
+        self.pattern = self.read(carried)
+        program = self.kept.program
+        self.relied = [(array, array.copy(order="K")) for k, array in program.captured if k in carried.relied]
+        self.asked = asked_of(program, sorted(carried.conditions))
+        self.conditions = [carried.env[k].copy() for k in sorted(carried.conditions)]
+
+    def carried(self, args: tuple) -> Carried:
+        return Carried(self.kept.program, self.values(args), self.scope)
+
+    def values(self, args: tuple) -> list:
+        values = self.kept.values(args)
+        if values is None:
+            raise GuardError(f"the call has {self.kept.signature.difference(args)}")
+        return values
+
+    def read(self, carried: Carried) -> scipy.sparse.csr_array:
+        p = carried.matrix(self.value.shape if is_array(self.value) else ())
+        if self.form.method == "grad":  # symmetric, as the Hessian is
+            p = given_pattern(self.call, (p + p.T).tocsr(), p.shape)
+        return p
+
+    def require(self, args: tuple) -> None:
+        """Raise GuardError if it does not hold at this point."""
+        if self.asked is not None:
+            found = self.asked.run(self.values(args))
+            if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
+                raise GuardError(
+                    "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
+                    "all branches of numpy.where)"
+                )
+        if not all([same_value(a, b) for a, b in self.relied]):
+            now = self.read(self.carried(args))
+            if (now.astype(np.int8) - self.pattern.astype(np.int8) > 0).nnz:
+                raise GuardError("a captured array has changed, and with it the pattern")
+            self.relied = [(a, a.copy(order="K")) for a, _ in self.relied]
+
+
+def asked_of(program: Program, numbers: list) -> Program | None:
+    """What of the program gives the values of these numbers."""
+    if not numbers:
+        return None
+    part = copy.copy(program)
+    needed, part.code = set(numbers), []
+    for k, i in reversed(program.code):
+        if k in needed:
+            needed.update(i.args)
+            part.code.append((k, i))
+    part.code.reverse()
+    part.outputs, part.written = [(k, None) for k in numbers], []
+    part.guards = {}
+    return part
+
+
+def size_of(y: Any) -> int:
+    return int(np.prod(np.shape(y)))
+
+
+class Plan(Remade):
+    """A sparse Jacobian or Hessian: pattern and colours found once, values at each call.  See `prepare_jacobian`.
+
+    `pattern`: a CSR matrix of booleans; `coloring`; `colors`: how many products a call takes."""
+
+    def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
+        self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
+        self.call, self.second, self.format = call, second, settings["format"]
+        self.argnum = argnum_of(call, settings["argnum"], args)
+        self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
+        self.dtype = None
+        args = self.entered(args)
+        checked_input(call, args[0])
+        self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
+        pattern = settings["pattern"]
+        with Outside():
+            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise")
+            check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
+            self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
+            value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
+            check(value)
+            self.like = value
+            shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
+            self.pattern = given_pattern(call, pattern, shape) if self.found is None else self.found.pattern
+            if second and self.found is None and (self.pattern != self.pattern.T).nnz:
+                raise ArgumentError(f"{call}: the pattern of a Hessian is symmetric; the one given is not")
+            self.coloring = self.colored(settings["kind"], settings["order"])
+            self.warn_if_dense()
+            self.entries = Entries(self.pattern, self.coloring, self.format)
+            self.seeds = self.unit_sums()
+            self.first = self.products(args)
+            if settings["check"]:
+                _check.require(self, args)
+
+    def _made(self) -> tuple:
+        return Plan, self.given
+
+    @property
+    def colors(self) -> int:
+        return len(self.coloring)
+
+    @property
+    def shape(self) -> tuple:
+        return self.pattern.shape
+
+    def __repr__(self) -> str:
+        what = "Hessian" if self.second else "Jacobian"
+        return f"<sparse {what} {self.shape}: {self.pattern.nnz} entries, {self.coloring!r}>"
+
+    def entered(self, args: tuple) -> tuple:
+        """As the function takes them, the differentiated one first."""
+        x, *rest = entered(args, self.argnum, self.dtype)
+        return (x, *self.beside, *rest)
+
+    def colored(self, kind: str | None, order: str) -> Coloring:
+        if self.second:
+            return coloring_of(self.pattern, kind or "star", order)
+        if kind_of(self.like) == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
+            if kind not in (None, "columns"):
+                raise ArgumentError(f"{self.call}: a complex function of real numbers is differentiated by columns; not kind={kind!r}")
+            kind = "columns"
+        return best_coloring(self.pattern, order) if kind is None else coloring_of(self.pattern, kind, order)
+
+    def unit_sums(self) -> list:
+        """For each side that has colours, an array of the sums of unit vectors."""
+        made = []
+        for colours, shape, dtype in (
+            (self.coloring.columns, self.shape_in, self.dtype),
+            (self.coloring.rows, np.shape(self.like), getattr(self.like, "dtype", np.dtype(float))),
+        ):
+            if colours is None or colours.max(initial=-1) < 0:
+                made.append(None)
+                continue
+            seeds = np.zeros((int(colours.max()) + 1, colours.size), dtype)
+            used = np.flatnonzero(colours >= 0)
+            seeds[colours[used], used] = 1
+            made.append(self.library.asarray(seeds.reshape(-1, *shape)))
+        return made
+
+    def products(self, args: tuple) -> Any:
+        """All products, one after the other."""
+        forms, (columns, rows) = self.prepared.forms, self.seeds
+        x, *rest = args
+        parts = []
+        if columns is not None:
+            parts.append(forms["hmp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
+        if rows is not None:
+            parts.append(forms["vmp"]((x, rows, *rest)).conj().reshape(-1))
+        if not parts:
+            forms["grad" if self.second else "value"](args)  # it may be another function here, of another branch
+            return self.library.zeros(0, self.dtype)
+        return parts[0] if len(parts) == 1 else self.library.concatenate(parts)
+
+    def __call__(self, *args: Any) -> Any:
+        """The matrix at this point."""
+        if len(args) <= self.argnum:
+            raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
+        with Outside():
+            args = self.entered(args)
+            if has_variable(args):
+                raise ArgumentError(HOLDS_NONE.format(self.call))
+            try:
+                if self.found is not None:
+                    self.found.require(args)
+                products = self.products(args)
+            except GuardError as error:
+                text = str(error).partition("; with on_change")[0]
+                raise GuardError(f"{text}; {self.call} stands for a point where it was otherwise: prepare a plan for this one") from error
+            return self.matrix(products)
+
+    def matrix(self, products: Any) -> Any:
+        module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
+        return self.entries.matrix(self.entries.values(products), module)
+
+    def warn_if_dense(self) -> None:
+        m, n = self.shape
+        full = int((2 * np.diff(self.pattern.indptr) >= n).sum())
+        if n > SMALL and full and 2 * self.colors >= min(m, n):
+            what = "hessian" if self.second else "jacobian"
+            warnings.warn(
+                f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a sparse matrix takes "
+                f"{self.colors} products; tapegrad.{what} does it as well",
+                DenseWarning,
+                stacklevel=5,
+            )
+
+    def plot(self, ax: Any = None) -> Any:
+        """A picture of the pattern, each entry in the colour of the product that gives it.  Gives the axes of matplotlib."""
+        return plot(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
+
+
+class Renewed:
+    """A plan for a search that may meet other branches of the function: there it is prepared anew."""
+
+    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
+        self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
+        self.f, self.rest, self.pattern = f, rest, pattern
+        self.plan: Plan | None = None
+
+    def __call__(self, x: Any) -> Any:
+        if self.plan is not None:
+            try:
+                return self.plan(x, *self.rest)
+            except GuardError:
+                pass
+        self.plan = self.prepare(self.f, x, *self.rest, pattern=self.pattern)
+        return self.plan(x, *self.rest)
+
+
+def argnum_of(call: str, argnum: Any, args: tuple) -> int:
+    if type(argnum) is not int or not -len(args) <= argnum < len(args):
+        raise ArgumentError(f"{call}: argnum={argnum!r}, and {len(args)} arguments were given")
+    return argnum % len(args)
+
+
+def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
+    """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
+    args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
+    x = args[argnum]
+    if has_variable(args):
+        return (x, *[a for k, a in enumerate(args) if k != argnum])
+    if not is_array(x):
+        x = np.asarray(x, dtype)
+    elif dtype is not None and x.dtype.kind in "iu":
+        x = x.astype(dtype)
+    rest = [x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a for k, a in enumerate(args) if k != argnum]
+    return tuple([a.copy(order="C") if is_array(a) and not a.flags.c_contiguous else a for a in (x, *rest)])
+
+
+def turned(f: Callable, argnum: int) -> Callable:
+    """f with that argument first, itself the second, as an argument: what it captures is followed as that of any function."""
+
+    def first(x, f, *rest):
+        return f(*rest[:argnum], x, *rest[argnum:])
+
+    first.__name__ = name_of(f)
+    return first
+
+
+def checked_input(call: str, x: Any) -> None:
+    if has_variable((x,)):
+        raise ArgumentError(HOLDS_NONE.format(call))
+    if x.dtype.kind not in "fc":
+        raise ArgumentError(f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, x.astype(float)")
+
+
+def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any) -> None:
+    if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
+        raise ArgumentError(
+            f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one array: "
+            "join them by numpy.concatenate"
+        )
+    if dtype.kind == "c" and not (
+        holomorphic and np.asarray(y).dtype.kind == "c" if not is_array(y) else holomorphic and y.dtype.kind == "c"
+    ):
+        raise ArgumentError(f"{call}: a function of complex arguments needs holomorphic=True, and a complex value; else split it in two")
+
+
+def kind_of(y: Any) -> str:
+    return y.dtype.kind if hasattr(y, "dtype") else np.asarray(y).dtype.kind
+
+
+def made(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> Plan:
+    call = f"sparse.{call}({name_of(f)})"
+    if not args:
+        raise ArgumentError(f"{call}: give x, an array like those of the calls to come")
+    kinds = OF_HESSIANS if second else OF_JACOBIANS
+    checked_words(call, settings["kind"], kinds, settings["order"])
+    for name, words in (("scope", SCOPES), ("format", FORMATS)):
+        if settings[name] not in words:
+            raise ArgumentError(f"{call}: {name}={settings[name]!r}; it is one of {', '.join(map(repr, words))}")
+    if settings["check"] and settings["pattern"] is None:
+        raise ArgumentError(f"{call}: check=True is for a pattern that is given; the one that is found needs no check")
+    return Plan(call, f, args, second, settings)
+
+
+def prepare_jacobian(
+    f: Callable,
+    *args: Any,
+    argnum: int = 0,
+    pattern: Any = None,
+    check: bool = False,
+    scope: Literal["global", "local"] = "global",
+    kind: Literal["columns", "rows", "both"] | None = None,
+    order: str = "natural",
+    format: Format = "csr",
+    holomorphic: bool = False,
+) -> Plan:
+    """A plan that gives the sparse Jacobian of f at any point: `plan(x)`, of shape (y.size, x.size), elements in C order.
+
+    `args` are arguments like those of the calls to come, of which `argnum` is differentiated; f gives one array.  The pattern is found by
+    following f, or given, as a matrix that is sparse or of booleans; with `check=True` a given one is compared with f, and an entry that
+    is missing raises.  It holds for both branches of `numpy.where`; with scope='local' for those of this point, which can be fewer
+    entries, and elsewhere plan(x) raises GuardError.  So it does where an `if` in f takes another way, or shapes differ.
+
+    Entries that no product needs to tell apart are computed together: `kind` and `order` are those of `coloring`, chosen here by default.
+    `plan.pattern`, `plan.coloring`, `plan.colors` (their number) and `plan.plot()` show what was found.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> plan = tg.sparse.prepare_jacobian(lambda x: np.diff(x) ** 2, np.ones(4))
+    >>> plan(np.array([1.0, 2.0, 4.0, 8.0])).toarray()
+    array([[-2.,  2.,  0.,  0.],
+           [ 0., -4.,  4.,  0.],
+           [ 0.,  0., -8.,  8.]])
+    >>> plan.colors
+    2
+    """
+    plan = made("prepare_jacobian", f, args, False, settings_of(locals()))
+    plan.first = None
+    return plan
+
+
+def prepare_hessian(
+    f: Callable,
+    *args: Any,
+    argnum: int = 0,
+    pattern: Any = None,
+    check: bool = False,
+    scope: Literal["global", "local"] = "global",
+    kind: Literal["star", "acyclic"] | None = None,
+    order: str = "natural",
+    format: Format = "csr",
+) -> Plan:
+    """A plan that gives the sparse Hessian of a scalar f at any point, of shape (x.size, x.size).  See `prepare_jacobian`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> plan = tg.sparse.prepare_hessian(lambda x: (np.diff(x) ** 3).sum(), np.ones(3))
+    >>> plan(np.array([1.0, 2.0, 4.0])).toarray()
+    array([[  6.,  -6.,   0.],
+           [ -6.,  18., -12.],
+           [  0., -12.,  12.]])
+    """
+    plan = made("prepare_hessian", f, args, True, settings_of(locals()))
+    plan.first = None
+    return plan
+
+
+WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
+OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "holomorphic": False}
+
+
+def settings_of(given: dict) -> dict:
+    return {**OPTIONS, **{name: v for name, v in given.items() if name in OPTIONS}}
+
+
+def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) -> Any:
+    for name in options:
+        if name not in OPTIONS or (second and name == "holomorphic"):
+            raise ArgumentError(f"sparse.{call}({name_of(f)}): there is no option {name!r}; see sparse.prepare_{call}")
+    plan = made(call, f, args, second, settings_of(options))
+    return plan.matrix(plan.first)
+
+
+def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
+    """The Jacobian of f at this point as a sparse matrix; options are those of `prepare_jacobian`, which is for many points.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.jacobian(lambda x: np.diff(x) ** 2, np.array([1.0, 2.0, 4.0])).toarray()
+    array([[-2.,  2.,  0.],
+           [ 0., -4.,  4.]])
+    """
+    return at_once("jacobian", f, args, False, options)
+
+
+def hessian(f: Callable, *args: Any, **options: Any) -> Any:
+    """The Hessian of a scalar f at this point as a sparse matrix; options are those of `prepare_hessian`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.hessian(lambda x: (x ** 3).sum(), np.array([1.0, 2.0])).toarray()
+    array([[ 6.,  0.],
+           [ 0., 12.]])
+    """
+    return at_once("hessian", f, args, True, options)
+
+
+def pattern(
+    f: Callable, *args: Any, argnum: int = 0, scope: Literal["global", "local"] = "global", second: bool = False
+) -> scipy.sparse.csr_array:
+    """Which entries of the Jacobian of f (with `second`, of the Hessian) can differ from zero, as a CSR matrix of booleans.
+
+    scope='global': for both branches of `numpy.where`, and wherever an index that depends on x may point; 'local': at this point.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.pattern(lambda x: x[1:] * x[:-1], np.ones(3)).toarray().astype(int)
+    array([[1, 1, 0],
+           [0, 1, 1]])
+    """
+    call = f"sparse.pattern({name_of(f)})"
+    if scope not in SCOPES:
+        raise ArgumentError(f"{call}: scope={scope!r}; it is one of {', '.join(map(repr, SCOPES))}")
+    if not args:
+        raise ArgumentError(f"{call}: give x")
+    k = argnum_of(call, argnum, args)
+    x, *rest = entered(args, k, None)
+    checked_input(call, x)
+    args = (x, *rest) if k == 0 else (x, f, *rest)
+    with Outside():
+        check = functools.partial(checked_output, call, f, np.dtype(float), True)
+        return Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope, check).pattern

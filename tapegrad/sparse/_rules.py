@@ -1,0 +1,417 @@
+"""What elements of a result depend on, operation by operation.
+
+Each rule gets the pattern that is being found (`c`, _pattern.Carried), the instruction, the names of the sets of its operands (None: an
+operand depends on nothing), their values and the result, and gives the names of the result's sets.  No rule may leave out what depends; of
+an operation that is not known each element depends on all elements of all operands.
+
+Most need no rule of their own: the word that says how an operation does many samples at once (Primitive.batch) says as well which
+elements meet."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._array import is_array, xp_of
+from .._primitive import Primitive
+from .._stacked import Way
+from ..ops._define import PRIMITIVES
+from ..ops.indexing import basic, region
+
+Names = Any  # an array of names of sets, or None
+
+MOST = 1 << 20  # products of elements of which single zeros are looked at
+
+RULES: dict[str, Callable] = {}  # name of an operation -> its rule
+
+
+def rule(*names: str) -> Callable:
+    def declare(f: Callable) -> Callable:
+        for name in names:
+            if name not in PRIMITIVES:
+                raise TypeError(f"there is no operation {name}")
+            RULES[name] = f
+        return f
+
+    return declare
+
+
+def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """The names of the result's sets; a tuple of them where the result is one."""
+    prim = i.prim
+    if prim.vjp is None and prim.jvp is None:
+        return None
+    outs = out if type(out) is tuple or type(out) is list else [out]
+    if all([np.asarray(o).dtype.kind not in "fc" if not is_array(o) else o.dtype.kind not in "fc" for o in outs]):
+        return None
+    found = chosen(prim)(c, i, sets, values, out)
+    if type(out) is tuple or type(out) is list:
+        return found if type(found) is tuple else (found,) * len(outs)
+    return found
+
+
+@functools.cache
+def chosen(prim: Primitive) -> Callable:
+    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
+        if prim.name in RULES:
+            return RULES[prim.name]
+        if prim.batch == "elementwise":
+            return elementwise
+        if prim.batch == "moves":
+            return moved
+        if prim.linear:
+            return linear
+        return WORDS.get(prim.batch, everything) if type(prim.batch) is str else everything
+    return of_samples if type(prim.batch) is Way and prim.batch.kernel is not None else everything
+
+
+def fresh(out: Any, names: Any) -> np.ndarray:
+    return np.array(np.broadcast_to(names, np.shape(out)), order="C")
+
+
+# --- without a rule of their own ---
+
+
+def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """Each element depends on all."""
+    name = functools.reduce(c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None])
+    if type(out) is tuple or type(out) is list:
+        return tuple([fresh(o, name[0]) for o in out])
+    return fresh(out, name[0])
+
+
+def elementwise(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    united = functools.reduce(c.sets.union, [s for s in sets if s is not None])
+    return united if united.shape == np.shape(out) else fresh(out, united)
+
+
+def laid_out(names: np.ndarray) -> np.ndarray:
+    return np.array(names)  # bodies may want to write, or a memory order
+
+
+def on_host(x: Any) -> Any:
+    """Settings, arrays among them on the host."""
+    if type(x) is tuple or type(x) is list:
+        return type(x)([on_host(v) for v in x])
+    return x.get() if is_array(x) and xp_of(x) is not np else x
+
+
+def run_on(c: Any, i: Any, arrays: list) -> Any:
+    """The body, on other arrays."""
+    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    return np.asarray(i.prim.run(*arrays, **params))
+
+
+def named(s: Names, value: Any) -> np.ndarray:
+    """Names for an operand, those of empty sets if it depends on nothing."""
+    return np.zeros(np.shape(value), np.int64) if s is None else laid_out(s)
+
+
+@rule("concatenate")
+def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """What moves elements moves their names (and the zeros that it puts in depend on nothing: the name 0)."""
+    return run_on(c, i, [named(s, v) for s, v in zip(sets, values, strict=True)])
+
+
+def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """A linear map moves elements if it does so with some that mean nothing: then names go with them."""
+    (s,) = sets
+    numbers = 1.0 + np.arange(s.size).reshape(s.shape)
+    try:
+        at = np.asarray(run_on(c, i, [numbers]))
+        random = np.random.default_rng(0).random(s.size + 1)
+        random[0] = 0.0
+        whole = at.dtype.kind == "f" and bool(((at >= 0) & (at <= s.size) & (at == np.floor(at))).all())
+        if whole and np.array_equal(run_on(c, i, [random[1:].reshape(s.shape)]), random[at.astype(np.int64)]):
+            return np.concatenate([[0], s.reshape(-1)])[at.astype(np.int64)]
+    except Exception:  # a body that takes its own kind of arrays only
+        pass
+    return (
+        WORDS.get(i.prim.batch, everything)(c, i, sets, values, out) if type(i.prim.batch) is str else everything(c, i, sets, values, out)
+    )
+
+
+def axes_of(i: Any, rank: int) -> tuple:
+    axes = i.params.get("axis", i.params.get("axes"))
+    if axes is None:
+        return tuple(range(rank))
+    return tuple([int(a) % rank for a in (axes if isinstance(axes, (tuple, list)) else (axes,))])
+
+
+def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """All along the axes that the settings name depend on all."""
+    tracked = [s for s in sets if s is not None]
+    if len(sets) > 1 or type(out) is tuple or not tracked[0].ndim:
+        return everything(c, i, sets, values, out)
+    s = tracked[0]
+    axes = axes_of(i, s.ndim)
+    united, to = c.sets.over(s, axes), np.shape(out)
+    if united.size == int(np.prod(to)) and (len(to) == s.ndim or len(to) == s.ndim - len(axes)):
+        return united.reshape(to)
+    if len(to) == s.ndim and all([k in axes or to[k] == s.shape[k] for k in range(s.ndim)]):
+        return fresh(out, united)
+    return everything(c, i, sets, values, out)
+
+
+def whole_matrices(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """All of a matrix (or of a vector of such) of the result depends on all of the matrices there, in a stack of them."""
+    stacks = [np.shape(v)[:-2] for v in values]
+    outs = out if type(out) is tuple or type(out) is list else [out]
+    stack = np.broadcast_shapes(*stacks)
+    if any([np.shape(o)[: len(stack)] != stack for o in outs]):
+        return everything(c, i, sets, values, out)
+    parts = []
+    for s in sets:
+        if s is not None:
+            axes = tuple(range(max(s.ndim - 2, 0), s.ndim))
+            united = c.sets.over(s, axes) if axes else s
+            parts.append(united.reshape(s.shape[: s.ndim - len(axes)]))
+    parts = [np.broadcast_to(p, stack) for p in parts]
+    name = functools.reduce(c.sets.union, parts)
+    made = tuple([fresh(o, name.reshape(stack + (1,) * (np.ndim(o) - len(stack)))) for o in outs])
+    return made if type(out) is tuple or type(out) is list else made[0]
+
+
+WORDS = {"axis": along_axes, "matrix": whole_matrices}
+
+
+def of_samples(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+    """A kernel: each sample, the last axis, depends on its own parameters, and on its own data or all of those that samples share."""
+    kind, n, of_their_own = i.prim.batch.kernel
+    batch = np.shape(values[0])[1]
+    shared = [] if of_their_own or np.ndim(values[1]) == 3 else [1, *range(2 + n[0], 2 + n[0] + n[1])]
+    outs = out if type(out) is tuple else (out,)
+    if any([np.shape(o)[-1:] != (batch,) for o in outs]) or (kind == "D" and shared):
+        return everything(c, i, sets, values, out)
+    name = None
+    for k, s in enumerate(sets):
+        if s is None:
+            continue
+        if k in shared:
+            part = np.broadcast_to(c.sets.over(s, tuple(range(s.ndim))).reshape(1), (batch,))
+        elif s.shape[-1:] == (batch,):
+            part = c.sets.over(s, tuple(range(s.ndim - 1))).reshape(batch)
+        else:
+            return everything(c, i, sets, values, out)
+        name = part if name is None else c.sets.union(name, part)
+    made = tuple([fresh(o, name) for o in outs])
+    return made if type(out) is tuple else made[0]
+
+
+# --- those with a rule ---
+
+
+@rule("copy")
+def _copy(c, i, sets, values, out):
+    return sets[0]
+
+
+@rule("noted")
+def _noted(c, i, sets, values, out):
+    return sets[0]  # its first operand, of which it may warn
+
+
+@rule("select")
+def _select(c, i, sets, values, out):
+    """One of two; which one is known where nothing that may change decides it, and for a pattern of one point."""
+    if sets[1] is None and sets[2] is None:
+        return None
+    x, y = [named(s, v) for s, v in zip(sets[1:], values[1:], strict=True)]
+    if c.known(i.args[0], local=True):
+        return fresh(out, np.where(on_host(values[0]), x, y))
+    return fresh(out, c.sets.union(x, y))
+
+
+@rule("taken_by")
+def _taken_by(c, i, sets, values, out):
+    s = sets[0]
+    if s is None:
+        return None
+    axis = i.params["axis"] % s.ndim
+    at = np.asarray(on_host(values[1]))
+    if c.known(i.args[1], local=True):
+        return np.take_along_axis(s, at, axis)
+    return fresh(out, c.sets.over(s, (axis,)))
+
+
+@rule("added_by")
+def _added_by(c, i, sets, values, out):
+    s = sets[0]
+    if s is None:
+        return None
+    axis, like = i.params["axis"] % len(i.params["like"]), i.params["like"]
+    if c.known(i.args[1], local=True):
+        return added(c, s, np.asarray(on_host(values[1])), axis, like)
+    return fresh(out, c.sets.over(s, (axis,))) if s.ndim == len(like) else everything(c, i, sets, values, out)
+
+
+@rule("added_at")
+def _added_at(c, i, sets, values, out):
+    return added(c, sets[0], np.asarray(on_host(i.params["at"])), i.params["axis"], i.params["like"])
+
+
+def added(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
+    """Elements go along one axis to the places `at`."""
+    numbers = np.arange(int(np.prod(like))).reshape(like)
+    places = np.take_along_axis(numbers, at, axis)
+    return c.sets.at_places(*np.broadcast_arrays(places, s), numbers.size).reshape(like)
+
+
+@rule("gathered_back")
+def _gathered_back(c, i, sets, values, out):
+    places = np.asarray(list(i.params["at"]), np.int64).reshape(-1)
+    return c.sets.at_places(places, sets[0], i.params["size"]).reshape(np.shape(out))
+
+
+PARTS = frozenset(("real", "imag"))
+VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show no element twice
+
+
+def of_elements(c: Any, i: Any) -> tuple[dict, bool]:
+    """(settings of an operation on a region, as one of whole elements; was it one of the real or imaginary parts?)"""
+    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    if PARTS.isdisjoint([kind for kind, _ in params["path"]]):
+        return params, False
+    return {**params, "path": tuple([step for step in params["path"] if step[0] not in PARTS])}, True
+
+
+@rule("read")
+def _read(c, i, sets, values, out):
+    return np.asarray(i.prim.run(laid_out(sets[0]), **of_elements(c, i)[0]))
+
+
+@rule("assign")
+def _assign(c, i, sets, values, out):
+    """A region gets other elements, and their names; where only parts of complex numbers are written, the others stay."""
+    params, parts = of_elements(c, i)
+    if parts:
+        return _add_at(c, i, sets, values, out)
+    return i.prim.run(*[named(s, v) for s, v in zip(sets, values, strict=True)], **params)
+
+
+def spread(y: np.ndarray, to: tuple) -> np.ndarray:
+    """As what is written there is: leading axes of length 1 may be too many."""
+    return np.broadcast_to(y.reshape(y.shape[max(y.ndim - len(to), 0) :]), to)
+
+
+@rule("add_at")
+def _add_at(c, i, sets, values, out):
+    """To elements of a region others are added, to some several."""
+    x, y = [named(s, v) for s, v in zip(sets, values, strict=True)]
+    if sets[1] is None:
+        return x
+    params = of_elements(c, i)[0]
+    if basic(params["at"]) and VIEWS.issuperset([kind for kind, _ in params["path"]]):
+        part = region(x, params["path"])[params["at"]]
+        if isinstance(part, np.ndarray) and np.may_share_memory(part, x):  # each element once
+            part[...] = c.sets.union(part, spread(y, part.shape))
+            return x
+    numbers = np.arange(x.size).reshape(x.shape)
+    places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
+    y = spread(y, places.shape).reshape(-1)
+    flat, places = x.reshape(-1), places.reshape(-1)
+    count = np.bincount(places, minlength=x.size)
+    if count.max(initial=0) <= 1:
+        flat[places] = c.sets.union(flat[places], y)
+        return flat.reshape(x.shape)
+    met = np.flatnonzero(count)
+    flat[met] = c.sets.union(flat[met], c.sets.at_places(places, y, x.size)[met])
+    return flat.reshape(x.shape)
+
+
+@rule("running_sum")
+def _running_sum(c, i, sets, values, out):
+    s = np.moveaxis(sets[0], i.params["axis"], 0)
+    s = s[::-1] if i.params.get("back") else s
+    rows = [s[0]] if len(s) else []
+    for row in s[1:]:
+        rows.append(c.sets.union(rows[-1], row))
+    y = np.stack(rows) if rows else s
+    return np.ascontiguousarray(np.moveaxis(y[::-1] if i.params.get("back") else y, 0, i.params["axis"]))
+
+
+@rule("convolve_full")
+def _convolve_full(c, i, sets, values, out):
+    """out[k] is made of x[j] y[k - j]."""
+    parts = []
+    for s, other in zip(sets, reversed(values), strict=True):
+        if s is not None:
+            k, n = np.arange(np.shape(out)[0]), s.size
+            low, high = np.maximum(k - np.shape(other)[0] + 1, 0), np.minimum(k + 1, n)
+            members = np.concatenate([s[a:b] for a, b in zip(low, high, strict=True)]) if k.size else s
+            parts.append(c.sets.groups(np.concatenate([[0], np.cumsum(high - low)]), members))
+    return functools.reduce(c.sets.union, parts)
+
+
+@rule("matmul")
+def _matmul(c, i, sets, values, out):
+    """Rows of the one by columns of the other; zeros of a factor that does not change take no part."""
+    x, y = sets
+    a, b = [np.ndim(v) for v in values]
+    to = np.shape(out)
+    wide = to[: len(to) - (a > 1) - (b > 1)] + (to[-1 - (b > 1)] if a > 1 else 1,) + (to[-1] if b > 1 else 1,)
+    parts = []
+    if x is not None:
+        if y is None and b < 3 and few(values[1], x.size) and c.known(i.args[1]):
+            z = x[None, :] if a == 1 else x
+            other = np.asarray(on_host(values[1])).reshape(-1, 1) if b == 1 else np.asarray(on_host(values[1]))
+            return through(c, np.swapaxes(z, -1, -2), other.T, True).reshape(to)
+        rows = c.sets.over(x, (x.ndim - 1,))
+        parts.append(rows[None] if a == 1 else rows)
+    if y is not None:
+        if x is None and a < 3 and few(values[0], y.size) and c.known(i.args[0]):
+            z = y[:, None] if b == 1 else y
+            other = np.asarray(on_host(values[0]))
+            return through(c, z, other[None] if a == 1 else other, False).reshape(to)
+        z = y[:, None] if b == 1 else y
+        parts.append(c.sets.over(z, (z.ndim - 2,)))
+    return fresh(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
+
+
+def few(a: Any, others: int) -> bool:
+    """Are there enough zeros in a matrix, a factor of an array of `others` elements, to look at them?"""
+    a = np.asarray(on_host(a))
+    entries = np.count_nonzero(a)
+    return 2 * entries <= a.size or (entries < a.size and entries * others <= MOST)
+
+
+def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
+    """The names of matrix @ z, for each of a stack of z; transposed if `turned`."""
+    stack = z.shape[:-2]
+    row, column = np.nonzero(matrix)
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=matrix.shape[0]))])
+    columns = np.moveaxis(z.reshape(-1, *z.shape[-2:]), 1, 2).reshape(-1, z.shape[-2])  # each column of each z
+    found = np.stack([c.sets.groups(bounds, one[column]) for one in columns]) if len(columns) else np.zeros((0, len(matrix)), np.int64)
+    found = found.reshape(*stack, z.shape[-1], len(matrix))
+    return found if turned else np.swapaxes(found, -1, -2)
+
+
+@rule("contract")
+def _contract(c, i, sets, values, out):
+    labels, result = i.params["subscripts"].split("->")
+    parts = []
+    for s, mine in zip(sets, labels.split(","), strict=True):
+        if s is not None:
+            gone = tuple([k for k, label in enumerate(mine) if label not in result])
+            s = c.sets.over(s, gone) if gone else s
+            left = [label for label in mine if label in result]
+            s = s.reshape([n for k, n in enumerate(s.shape) if k not in gone])
+            s = s.transpose([left.index(label) for label in result if label in left])
+            parts.append(s.reshape([s.shape[[r for r in result if r in left].index(label)] if label in left else 1 for label in result]))
+    return fresh(out, functools.reduce(c.sets.union, parts))
+
+
+@rule("solve_matrix", "solve_triangular")
+def _solve(c, i, sets, values, out):
+    """All of a column of the solution depends on all of its right-hand side, and all on the matrix."""
+    a, b = sets
+    to, parts = np.shape(out), []
+    vector = np.ndim(values[1]) == 1
+    if b is not None:
+        parts.append(c.sets.over(b, (0,) if vector else (b.ndim - 2,)))
+    if a is not None:
+        whole = c.sets.over(a, (a.ndim - 2, a.ndim - 1))
+        parts.append(whole[..., 0] if len(to) < a.ndim else whole)
+    name = functools.reduce(c.sets.union, parts)
+    return fresh(out, name) if np.broadcast_shapes(name.shape, to) == to else everything(c, i, sets, values, out)

@@ -1,0 +1,57 @@
+"""Log densities and distribution functions with derivatives in the value and in all parameters, under SciPy's names.
+
+    norm.logpdf(x, loc=0, scale=1), pdf, cdf, sf, logcdf, logsf, ppf, isf
+    gamma.logpdf(x, a, loc=0, scale=1) ...      shape parameters stand before loc and scale, as in scipy.stats
+    multivariate_normal.logpdf(x, mean, cov)
+    poisson.logpmf(k, mu), binom.logpmf(k, n, p), bernoulli.logpmf(k, p), and cdf, sf, logcdf, logsf
+    skew, kurtosis, zscore, gmean ...
+
+Arrays of NumPy or CuPy and Variables are taken alike and broadcast.  Outside the support a log density is -inf, with derivative
+zero.  A scale of zero or less gives nan.  `norm(loc, scale)` is a frozen distribution, whose parameters may be tracked.
+
+All other names are SciPy's own: functions and methods that run on plain values and raise NoRuleError for a tracked one.  Inside a
+transform a call that gets no tracked value is SciPy's, too."""
+
+import functools
+from typing import Any
+
+from .._faces import FACES, face, is_function
+from .._late import load
+from ..ops._define import NUMPY
+from . import _classic, _multivariate
+from ._families import Distribution, scipy_stats
+
+
+def families(module: Any) -> dict:
+    return {name: x for name, x in vars(module).items() if isinstance(x, Distribution)}
+
+
+_CLASSIC = {**families(_classic), **families(_multivariate)}
+globals().update(_CLASSIC)
+
+
+@functools.cache
+def _further() -> dict:
+    """The other families, which kernels and models of the library do without."""
+    return {**families(load("tapegrad.stats._continuous")), **families(load("tapegrad.stats._discrete"))}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return sorted({*_CLASSIC, *_further()})
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _further():
+        return _further()[name]
+    statistics = load("tapegrad.stats._statistics")
+    if name in statistics.CLASSES:
+        return statistics.CLASSES[name]
+    x = getattr(scipy_stats(), name)
+    ours = statistics.OURS.get(name)
+    if ours is not None:
+        NUMPY.setdefault(x, ours)
+    return (FACES.get(x) or FACES.setdefault(x, face(x))) if is_function(x) else x
+
+
+def __dir__() -> list[str]:
+    return sorted({*_CLASSIC, *_further(), *dir(scipy_stats())})

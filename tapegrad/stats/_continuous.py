@@ -1,0 +1,666 @@
+"""Further families of densities.  Each is its functions of the standardised z; what follows from them is not written
+(`_families.completed`).  Sources: Johnson, Kotz & Balakrishnan, "Continuous Univariate Distributions"; SciPy's parameters."""
+
+import math
+
+from .._primitive import primal_of
+from ..ops import gamma as ga
+from ..ops import incomplete as inc
+from ..ops import special as sp
+from ..ops.bessel import i0e, k1e
+from ..ops.corners import arctan2, expit, hypot, logaddexp, maximum, minimum
+from ..ops.elementwise import (
+    absolute,
+    arcsin,
+    arcsinh,
+    arctan,
+    cos,
+    exp,
+    expm1,
+    log,
+    log1p,
+    power,
+    select,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+)
+from ..ops.further.bessels import ive
+from ..ops.further.cumulative import chndtr, fdtr, fdtrc, fdtri
+from ..ops.further.powers import log1p_over, owens_t
+from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
+from ._families import LOG_2, Continuous, log1mexp
+
+
+def log_phi(z):
+    return -0.5 * square(z) - 0.5 * LOG_2PI
+
+
+def floats(x):
+    """x as a float, for a table of places where another formula holds."""
+    return x * 1.0
+
+
+# --- a tail, and where it has a given logarithm ---
+
+gumbel_r = Continuous("gumbel_r", logpdf=lambda z: -z - exp(-z), logcdf=lambda z: -exp(-z), from_logcdf=lambda y: -log(-y))
+gumbel_l = Continuous("gumbel_l", logpdf=lambda z: z - exp(z), logsf=lambda z: -exp(z), from_logsf=lambda y: log(-y))
+genextreme = Continuous(
+    "genextreme",
+    "c",
+    low=lambda c: select(c < 0, 1.0 / select(c < 0, c, -1.0), -math.inf),
+    high=lambda c: select(c > 0, 1.0 / select(c > 0, c, 1.0), math.inf),
+    logpdf=lambda z, c: (1.0 - c) * extreme(z, c) - exp(extreme(z, c)),
+    logcdf=lambda z, c: -exp(extreme(z, c)),
+    from_logcdf=lambda y, c: -log(-y) * sp.exprel(c * log(-y)),
+)
+
+
+def extreme(z, c):
+    """log(1 - c z) / c, which is -z for c = 0."""
+    return -z * log1p_over(-c * z)
+
+
+genpareto = Continuous(
+    "genpareto",
+    "c",
+    low=0.0,
+    high=lambda c: select(c < 0, -1.0 / select(c < 0, c, -1.0), math.inf),
+    logpdf=lambda z, c: -(1.0 + c) * z * log1p_over(c * z),
+    logsf=lambda z, c: -z * log1p_over(c * z),
+    from_logsf=lambda y, c: -y * sp.exprel(-c * y),
+)
+pareto = Continuous(
+    "pareto",
+    "b",
+    low=1.0,
+    logpdf=lambda z, b: log(b) - (b + 1.0) * log(z),
+    logsf=lambda z, b: -b * log(z),
+    from_logsf=lambda y, b: exp(-y / b),
+)
+lomax = Continuous(
+    "lomax",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log(c) - (c + 1.0) * log1p(z),
+    logsf=lambda z, c: -c * log1p(z),
+    from_logsf=lambda y, c: expm1(-y / c),
+)
+rayleigh = Continuous(
+    "rayleigh", low=0.0, logpdf=lambda z: log(z) - 0.5 * square(z), logsf=lambda z: -0.5 * square(z), from_logsf=lambda y: sqrt(-2.0 * y)
+)
+gompertz = Continuous(
+    "gompertz",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log(c) + z - c * expm1(z),
+    logsf=lambda z, c: -c * expm1(z),
+    from_logsf=lambda y, c: log1p(-y / c),
+)
+powerlaw = Continuous(
+    "powerlaw",
+    "a",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, a: log(a) + sp.xlogy(a - 1.0, z),
+    logcdf=lambda z, a: a * log(z),
+    from_logcdf=lambda y, a: exp(y / a),
+)
+invweibull = Continuous(
+    "invweibull",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log(c) - (c + 1.0) * log(z) - power(z, -c),
+    logcdf=lambda z, c: -power(z, -c),
+    from_logcdf=lambda y, c: power(-y, -1.0 / c),
+)
+weibull_max = Continuous(
+    "weibull_max",
+    "c",
+    high=0.0,
+    logpdf=lambda z, c: log(c) + sp.xlogy(c - 1.0, -z) - power(-z, c),
+    logcdf=lambda z, c: -power(-z, c),
+    from_logcdf=lambda y, c: -power(-y, 1.0 / c),
+)
+exponweib = Continuous(
+    "exponweib",
+    "a c",
+    low=0.0,
+    logpdf=lambda z, a, c: log(a) + log(c) + (a - 1.0) * log1mexp(-power(z, c)) - power(z, c) + sp.xlogy(c - 1.0, z),
+    logcdf=lambda z, a, c: a * log1mexp(-power(z, c)),
+    from_logcdf=lambda y, a, c: power(-log1mexp(y / a), 1.0 / c),
+)
+exponpow = Continuous(
+    "exponpow",
+    "b",
+    low=0.0,
+    logpdf=lambda z, b: 1.0 + log(b) + sp.xlogy(b - 1.0, z) + power(z, b) - exp(power(z, b)),
+    logsf=lambda z, b: -expm1(power(z, b)),
+    from_logsf=lambda y, b: power(log1p(-y), 1.0 / b),
+)
+fisk = Continuous(
+    "fisk",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log(c) - log(z) + sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z)),
+    cdf=lambda z, c: expit(c * log(z)),
+    sf=lambda z, c: expit(-c * log(z)),
+    logcdf=lambda z, c: sp.log_expit(c * log(z)),
+    logsf=lambda z, c: sp.log_expit(-c * log(z)),
+    ppf=lambda q, c: exp(sp.logit(q) / c),
+    isf=lambda q, c: exp(-sp.logit(q) / c),
+)
+burr = Continuous(
+    "burr",
+    "c d",
+    low=0.0,
+    logpdf=lambda z, c, d: log(c) + log(d) - log(z) + d * sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z)),
+    logcdf=lambda z, c, d: d * sp.log_expit(c * log(z)),
+    from_logcdf=lambda y, c, d: exp((y / d - log1mexp(y / d)) / c),
+)
+burr12 = Continuous(
+    "burr12",
+    "c d",
+    low=0.0,
+    logpdf=lambda z, c, d: log(c) + log(d) - log(z) + sp.log_expit(c * log(z)) + d * sp.log_expit(-c * log(z)),
+    logsf=lambda z, c, d: d * sp.log_expit(-c * log(z)),
+    from_logsf=lambda y, c, d: exp((log1mexp(y / d) - y / d) / c),
+)
+mielke = Continuous(
+    "mielke",
+    "k s",
+    low=0.0,
+    logpdf=lambda z, k, s: log(k) + (k - 1.0) * log(z) - (1.0 + k / s) * log1p(power(z, s)),
+    logcdf=lambda z, k, s: k / s * sp.log_expit(s * log(z)),
+    from_logcdf=lambda y, k, s: exp((y * s / k - log1mexp(y * s / k)) / s),
+)
+kappa3 = Continuous(
+    "kappa3",
+    "a",
+    low=0.0,
+    logpdf=lambda z, a: log(a) - (1.0 + 1.0 / a) * log(a + power(z, a)),
+    logcdf=lambda z, a: log(z) - log(a + power(z, a)) / a,
+    from_logcdf=lambda y, a: exp((log(a) + a * y - log1mexp(a * y)) / a),
+)
+genlogistic = Continuous(
+    "genlogistic",
+    "c",
+    logpdf=lambda z, c: log(c) + sp.log_expit(-z) + c * sp.log_expit(z),
+    logcdf=lambda z, c: c * sp.log_expit(z),
+    from_logcdf=lambda y, c: y / c - log1mexp(y / c),
+)
+halflogistic = Continuous(
+    "halflogistic",
+    low=0.0,
+    logpdf=lambda z: LOG_2 + sp.log_expit(z) + sp.log_expit(-z),
+    cdf=lambda z: tanh(0.5 * z),
+    sf=lambda z: 2.0 * expit(-z),
+    logsf=lambda z: LOG_2 + sp.log_expit(-z),
+    ppf=lambda q: log1p(q) - log1p(-q),
+    isf=lambda q: -sp.logit(0.5 * q),
+)
+powernorm = Continuous(
+    "powernorm",
+    "c",
+    logpdf=lambda z, c: log(c) + log_phi(z) + (c - 1.0) * sp.log_ndtr(-z),
+    logsf=lambda z, c: c * sp.log_ndtr(-z),
+    from_logsf=lambda y, c: -sp.ndtri_exp(y / c),
+)
+powerlognorm = Continuous(
+    "powerlognorm",
+    "c s",
+    low=0.0,
+    logpdf=lambda z, c, s: log(c) - log(z) - log(s) + log_phi(log(z) / s) + (c - 1.0) * sp.log_ndtr(-log(z) / s),
+    logsf=lambda z, c, s: c * sp.log_ndtr(-log(z) / s),
+    from_logsf=lambda y, c, s: exp(-s * sp.ndtri_exp(y / c)),
+)
+genhalflogistic = Continuous(
+    "genhalflogistic",
+    "c",
+    low=0.0,
+    high=lambda c: 1.0 / c,
+    logpdf=lambda z, c: LOG_2 + (1.0 - c) * extreme(z, c) - 2.0 * log1p(exp(extreme(z, c))),
+    sf=lambda z, c: 2.0 * expit(extreme(z, c)),
+    cdf=lambda z, c: -tanh(0.5 * extreme(z, c)),
+    logsf=lambda z, c: LOG_2 + sp.log_expit(extreme(z, c)),
+    isf=lambda q, c: -sp.logit(0.5 * q) * sp.exprel(c * sp.logit(0.5 * q)),
+    ppf=lambda q, c: (log1p(q) - log1p(-q)) * sp.exprel(-c * (log1p(q) - log1p(-q))),
+)
+
+# --- of the normal distribution ---
+
+gibrat = Continuous("gibrat", low=0.0, **{k: lambda z, f=f: f(z, 1.0) for k, f in lognorm.functions.items()})
+johnsonsu = Continuous(
+    "johnsonsu",
+    "a b",
+    logpdf=lambda z, a, b: log(b) - 0.5 * log1p(square(z)) + log_phi(a + b * arcsinh(z)),
+    cdf=lambda z, a, b: sp.ndtr(a + b * arcsinh(z)),
+    sf=lambda z, a, b: sp.ndtr(-a - b * arcsinh(z)),
+    logcdf=lambda z, a, b: sp.log_ndtr(a + b * arcsinh(z)),
+    logsf=lambda z, a, b: sp.log_ndtr(-a - b * arcsinh(z)),
+    ppf=lambda q, a, b: sinh((sp.ndtri(q) - a) / b),
+    isf=lambda q, a, b: sinh((-sp.ndtri(q) - a) / b),
+)
+johnsonsb = Continuous(
+    "johnsonsb",
+    "a b",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, a, b: log(b) - log(z) - log1p(-z) + log_phi(a + b * sp.logit(z)),
+    cdf=lambda z, a, b: sp.ndtr(a + b * sp.logit(z)),
+    sf=lambda z, a, b: sp.ndtr(-a - b * sp.logit(z)),
+    logcdf=lambda z, a, b: sp.log_ndtr(a + b * sp.logit(z)),
+    logsf=lambda z, a, b: sp.log_ndtr(-a - b * sp.logit(z)),
+    ppf=lambda q, a, b: expit((sp.ndtri(q) - a) / b),
+    isf=lambda q, a, b: expit((-sp.ndtri(q) - a) / b),
+)
+fatiguelife = Continuous(
+    "fatiguelife",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log1p(z) - log(2.0 * c) - 1.5 * log(z) + log_phi((sqrt(z) - 1.0 / sqrt(z)) / c),
+    cdf=lambda z, c: sp.ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
+    sf=lambda z, c: sp.ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
+    logcdf=lambda z, c: sp.log_ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
+    logsf=lambda z, c: sp.log_ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
+    ppf=lambda q, c: exp(2.0 * arcsinh(0.5 * c * sp.ndtri(q))),
+    isf=lambda q, c: exp(-2.0 * arcsinh(0.5 * c * sp.ndtri(q))),
+)
+skewnorm = Continuous(
+    "skewnorm",
+    "a",
+    logpdf=lambda z, a: LOG_2 + log_phi(z) + sp.log_ndtr(a * z),
+    cdf=lambda z, a: sp.ndtr(z) - 2.0 * owens_t(z, a),
+    sf=lambda z, a: sp.ndtr(-z) + 2.0 * owens_t(z, a),
+)
+exponnorm = Continuous(
+    "exponnorm",
+    "K",
+    logpdf=lambda z, K: -log(K) + (0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K),
+    cdf=lambda z, K: sp.ndtr(z) - exp((0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K)),
+    sf=lambda z, K: sp.ndtr(-z) + exp((0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K)),
+)
+
+
+def log_mass(a, b):
+    """The logarithm of the normal probability between a and b, taken in the tail where they are."""
+    right = primal_of(a) > 0
+    low, high = select(right, -b, a), select(right, -a, b)
+    more, less = sp.log_ndtr(high), sp.log_ndtr(low)
+    return more + log1mexp(less - more)
+
+
+truncnorm = Continuous(
+    "truncnorm",
+    "a b",
+    low=lambda a, b: a,
+    high=lambda a, b: b,
+    logpdf=lambda z, a, b: log_phi(z) - log_mass(a, b),
+    logcdf=lambda z, a, b: log_mass(a, z) - log_mass(a, b),
+    cdf=lambda z, a, b: exp(log_mass(a, z) - log_mass(a, b)),
+    sf=lambda z, a, b: exp(log_mass(z, b) - log_mass(a, b)),
+    logsf=lambda z, a, b: log_mass(z, b) - log_mass(a, b),
+)
+foldnorm = Continuous(
+    "foldnorm",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: logaddexp(log_phi(z - c), log_phi(z + c)),
+    cdf=lambda z, c: sp.ndtr(z - c) - sp.ndtr(-z - c),
+    sf=lambda z, c: sp.ndtr(c - z) + sp.ndtr(-z - c),
+)
+invgauss = Continuous(
+    "invgauss",
+    "mu",
+    low=0.0,
+    logpdf=lambda z, mu: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 * square(z / mu - 1.0) / z,
+    cdf=lambda z, mu: sp.ndtr((z / mu - 1.0) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z))),
+    sf=lambda z, mu: sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z))),
+)
+wald = Continuous("wald", low=0.0, **{k: lambda z, f=invgauss.functions[k]: f(z, 1.0) for k in ("logpdf", "cdf", "sf")})
+recipinvgauss = Continuous(
+    "recipinvgauss",
+    "mu",
+    low=0.0,
+    logpdf=lambda z, mu: -0.5 * LOG_2PI - 0.5 * log(z) - 0.5 * square(1.0 / mu - z) / z,
+    cdf=lambda z, mu: sp.ndtr((z - 1.0 / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z))),
+    sf=lambda z, mu: sp.ndtr((1.0 / mu - z) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z))),
+)
+levy = Continuous(
+    "levy",
+    low=0.0,
+    logpdf=lambda z: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 / z,
+    cdf=lambda z: sp.erfc(sqrt(0.5 / z)),
+    sf=lambda z: sp.erf(sqrt(0.5 / z)),
+    ppf=lambda q: 0.5 / square(sp.erfcinv(q)),
+    isf=lambda q: 0.5 / square(sp.erfinv(q)),
+)
+levy_l = Continuous(
+    "levy_l",
+    high=0.0,
+    logpdf=lambda z: -0.5 * LOG_2PI - 1.5 * log(-z) + 0.5 / z,
+    cdf=lambda z: sp.erf(sqrt(-0.5 / z)),
+    sf=lambda z: sp.erfc(sqrt(-0.5 / z)),
+    ppf=lambda q: -0.5 / square(sp.erfinv(q)),
+    isf=lambda q: -0.5 / square(sp.erfcinv(q)),
+)
+moyal = Continuous(
+    "moyal",
+    logpdf=lambda z: -0.5 * (z + exp(-z)) - 0.5 * LOG_2PI,
+    cdf=lambda z: sp.erfc(math.sqrt(0.5) * exp(-0.5 * z)),
+    sf=lambda z: sp.erf(math.sqrt(0.5) * exp(-0.5 * z)),
+    ppf=lambda q: -2.0 * log(math.sqrt(2.0) * sp.erfcinv(q)),
+    isf=lambda q: -2.0 * log(math.sqrt(2.0) * sp.erfinv(q)),
+)
+alpha = Continuous(
+    "alpha",
+    "a",
+    low=0.0,
+    logpdf=lambda z, a: -2.0 * log(z) + log_phi(a - 1.0 / z) - sp.log_ndtr(a),
+    logcdf=lambda z, a: sp.log_ndtr(a - 1.0 / z) - sp.log_ndtr(a),
+    from_logcdf=lambda y, a: 1.0 / (a - sp.ndtri_exp(y + sp.log_ndtr(a))),
+)
+
+# --- of the gamma and beta distributions ---
+
+erlang = Continuous("erlang", "a", low=0.0, **gamma.functions)
+maxwell = Continuous(
+    "maxwell",
+    low=0.0,
+    logpdf=lambda z: 0.5 * (LOG_2 - LOG_PI) + 2.0 * log(z) - 0.5 * square(z),
+    cdf=lambda z: inc.gammainc(1.5, 0.5 * square(z)),
+    sf=lambda z: inc.gammaincc(1.5, 0.5 * square(z)),
+    ppf=lambda q: sqrt(2.0 * inc.gammaincinv(1.5, q)),
+    isf=lambda q: sqrt(2.0 * inc.gammainccinv(1.5, q)),
+)
+chi = Continuous(
+    "chi",
+    "df",
+    low=0.0,
+    logpdf=lambda z, df: (1.0 - 0.5 * df) * LOG_2 - ga.gammaln(0.5 * df) + sp.xlogy(df - 1.0, z) - 0.5 * square(z),
+    cdf=lambda z, df: inc.gammainc(0.5 * df, 0.5 * square(z)),
+    sf=lambda z, df: inc.gammaincc(0.5 * df, 0.5 * square(z)),
+    ppf=lambda q, df: sqrt(2.0 * inc.gammaincinv(0.5 * df, q)),
+    isf=lambda q, df: sqrt(2.0 * inc.gammainccinv(0.5 * df, q)),
+)
+nakagami = Continuous(
+    "nakagami",
+    "nu",
+    low=0.0,
+    logpdf=lambda z, nu: LOG_2 + sp.xlogy(nu, nu) - ga.gammaln(nu) + sp.xlogy(2.0 * nu - 1.0, z) - nu * square(z),
+    cdf=lambda z, nu: inc.gammainc(nu, nu * square(z)),
+    sf=lambda z, nu: inc.gammaincc(nu, nu * square(z)),
+    ppf=lambda q, nu: sqrt(inc.gammaincinv(nu, q) / nu),
+    isf=lambda q, nu: sqrt(inc.gammainccinv(nu, q) / nu),
+)
+gengamma = Continuous(
+    "gengamma",
+    "a c",
+    low=0.0,
+    logpdf=lambda z, a, c: log(absolute(c)) + sp.xlogy(c * a - 1.0, z) - power(z, c) - ga.gammaln(a),
+    cdf=lambda z, a, c: select(primal_of(c) > 0, inc.gammainc(a, power(z, c)), inc.gammaincc(a, power(z, c))),
+    sf=lambda z, a, c: select(primal_of(c) > 0, inc.gammaincc(a, power(z, c)), inc.gammainc(a, power(z, c))),
+    ppf=lambda q, a, c: power(select(primal_of(c) > 0, inc.gammaincinv(a, q), inc.gammainccinv(a, q)), 1.0 / c),
+    isf=lambda q, a, c: power(select(primal_of(c) > 0, inc.gammainccinv(a, q), inc.gammaincinv(a, q)), 1.0 / c),
+)
+loggamma = Continuous(
+    "loggamma",
+    "c",
+    logpdf=lambda z, c: c * z - exp(z) - ga.gammaln(c),
+    cdf=lambda z, c: inc.gammainc(c, exp(z)),
+    sf=lambda z, c: inc.gammaincc(c, exp(z)),
+    ppf=lambda q, c: log(inc.gammaincinv(c, q)),
+    isf=lambda q, c: log(inc.gammainccinv(c, q)),
+)
+halfgennorm = Continuous(
+    "halfgennorm",
+    "beta",
+    low=0.0,
+    logpdf=lambda z, beta: log(beta) - ga.gammaln(1.0 / beta) - power(z, beta),
+    cdf=lambda z, beta: inc.gammainc(1.0 / beta, power(z, beta)),
+    sf=lambda z, beta: inc.gammaincc(1.0 / beta, power(z, beta)),
+    ppf=lambda q, beta: power(inc.gammaincinv(1.0 / beta, q), 1.0 / beta),
+    isf=lambda q, beta: power(inc.gammainccinv(1.0 / beta, q), 1.0 / beta),
+)
+
+
+def two_sided(tail):
+    """The distribution function of a symmetric density, by that of |z| > r: `tail(r, ...)`."""
+
+    def sf(z, *shapes):
+        half = 0.5 * tail(absolute(z), *shapes)
+        return select(primal_of(z) > 0, half, 1.0 - half)
+
+    return {"sf": sf, "cdf": lambda z, *shapes: sf(-z, *shapes)}
+
+
+gennorm = Continuous(
+    "gennorm",
+    "beta",
+    logpdf=lambda z, beta: log(0.5 * beta) - ga.gammaln(1.0 / beta) - power(absolute(z), beta),
+    **two_sided(lambda r, beta: inc.gammaincc(1.0 / beta, power(r, beta))),
+)
+dgamma = Continuous(
+    "dgamma",
+    "a",
+    logpdf=lambda z, a: sp.xlogy(a - 1.0, absolute(z)) - LOG_2 - ga.gammaln(a) - absolute(z),
+    **two_sided(lambda r, a: inc.gammaincc(a, r)),
+)
+dweibull = Continuous(
+    "dweibull",
+    "c",
+    logpdf=lambda z, c: log(c) - LOG_2 + sp.xlogy(c - 1.0, absolute(z)) - power(absolute(z), c),
+    **two_sided(lambda r, c: exp(-power(r, c))),
+)
+rdist = Continuous(
+    "rdist",
+    "c",
+    low=-1.0,
+    high=1.0,
+    logpdf=lambda z, c: (0.5 * c - 1.0) * log1p(-square(z)) - ga.betaln(0.5, 0.5 * c),
+    cdf=lambda z, c: inc.betainc(0.5 * c, 0.5 * c, 0.5 * (1.0 + z)),
+    sf=lambda z, c: inc.betainc(0.5 * c, 0.5 * c, 0.5 * (1.0 - z)),
+    ppf=lambda q, c: 2.0 * inc.betaincinv(0.5 * c, 0.5 * c, q) - 1.0,
+    isf=lambda q, c: 1.0 - 2.0 * inc.betaincinv(0.5 * c, 0.5 * c, q),
+)
+betaprime = Continuous(
+    "betaprime",
+    "a b",
+    low=0.0,
+    logpdf=lambda z, a, b: sp.xlogy(a - 1.0, z) - (a + b) * log1p(z) - ga.betaln(a, b),
+    cdf=lambda z, a, b: inc.betainc(a, b, z / (1.0 + z)),
+    sf=lambda z, a, b: inc.betainc(b, a, 1.0 / (1.0 + z)),
+    ppf=lambda q, a, b: exp(sp.logit(inc.betaincinv(a, b, q))),
+    isf=lambda q, a, b: exp(-sp.logit(inc.betaincinv(b, a, q))),
+)
+f = Continuous(
+    "f",
+    "dfn dfd",
+    low=0.0,
+    logpdf=lambda z, n, m: (
+        0.5 * (n * log(n) + m * log(m)) + sp.xlogy(0.5 * n - 1.0, z) - 0.5 * (n + m) * log(m + n * z) - ga.betaln(0.5 * n, 0.5 * m)
+    ),
+    cdf=lambda z, n, m: fdtr(n, m, z),
+    sf=lambda z, n, m: fdtrc(n, m, z),
+    ppf=lambda q, n, m: fdtri(n, m, q),
+)
+ncx2 = Continuous(
+    "ncx2",
+    "df nc",
+    low=0.0,
+    logpdf=lambda z, df, nc: (
+        -LOG_2 - 0.5 * square(sqrt(z) - sqrt(nc)) + (0.25 * df - 0.5) * log(z / nc) + log(ive(0.5 * df - 1.0, sqrt(z * nc)))
+    ),
+    cdf=lambda z, df, nc: chndtr(z, df, nc),
+)
+rice = Continuous(
+    "rice",
+    "b",
+    low=0.0,
+    logpdf=lambda z, b: log(z) - 0.5 * square(z - b) + log(i0e(z * b)),
+    cdf=lambda z, b: chndtr(square(z), 2.0, square(b)),
+)
+norminvgauss = Continuous(
+    "norminvgauss",
+    "a b",
+    logpdf=lambda z, a, b: (
+        log(a) - LOG_PI + log(k1e(a * hypot(1.0, z))) - a * hypot(1.0, z) + sqrt((a - b) * (a + b)) + b * z - log(hypot(1.0, z))
+    ),
+)
+vonmises = Continuous("vonmises", "kappa", logpdf=lambda z, kappa: -2.0 * kappa * square(sin(0.5 * z)) - LOG_2PI - log(i0e(kappa)))
+
+# --- of elementary functions ---
+
+halfcauchy = Continuous(
+    "halfcauchy",
+    low=0.0,
+    logpdf=lambda z: LOG_2 - LOG_PI - log1p(square(z)),
+    cdf=lambda z: 2.0 / math.pi * arctan(z),
+    sf=lambda z: 2.0 / math.pi * arctan2(1.0, z),
+    ppf=lambda q: tan(0.5 * math.pi * q),
+    isf=lambda q: 1.0 / tan(0.5 * math.pi * q),
+)
+foldcauchy = Continuous(
+    "foldcauchy",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: -LOG_PI + log(1.0 / (1.0 + square(z - c)) + 1.0 / (1.0 + square(z + c))),
+    cdf=lambda z, c: (arctan(z - c) + arctan(z + c)) / math.pi,
+    sf=lambda z, c: (arctan2(1.0, z - c) + arctan2(1.0, z + c)) / math.pi,
+)
+hypsecant = Continuous(
+    "hypsecant",
+    logpdf=lambda z: LOG_2 - LOG_PI - logaddexp(z, -z),
+    cdf=lambda z: 2.0 / math.pi * arctan(exp(z)),
+    sf=lambda z: 2.0 / math.pi * arctan(exp(-z)),
+    ppf=lambda q: log(tan(0.5 * math.pi * q)),
+    isf=lambda q: -log(tan(0.5 * math.pi * q)),
+)
+loguniform = Continuous(
+    "loguniform",
+    "a b",
+    low=lambda a, b: a,
+    high=lambda a, b: b,
+    logpdf=lambda z, a, b: -log(z) - log(log(b / a)),
+    cdf=lambda z, a, b: log(z / a) / log(b / a),
+    sf=lambda z, a, b: log(b / z) / log(b / a),
+    ppf=lambda q, a, b: a * exp(q * log(b / a)),
+    isf=lambda q, a, b: b * exp(-q * log(b / a)),
+)
+reciprocal = Continuous("reciprocal", "a b", loguniform.low, loguniform.high, **loguniform.functions)
+arcsine = Continuous(
+    "arcsine",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z: -LOG_PI - 0.5 * (log(z) + log1p(-z)),
+    cdf=lambda z: 2.0 / math.pi * arcsin(sqrt(z)),
+    sf=lambda z: 2.0 / math.pi * arcsin(sqrt(1.0 - z)),
+    ppf=lambda q: square(sin(0.5 * math.pi * q)),
+    isf=lambda q: square(cos(0.5 * math.pi * q)),
+)
+anglit = Continuous(
+    "anglit",
+    low=-math.pi / 4,
+    high=math.pi / 4,
+    logpdf=lambda z: log(cos(2.0 * z)),
+    cdf=lambda z: square(sin(z + math.pi / 4)),
+    sf=lambda z: square(cos(z + math.pi / 4)),
+    ppf=lambda q: arcsin(sqrt(q)) - math.pi / 4,
+    isf=lambda q: math.pi / 4 - arcsin(sqrt(q)),
+)
+semicircular = Continuous(
+    "semicircular",
+    low=-1.0,
+    high=1.0,
+    logpdf=lambda z: LOG_2 - LOG_PI + 0.5 * log1p(-square(z)),
+    cdf=lambda z: 0.5 + (z * sqrt(1.0 - square(z)) + arcsin(z)) / math.pi,
+    sf=lambda z: 0.5 - (z * sqrt(1.0 - square(z)) + arcsin(z)) / math.pi,
+)
+cosine = Continuous(
+    "cosine",
+    low=-math.pi,
+    high=math.pi,
+    logpdf=lambda z: log(square(cos(0.5 * z))) - LOG_PI,
+    cdf=lambda z: (math.pi + z + sin(z)) / (2 * math.pi),
+    sf=lambda z: (math.pi - z - sin(z)) / (2 * math.pi),
+)
+bradford = Continuous(
+    "bradford",
+    "c",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, c: log(c) - log1p(c * z) - log(log1p(c)),
+    cdf=lambda z, c: log1p(c * z) / log1p(c),
+    ppf=lambda q, c: expm1(q * log1p(c)) / c,
+)
+truncexpon = Continuous(
+    "truncexpon",
+    "b",
+    low=0.0,
+    high=lambda b: b,
+    logpdf=lambda z, b: -z - log1mexp(-b),
+    cdf=lambda z, b: expm1(-z) / expm1(-b),
+    sf=lambda z, b: (exp(-z) - exp(-b)) / -expm1(-b),
+    ppf=lambda q, b: -log1p(q * expm1(-b)),
+)
+truncpareto = Continuous(
+    "truncpareto",
+    "b c",
+    low=1.0,
+    high=lambda b, c: c,
+    logpdf=lambda z, b, c: log(b) - (b + 1.0) * log(z) - log1mexp(-b * log(c)),
+    cdf=lambda z, b, c: expm1(-b * log(z)) / expm1(-b * log(c)),
+    ppf=lambda q, b, c: exp(-log1p(q * expm1(-b * log(c))) / b),
+)
+loglaplace = Continuous(
+    "loglaplace",
+    "c",
+    low=0.0,
+    logpdf=lambda z, c: log(0.5 * c) - log(z) - c * absolute(log(z)),
+    cdf=lambda z, c: select(primal_of(z) < 1, 0.5 * power(minimum(z, 1.0), c), 1.0 - 0.5 * power(maximum(z, 1.0), -c)),
+    sf=lambda z, c: select(primal_of(z) < 1, 1.0 - 0.5 * power(minimum(z, 1.0), c), 0.5 * power(maximum(z, 1.0), -c)),
+    ppf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, 1.0 / c), power(2.0 * (1.0 - q), -1.0 / c)),
+    isf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, -1.0 / c), power(2.0 * (1.0 - q), 1.0 / c)),
+)
+laplace_asymmetric = Continuous(
+    "laplace_asymmetric",
+    "kappa",
+    logpdf=lambda z, k: select(primal_of(z) < 0, z / k, -z * k) - log(k + 1.0 / k),
+    cdf=lambda z, k: select(primal_of(z) < 0, k * k * exp(minimum(z, 0.0) / k), 1.0 + k * k - exp(-maximum(z, 0.0) * k)) / (1.0 + k * k),
+    sf=lambda z, k: select(primal_of(z) < 0, 1.0 + k * k - k * k * exp(minimum(z, 0.0) / k), exp(-maximum(z, 0.0) * k)) / (1.0 + k * k),
+)
+triang = Continuous(
+    "triang",
+    "c",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, c: LOG_2 + select(primal_of(z) < primal_of(c), log(z) - log(c), log1p(-z) - log1p(-c)),
+    cdf=lambda z, c: select(primal_of(z) < primal_of(c), square(z) / c, 1.0 - square(1.0 - z) / (1.0 - c)),
+    sf=lambda z, c: select(primal_of(z) < primal_of(c), 1.0 - square(z) / c, square(1.0 - z) / (1.0 - c)),
+    ppf=lambda q, c: select(primal_of(q) < primal_of(c), sqrt(c * q), 1.0 - sqrt((1.0 - c) * (1.0 - q))),
+    isf=lambda q, c: select(primal_of(q) > 1.0 - primal_of(c), sqrt(c * (1.0 - q)), 1.0 - sqrt((1.0 - c) * q)),
+)
+skewcauchy = Continuous(
+    "skewcauchy",
+    "a",
+    logpdf=lambda z, a: -LOG_PI - log1p(square(z / (1.0 + a * sign(z)))),
+    cdf=lambda z, a: 0.5 * (1.0 - a) + (1.0 + a * sign(z)) / math.pi * arctan(z / (1.0 + a * sign(z))),
+)
+wrapcauchy = Continuous(
+    "wrapcauchy",
+    "c",
+    low=0.0,
+    high=2 * math.pi,
+    logpdf=lambda z, c: log1p(-square(c)) - LOG_2PI - log(square(1.0 - c) + 4.0 * c * square(sin(0.5 * z))),
+)
+genexpon = Continuous(
+    "genexpon",
+    "a b c",
+    low=0.0,
+    logpdf=lambda z, a, b, c: log(a - b * expm1(-c * z)) - (a + b) * z - b * expm1(-c * z) / c,
+    logsf=lambda z, a, b, c: -(a + b) * z - b * expm1(-c * z) / c,
+)

@@ -1,0 +1,319 @@
+"""Statistics of samples, and densities estimated from them, under the names of scipy.stats; and laws of vectors and matrices."""
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from .._loans import lend
+from .._primitive import is_tracked, primal_of, values_of
+from ..errors import ArgumentError, NoRuleError
+from ..ops import incomplete as inc
+from ..ops import reductions as red
+from ..ops._define import ndim, shape
+from ..ops.corners import arctan2, hypot
+from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
+from ..ops.further import powers
+from ..ops.further._declare import any_tracked, where_tracked
+from ..ops.linalg import cholesky, solve_triangular
+from ..ops.products import column, matmul, row
+from ..ops.shaping import conj, reshape, slice_of, stacked
+from ..ops.sorting import sort
+from ..ops.special import entr, rel_entr
+from ..ops.statistics import median, quantile
+from ._families import array_of, scipy_stats
+
+OURS: dict = {}  # scipy.stats' name -> ours
+
+
+def statistic(f):
+    """f where something is tracked, else SciPy's own."""
+    OURS[f.__name__] = where_tracked(f, lambda: getattr(scipy_stats(), f.__name__))
+    return f
+
+
+def sample(a: Any, axis: Any, nan_policy: str) -> tuple:
+    if nan_policy != "propagate":
+        raise ArgumentError(f"scipy.stats: nan_policy={nan_policy!r} is not supported on a tracked Variable; leave the nan out")
+    a = array_of(a)
+    return (reshape(a, to=(-1,)), 0) if axis is None else (a, axis)
+
+
+def central(a: Any, order: int, axis: Any, keepdims: bool = False, center: Any = None) -> Any:
+    d = a - (red.mean(a, axis, keepdims=True) if center is None else center)
+    return red.mean(math.prod([d] * order) if order else 0.0 * d + 1.0, axis, keepdims=keepdims)
+
+
+@statistic
+def moment(a, order=1, axis=0, nan_policy="propagate", *, center=None, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    if np.ndim(order):
+        return stacked([central(a, int(k), axis, keepdims, center) for k in order])
+    return central(a, int(order), axis, keepdims, center)
+
+
+@statistic
+def skew(a, axis=0, bias=True, nan_policy="propagate", *, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    n = shape(a)[axis]
+    g = central(a, 3, axis, keepdims) / power(central(a, 2, axis, keepdims), 1.5)
+    return g if bias or n < 3 else g * math.sqrt(n * (n - 1.0)) / (n - 2.0)
+
+
+@statistic
+def kurtosis(a, axis=0, fisher=True, bias=True, nan_policy="propagate", *, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    n = shape(a)[axis]
+    g = central(a, 4, axis, keepdims) / square(central(a, 2, axis, keepdims))
+    if not bias and n > 3:
+        g = (n * n - 1.0) / ((n - 2.0) * (n - 3.0)) * g - 3.0 * (n - 1.0) ** 2 / ((n - 2.0) * (n - 3.0)) + 3.0
+    return g - 3.0 if fisher else g
+
+
+@statistic
+def zmap(scores, compare, axis=0, ddof=0, nan_policy="propagate"):
+    c, ax = sample(compare, axis, nan_policy)
+    keep = axis is not None
+    return (array_of(scores) - red.mean(c, ax, keepdims=keep)) / red.std(c, ax, ddof=ddof, keepdims=keep)
+
+
+@statistic
+def zscore(a, axis=0, ddof=0, nan_policy="propagate"):
+    return zmap(a, a, axis, ddof, nan_policy)
+
+
+@statistic
+def gzscore(a, *, axis=0, ddof=0, nan_policy="propagate"):
+    return zscore(log(array_of(a)), axis, ddof, nan_policy)
+
+
+@statistic
+def gstd(a, axis=0, ddof=1, *, keepdims=False, nan_policy="propagate"):
+    a, axis = sample(a, axis, nan_policy)
+    return exp(red.std(log(a), axis, ddof=ddof, keepdims=keepdims))
+
+
+def averaged(a, axis, weights, keepdims):
+    return red.mean(a, axis, keepdims=keepdims) if weights is None else red.average(a, axis, array_of(weights), keepdims=keepdims)
+
+
+@statistic
+def gmean(a, axis=0, dtype=None, weights=None, *, nan_policy="propagate", keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    return exp(averaged(log(a), axis, weights, keepdims))
+
+
+@statistic
+def hmean(a, axis=0, dtype=None, *, weights=None, nan_policy="propagate", keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    return 1.0 / averaged(1.0 / a, axis, weights, keepdims)
+
+
+@statistic
+def pmean(a, p, *, axis=0, dtype=None, weights=None, nan_policy="propagate", keepdims=False):
+    if not is_tracked(p) and p == 0:
+        return gmean(a, axis, weights=weights, nan_policy=nan_policy, keepdims=keepdims)
+    a, axis = sample(a, axis, nan_policy)
+    return power(averaged(power(a, p), axis, weights, keepdims), 1.0 / p)
+
+
+@statistic
+def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    return red.std(a, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(shape(a)[axis])
+
+
+@statistic
+def variation(a, axis=0, nan_policy="propagate", ddof=0, *, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    return red.std(a, axis, ddof=ddof, keepdims=keepdims) / red.mean(a, axis, keepdims=keepdims)
+
+
+@statistic
+def entropy(pk, qk=None, base=None, axis=0, *, nan_policy="propagate", keepdims=False):
+    p, axis = sample(pk, axis, nan_policy)
+    p = p / red.sum(p, axis, keepdims=True)
+    if qk is None:
+        s = red.sum(entr(p), axis, keepdims=keepdims)
+    else:
+        q, _ = sample(qk, axis, nan_policy)
+        s = red.sum(rel_entr(p, q / red.sum(q, axis, keepdims=True)), axis, keepdims=keepdims)
+    return s if base is None else s / log(array_of(base) * 1.0)
+
+
+Correlation = namedtuple("PearsonRResult", "statistic pvalue")
+
+
+@statistic
+def pearsonr(x, y, *, alternative="two-sided", method=None, axis=0):
+    if alternative != "two-sided" or method is not None:
+        raise ArgumentError("scipy.stats.pearsonr: alternative= and method= are not supported on a tracked Variable")
+    (x, axis), (y, _) = sample(x, axis, "propagate"), sample(y, axis, "propagate")
+    u, v = x - red.mean(x, axis, keepdims=True), y - red.mean(y, axis, keepdims=True)
+    r = red.sum(u * v, axis) / sqrt(red.sum(u * u, axis) * red.sum(v * v, axis))
+    half = 0.5 * shape(x)[axis] - 1.0
+    return Correlation(r, 2.0 * inc.betainc(half, half, 0.5 * (1.0 - absolute(r))))
+
+
+@statistic
+def trim_mean(a, proportiontocut, axis=0):
+    a, axis = sample(a, axis, "propagate")
+    n = shape(a)[axis]
+    cut = int(proportiontocut * n)
+    return red.mean(slice_of(sort(a, axis), axis=axis % ndim(a), start=cut, stop=n - cut), axis)
+
+
+@statistic
+def iqr(x, axis=None, rng=(25, 75), scale=1.0, nan_policy="propagate", interpolation="linear", keepdims=False):
+    x, axis = sample(x, axis, nan_policy)
+    if isinstance(scale, str):
+        raise ArgumentError(f"scipy.stats.iqr: scale={scale!r} is not supported on a tracked Variable; give a number")
+    low, high = sorted(rng)
+    a, b = [quantile(x, q / 100.0, axis, method=interpolation, keepdims=keepdims) for q in (low, high)]
+    return (b - a) / scale
+
+
+@statistic
+def median_abs_deviation(x, axis=0, center=None, scale=1.0, nan_policy="propagate"):
+    if center is not None or isinstance(scale, str):
+        raise ArgumentError("scipy.stats.median_abs_deviation: center= and scale= as a text are not supported on a tracked Variable")
+    x, axis = sample(x, axis, nan_policy)
+    return median(absolute(x - median(x, axis, keepdims=True)), axis) / scale
+
+
+# --- angles ---
+
+
+def resultant(samples, high, low, axis, nan_policy):
+    x, axis = sample(samples, axis, nan_policy)
+    angle = (x - low) * (2 * math.pi / (high - low))
+    return red.mean(sin(angle), axis), red.mean(cos(angle), axis)
+
+
+@statistic
+def circmean(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, keepdims=False):
+    s, c = resultant(samples, high, low, axis, nan_policy)
+    angle = arctan2(s, c)
+    angle = select(primal_of(angle) < 0, angle + 2 * math.pi, angle)
+    return angle * ((high - low) / (2 * math.pi)) + low
+
+
+@statistic
+def circvar(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, keepdims=False):
+    return 1.0 - hypot(*resultant(samples, high, low, axis, nan_policy))
+
+
+@statistic
+def circstd(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, normalize=False, keepdims=False):
+    r = sqrt(-2.0 * log(hypot(*resultant(samples, high, low, axis, nan_policy))))
+    return r if normalize else r * ((high - low) / (2 * math.pi))
+
+
+# --- transformations to normality, by their parameter and by the data ---
+
+
+@statistic
+def boxcox(x, lmbda=None, alpha=None, optimizer=None):
+    if lmbda is None:
+        raise ArgumentError("scipy.stats.boxcox: without lmbda= it is searched for; write it with tapegrad.implicit, or cut the derivative")
+    return powers.boxcox(x, lmbda)
+
+
+@statistic
+def boxcox_llf(lmb, data, *, axis=0, keepdims=False, nan_policy="propagate"):
+    data, axis = sample(data, axis, nan_policy)
+    y = powers.boxcox(data, lmb)
+    total = (lmb - 1.0) * red.sum(log(data), axis, keepdims=keepdims)
+    return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
+
+
+@statistic
+def yeojohnson(x, lmbda=None):
+    if lmbda is None:
+        raise ArgumentError(
+            "scipy.stats.yeojohnson: without lmbda= it is searched for; write it with tapegrad.implicit, or cut the derivative"
+        )
+    x = array_of(x)
+    right = primal_of(x) >= 0
+    up, down = powers.boxcox1p(select(right, x, 0.0 * x), lmbda), powers.boxcox1p(select(right, 0.0 * x, -x), 2.0 - lmbda)
+    return select(right, up, -down)
+
+
+@statistic
+def yeojohnson_llf(lmb, data, *, axis=0, nan_policy="propagate", keepdims=False):
+    data, axis = sample(data, axis, nan_policy)
+    y = yeojohnson(data, lmb)
+    sign = np.sign(values_of(data))
+    total = (lmb - 1.0) * red.sum(sign * log1p(absolute(data)), axis, keepdims=keepdims)
+    return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
+
+
+# --- a density estimated from a sample ---
+
+
+class GaussianKDE:
+    """scipy.stats.gaussian_kde of data that may be tracked, at points that may be; without either it is SciPy's own that answers."""
+
+    def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None):
+        self._given = (dataset, bw_method, weights)
+        self._theirs = None if any_tracked(self._given) else scipy_stats().gaussian_kde(*lend(self._given))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._theirs is not None:
+            return getattr(self._theirs, name)
+        parts = self._parts()
+        if name not in parts:
+            raise NoRuleError(
+                f"scipy.stats.gaussian_kde(...).{name} of tracked data has no derivative rule in tapegrad; cut it with tapegrad.value"
+            )
+        return parts[name]
+
+    def _parts(self) -> dict:
+        given, method, weights = self._given
+        data = array_of(given)
+        data = data if ndim(data) == 2 else reshape(data, to=(1, -1))
+        d, n = shape(data)
+        if weights is None:
+            w, neff = np.full(n, 1.0 / n), float(n)
+        else:
+            w = array_of(weights)
+            w = w / red.sum(w)
+            neff = 1.0 / red.sum(square(w))
+        if method is None or method == "scott":
+            factor = power(neff, -1.0 / (d + 4))
+        elif method == "silverman":
+            factor = power(neff * (d + 2.0) / 4.0, -1.0 / (d + 4))
+        elif callable(method):
+            raise ArgumentError(
+                "scipy.stats.gaussian_kde: bw_method= as a function is not supported on a tracked Variable; give its number"
+            )
+        else:
+            factor = array_of(method) * 1.0
+        e = data - red.sum(data * row(w), 1, keepdims=True)
+        covariance = matmul(e * row(w), conj(e).T) / (1.0 - red.sum(square(w))) * square(factor)
+        return {"dataset": data, "d": d, "n": n, "weights": w, "neff": neff, "factor": factor, "covariance": covariance}
+
+    def logpdf(self, x: Any) -> Any:
+        if self._theirs is not None and not any_tracked((x,)):
+            return self._theirs.logpdf(lend(x))
+        of = self._parts()
+        d, n, chol = of["d"], of["n"], cholesky(of["covariance"])
+        points = array_of(x)
+        points = points if ndim(points) == 2 else reshape(points if ndim(points) else points * np.ones(1), to=(d, -1))
+        u, v = [solve_triangular(chol, m, 0, True) for m in (of["dataset"], points)]
+        far = red.sum(square(reshape(u, to=(d, n, 1)) - reshape(v, to=(d, 1, -1))), 0)
+        norm = 0.5 * d * math.log(2 * math.pi) + red.sum(log(red.sum(chol * np.eye(d), 1)))
+        return red.logsumexp(column(log(of["weights"])) - 0.5 * far, 0) - norm
+
+    def evaluate(self, points: Any) -> Any:
+        if self._theirs is not None and not any_tracked((points,)):
+            return self._theirs.evaluate(lend(points))
+        return exp(self.logpdf(points))
+
+    __call__ = pdf = evaluate
+
+
+CLASSES = {"gaussian_kde": GaussianKDE}

@@ -1,0 +1,257 @@
+"""The memory order of results and arguments: whether a reshape is a view or a copy depends on it, so a program that writes through one
+shows a difference."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.linalg
+from keyword_calls import calls, method_calls, ufunc_calls
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from random_layouts import KINDS, MODES, compared, lies, relaid
+
+import tapegrad as tg
+from tapegrad._array import kept
+
+# --- every function and keyword, its operands in any order ---
+
+# scipy.linalg.logm of a singular matrix: SciPy gives the real part of a complex array, or not, by the values.
+LEFT_OUT = {(scipy.linalg.logm, "repeated")}
+
+
+def searched(lines, modes, deep=(False, True)):
+    found = Counter()
+    for k, call in enumerate(lines):
+        for n, kind in enumerate(KINDS):
+            if (call.f, kind) in LEFT_OUT:
+                continue
+            for mode in modes:
+                wrong = compared(call, kind, k + n, MODES[mode], deep[(k + n) % len(deep)])
+                assert not wrong, f"{call}, operands {kind}, {mode}: strides {wrong[0][0]} instead of {wrong[0][1]}"
+                found[mode if wrong is not None else "not compared"] += 1
+    print(dict(found))
+    return found
+
+
+def every_call():
+    return itertools.chain(calls(), ufunc_calls(), method_calls())
+
+
+def test_some_calls():
+    found = searched([*every_call()][::97], ["forward", "backward"]) + searched([*every_call()][11::197], ["recorded", "batched"])
+    assert min(found[mode] for mode in MODES) > 30
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_call(mode, deep):
+    assert searched(every_call(), [mode], [deep])[mode] > 20_000
+
+
+# --- programs that write through a reshape of a result ---
+
+X = np.array([[0.3, 0.8, -0.4], [0.7, -0.2, 0.5]])
+LIES = {
+    "F": lambda x: np.asfortranarray(x) * 1.0,
+    "T": lambda x: (x * 1.0).T,
+    "gaps": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "reversed": lambda x: x[::-1],
+    "repeated": lambda x: np.broadcast_to(x[0], (2, 3)),
+}
+OPERATIONS = {
+    "sort": lambda y: np.sort(y, 0), "partition": lambda y: np.partition(y, 1, 1), "cumprod": lambda y: np.cumprod(y, 1),
+    "cumsum": lambda y: np.cumsum(y, 0), "take": lambda y: np.take(y, [1, 0], 1), "compress": lambda y: y.compress([True, False], 0),
+    "stack": lambda y: np.stack([y, y * 2]), "select": lambda y: np.select([y > 0], [y], 0.0), "roll": lambda y: np.roll(y, 1, 0),
+    "insert": lambda y: np.insert(y, 1, 0.4, 0), "delete": lambda y: np.delete(y, 0, 1), "gradient": lambda y: np.gradient(y, axis=0),
+    "full_like": lambda y: np.full_like(y, y[0, 0]), "angle": lambda y: np.angle(y + 1j), "tile": lambda y: np.tile(y, (1, 2)),
+    "median": lambda y: np.median(y[..., None] * np.arange(1, 4), 2), "meshgrid": lambda y: np.meshgrid(y[0], y[1])[0],
+    "padded fft": lambda y: abs(np.fft.rfft(y, 5, axis=0)), "scipy.fft": lambda y: abs(scipy.fft.fft(y, axis=0)),
+    "order=": lambda y: np.sin(y, order="C"), "order=F": lambda y: np.add(y, 1.0, order="F"), "pad": lambda y: np.pad(y, 1, "wrap"),
+    "astype": lambda y: y.astype(float, order="C"), "copy": lambda y: y.copy("K"), "zeros_like": lambda y: np.zeros_like(y, order="F") + y,
+    "require": lambda y: np.require(y, requirements="F") * 1.0, "ascontiguousarray": lambda y: np.ascontiguousarray(y).T * 2,
+    "array": lambda y: np.array(y, order="F"), "flatten": lambda y: y.flatten("K") * y.ravel("A"), "outer": lambda y: np.outer(y, y[0]),
+    "where": lambda y: np.where(y > 0.1, y, 0.3), "clip": lambda y: np.clip(y, -0.3, 0.6),
+    "cholesky": lambda y: scipy.linalg.cholesky(y @ y.T + np.eye(len(y))),
+    "qr": lambda y: scipy.linalg.qr(y @ y.T + np.eye(len(y)))[1], "einsum": lambda y: np.einsum("ij,kj->kij", y, y),
+    "nanmean": lambda y: np.nanmean(y[..., None] * np.ones(2), 2), "vecdot": lambda y: np.linalg.vecdot(y[None] * y[:, None], y),
+}  # fmt: skip
+
+
+def written_through(operation, lay):
+    def f(x):
+        y = operation(lay(x))
+        z = y.reshape(-1)
+        z[1] = 0.5
+        z[-1] = z[0] * x[0, 1]
+        w = y.ravel()
+        w[2:3] *= 3.0
+        return (y.reshape(-1) * np.arange(1.0, 1 + y.size)).sum()
+
+    return f
+
+
+def slopes(f, x):
+    """By differences, of the plain function, extrapolated; each point lies as x does."""
+    g = np.zeros(x.shape)
+    for at in np.ndindex(*x.shape):
+        if 0 in x.strides:
+            continue
+
+        def value(h, at=at):
+            z = kept(x)
+            z[at] += h
+            return f(z)
+
+        d1, d2 = [(value(h) - value(-h)) / (2 * h) for h in (1e-3, 5e-4)]
+        g[at] = (4 * d2 - d1) / 3
+    return g
+
+
+def forms_of(f, x):
+    """Every way in which the gradient and value of f are found."""
+    yield "grad", tg.value_and_grad(f)(x)
+    yield "jvp", (tg.jvp(f, (x,), (np.ones(x.shape),))[0], np.array([tg.jvp(f, (x,), (e,))[1] for e in units(x)]).reshape(x.shape))
+    p = tg.prepare(f, x)
+    yield "prepared", [p.value_and_grad(kept(x)) for _ in range(4)][-1]
+    with_samples = tg.vmap(lambda z: tg.value_and_grad(f)(z))(np.stack([x, x * 0.9]))
+    if x.flags.c_contiguous:
+        yield "vmap", (with_samples[0][0], with_samples[1][0])
+
+
+def units(x):
+    return np.eye(x.size).reshape(-1, *x.shape)
+
+
+def judged(pairs):
+    seen = Counter()
+    for name, lay in pairs:
+        operation = OPERATIONS[name]
+        f = written_through(operation, LIES[lay])
+        try:
+            value = f(X.copy())
+        except ValueError as error:  # what NumPy gives is read-only
+            with pytest.raises(ValueError, match="read-only"):
+                tg.grad(f)(X)
+            assert "read-only" in str(error)
+            continue
+        g = slopes(f, X)
+        for form, (v, d) in forms_of(f, X):
+            np.testing.assert_allclose(v, value, rtol=1e-12, err_msg=f"{name}, {lay}, {form}")
+            np.testing.assert_allclose(d, g, rtol=1e-6, atol=1e-8, err_msg=f"{name}, {lay}, {form}")
+            seen[form] += 1
+    print(dict(seen))
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_writes_through_a_reshape():
+    """Each operation of operands in one of the orders."""
+    assert judged([(name, [*LIES][k % len(LIES)]) for k, name in enumerate(OPERATIONS)])["grad"] > 25
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lay", LIES)
+def test_all_writes_through_a_reshape(lay):
+    assert judged([(name, lay) for name in OPERATIONS])["grad"] > 25
+
+
+# --- arguments ---
+
+
+def through_its_reshapes(x):
+    z = x.reshape(-1)
+    z[0] = 5.0
+    w = x.ravel()
+    w[1] = w[2] * 2.0
+    q = x.reshape(x.shape[0], -1)
+    q[1] *= 0.5
+    return (x * x * np.arange(1.0, 1 + x.size).reshape(x.shape)).sum() + z.sum() * w[1] + (q * q).sum()
+
+
+def outcome(f, x):
+    try:
+        f(x)
+    except ValueError as error:
+        return "read-only" if "read-only" in str(error) else error
+    return "a number"
+
+
+def points(seed):
+    """(kind, array): the same numbers in every order."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(tuple(rng.integers(2, 4, rng.integers(2, 4))))
+    for kind in KINDS:
+        yield kind, relaid(x, kind, rng)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_arguments_keep_their_gaps(seed):
+    for kind, x in points(seed):
+        if kind == "repeated":
+            calls = (through_its_reshapes, tg.grad(through_its_reshapes))
+            assert [outcome(f, x) for f in calls] in (["read-only"] * 2, ["a number"] * 2)
+            continue
+        value, g = through_its_reshapes(kept(x)), slopes(through_its_reshapes, x)
+        for form, (v, d) in forms_of(through_its_reshapes, x):
+            np.testing.assert_allclose(v, value, rtol=1e-12, err_msg=f"{kind}, {form}")
+            np.testing.assert_allclose(d, g, rtol=1e-6, atol=1e-8, err_msg=f"{kind}, {form}")
+
+
+def test_samples_lie_as_in_a_loop():
+    for kind, x in itertools.chain(points(1), points(2)):
+        if kind == "repeated":
+            continue
+        stack = np.moveaxis(np.stack([x, x * 0.7, x - 0.2], axis=-1), -1, 0)
+        for axis in range(stack.ndim):
+            many = np.moveaxis(stack, 0, axis)
+            want = [through_its_reshapes(kept(s)) for s in np.moveaxis(many, axis, 0)]
+            np.testing.assert_allclose(tg.vmap(through_its_reshapes, in_axes=axis)(many), want, rtol=1e-12, err_msg=f"{kind}, {axis}")
+
+
+def test_a_copy_that_lies_alike():
+    rng = np.random.default_rng(0)
+    for n in range(300):
+        a = rng.standard_normal(tuple(rng.integers(1, 6, rng.integers(1, 5))))
+        a = relaid(a, KINDS[n % len(KINDS)], rng)
+        if n % 10 == 0 and a.shape[-1] > 2:
+            a = sliding_window_view(a, 2, axis=-1)
+        b = kept(a)
+        np.testing.assert_array_equal(a, b)
+        assert lies(a) == lies(b) and np.exp(a).strides == np.exp(b).strides
+        questions = [lambda v: v.reshape(-1), lambda v: v.ravel("K"), lambda v: v.ravel("F"), lambda v: v.reshape(v.shape[0], -1)]
+        for q in questions:
+            np.testing.assert_array_equal(q(a), q(b))
+            assert np.shares_memory(q(a), a) == np.shares_memory(q(b), b)
+    thin = np.zeros((1000, 1000))[:, :1]
+    assert kept(thin).base.nbytes < 3 * thin.nbytes  # the gap is kept, not its size
+
+
+REPEATED = [
+    lambda: np.broadcast_to(np.ones(3), (2, 3)),
+    lambda: as_strided(np.ones(3), (2, 3), (0, 8)),
+    lambda: as_strided(np.ones(4), (3, 2), (8, 8)),
+]
+
+
+@pytest.mark.parametrize("made", REPEATED)
+def test_a_repeated_argument_is_read_only(made):
+    def f(x):
+        x[0, 0] = 2.0
+        return x.sum()
+
+    def prepared(x):
+        """(What cannot be recorded is run as it is.)"""
+        try:
+            return tg.prepare(f, x)(x) - f(made())
+        except ValueError as error:
+            return str(error)
+
+    for call in (tg.grad(f), lambda x: tg.jvp(f, (x,), (np.ones(x.shape),)), lambda x: tg.vmap(f)(x[None])):
+        with pytest.raises(ValueError, match="read-only"):
+            call(made())
+    assert prepared(made()) in (0.0, "assignment destination is read-only")
+    np.testing.assert_allclose(tg.grad(lambda x: (x * x).sum())(made()), 2 * made())

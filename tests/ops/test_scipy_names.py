@@ -1,0 +1,107 @@
+"""The operations that are declared with tapegrad.scipy: every line of tests/support/names_*.py.
+
+By default every third line: the value, and both modes against each other and against differences of the plain function; in the long
+run all lines, the second order
+with its four nestings, samples under `vmap`, hidden values and each operation's word `batch` too."""
+
+import collections
+
+import numpy as np
+import pytest
+from batched_words import failing, watched_calls
+from cases import all_lines, covered, declared_late
+from grid import derivatives
+from hidden_values import Escaped
+from looped import judged
+
+import tapegrad as tg
+from tapegrad._tree import leaves
+from tapegrad.ops._define import COMPOSED, PRIMITIVES
+from tapegrad.testing import check_grads
+
+LINES = all_lines()
+over_lines = pytest.mark.parametrize("line", LINES, ids=repr)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def moved(x, v, step):
+    return tuple([a if d is None else a + step * d for a, d in zip(x, v, strict=True)])
+
+
+SLOW = {"fractional_matrix_power", "tanm", "tanhm", "cosm", "sinm", "coshm", "expm_frechet"}  # through expm of doubled matrices
+SOME = [line for n, line in enumerate(LINES) if n % 3 == 0 and line.name.split()[0] not in SLOW]
+
+
+@pytest.mark.parametrize("line", SOME, ids=repr)
+def test_first_order(line):
+    first_order(line)
+
+
+@pytest.mark.long
+@over_lines
+def test_first_order_of_all(line):
+    first_order(line)
+
+
+def first_order(line):
+    """One direction: forward against differences of the plain function of fourth order, reverse against forward."""
+    value, tangent, _, (a, b) = derivatives(line, line.inputs)
+    direct = line.f(*line.inputs)
+    for u, w in zip(leaves(value), leaves(direct), strict=True):
+        assert np.shape(u) == np.shape(w) and np.asarray(u).dtype == np.asarray(w).dtype
+        np.testing.assert_allclose(u, w, rtol=1e-11, atol=1e-13)
+    assert abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
+    nums = [n for n, x in enumerate(line.inputs) if np.asarray(x).dtype.kind in "fc"]
+    rng = np.random.default_rng(0)
+    v = [None] * len(line.inputs)
+    for n, d in zip(nums, tg.testing.direction_like(tuple([line.inputs[n] for n in nums]), rng), strict=True):
+        v[n] = d
+    h = line.eps
+    at = [leaves(line.f(*moved(line.inputs, v, k * h))) for k in (1, -1, 2, -2)]
+    for u, p, m, pp, mm in zip(leaves(tangent), *at, strict=True):
+        if u is not None:
+            numeric = (8 * (np.asarray(p) - m) - (np.asarray(pp) - mm)) / (12 * h)
+            np.testing.assert_allclose(u, numeric, rtol=max(line.rtol, 1e-8) * 100, atol=1e-7 * max(1.0, np.max(np.abs(numeric))))
+
+
+@pytest.mark.long
+@over_lines
+def test_second_order(line):
+    check_grads(line.f, line.inputs, order=min(line.order, 2), rtol=line.rtol, atol=line.rtol, eps=line.eps)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@over_lines
+def test_samples(line):
+    judged(line, 2, order=2)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_the_words_of_all_operations_hold():
+    calls = collections.defaultdict(dict)
+    for line in LINES:
+        try:
+            watched_calls(line, calls)
+        except Escaped:
+            pass
+    wrong, words = {}, {n: e.prim.batch for n, e in PRIMITIVES.items() if declared_late(e) and e.prim.batch is not None}
+    for name, word in words.items():
+        assert calls[name], name
+        why = failing(word, calls[name].values())
+        if why is not None:
+            wrong[name] = word, why
+    assert wrong == {}
+
+
+def test_every_operation_has_a_line():
+    declared = {name for name, entry in {**PRIMITIVES, **COMPOSED}.items() if declared_late(entry)}
+    assert len(declared) > 150
+    assert declared - covered(LINES) == set()
+    assert covered(LINES) - set(PRIMITIVES) - set(COMPOSED) == set()
