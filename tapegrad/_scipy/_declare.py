@@ -169,14 +169,19 @@ class Namespace:
         return f"{self.name}.{f.__name__}"
 
     def kinds(self) -> dict[str, str]:
-        """Public name -> 'rule', 'constant', 'refused' or 'none', of the functions and classes of the module."""
+        """Public name -> 'differentiated', 'constant', 'refused' or 'none', of the functions and classes of the module."""
         found = {}
         for name in dir(self.real):
             x = getattr(self.real, name)
             if not name.startswith("_") and is_public(x, self.name):
-                kinds = {"rule": self.rules, "constant": self.constants, "refused": self.refusals}
+                kinds = {"differentiated": self.rules, "constant": self.constants, "refused": self.refusals}
                 found[name] = next((kind for kind, table in kinds.items() if x in table), "none")
         return found
+
+    def why(self, name: str) -> str:
+        """Why this public name is refused, and what to write."""
+        why, instead = self.refusals[getattr(self.real, name)]
+        return f"{why}; use {instead}" if why else f"use {instead}"
 
     def stand_in(self, name: str) -> ModuleType:
         """The module of faces."""

@@ -82,4 +82,4 @@ def test_every_function_is_of_one_kind():
     none = {f"{space.name}.{n}" for space in NAMESPACES.values() for n, kind in space.kinds().items() if kind == "none"}
     assert none == set()
     counts = [kind for space in NAMESPACES.values() for kind in space.kinds().values()]
-    assert counts.count("rule") > 200
+    assert counts.count("differentiated") > 200
