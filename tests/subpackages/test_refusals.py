@@ -36,9 +36,8 @@ REFUSED = {
     "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),
     "scipy.sparse.linalg.eigsh": (lambda x: scipy.sparse.linalg.eigsh(A * x[0], 1)[0], "toarray"),
     "scipy.sparse.linalg.cg": (lambda x: scipy.sparse.linalg.cg(OPERATOR, x)[0], "tapegrad.implicit"),
-    "scipy.optimize.leastsq": (lambda x: scipy.optimize.leastsq(lambda t: t - x[:1], [1.0])[0], "least_squares"),
-    "scipy.optimize.fminbound": (lambda x: scipy.optimize.fminbound(lambda t: (t - x[0]) ** 2, 0, 2), "minimize_scalar"),
-    "scipy.optimize.nnls": (lambda x: scipy.optimize.nnls(np.eye(4), x)[0], "least_squares"),
+    "scipy.optimize.bracket": (lambda x: scipy.optimize.bracket(lambda t: (t - x[0]) ** 2)[0], "minimize"),
+    "scipy.optimize.linprog": (lambda x: scipy.optimize.linprog(x).x, "tapegrad.implicit.root"),
     "scipy.optimize.minimize": (
         lambda x: scipy.optimize.minimize(lambda t: (t[0] - x[0]) ** 2, [0.1], bounds=[(0, 0.3)]).x, "the bound",
     ),
