@@ -7,6 +7,7 @@ import scipy.signal as sig
 
 from .. import numpy as np
 from ..ops._define import dtype, ndim, shape
+from . import _designs as _designs
 from . import _responses as _responses
 from ._declare import array, bare, constant, integer, tracked
 from ._filters import SIGNAL, extended, moved_last, padded_last, two
@@ -231,22 +232,19 @@ SIGNAL.constant(
     )
 )  # fmt: skip
 SIGNAL.refuse(
-    "a filter is designed by plain numbers", "the coefficients as variables: lfilter and sosfilt take them tracked",
+    "it is designed by plain numbers", "the coefficients as variables, or butter, iirfilter and firwin by their critical frequencies",
     *named(
-        "bessel", "besselap", "buttap", "butter", "buttord", "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "cheby1", "cheby2", "ellip",
-        "ellipap", "ellipord", "firls", "firwin", "firwin2", "firwin_2d", "gammatone", "iircomb", "iirdesign", "iirfilter", "iirnotch",
-        "iirpeak", "kaiser_atten", "kaiser_beta", "kaiserord", "minimum_phase", "remez", "savgol_coeffs", "band_stop_obj", "findfreqs",
-        "get_window", "closest_STFT_dual_window",
+        "besselap", "buttap", "buttord", "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "ellipap", "ellipord", "firls", "firwin2",
+        "firwin_2d", "gammatone", "iircomb", "iirdesign", "kaiserord", "minimum_phase", "remez", "savgol_coeffs", "band_stop_obj",
+        "findfreqs", "get_window", "closest_STFT_dual_window",
     ),
 )  # fmt: skip
 SIGNAL.refuse(
-    "a form of a linear system", "its coefficients, with lfilter, sosfilt, numpy.polyval or solve_ivp",
+    "a form of a linear system", "its coefficients, with lfilter, sosfilt, freqs or solve_ivp",
     *named(
-        "StateSpace", "TransferFunction", "ZerosPolesGain", "dlti", "lti", "abcd_normalize", "bilinear", "bilinear_zpk", "bode",
-        "cont2discrete", "dbode", "dfreqresp", "dimpulse", "dlsim", "dstep", "freqresp", "freqs_zpk", "impulse", "invres", "invresz",
-        "lp2bp", "lp2bp_zpk", "lp2bs", "lp2bs_zpk", "lp2hp", "lp2hp_zpk", "lp2lp", "lp2lp_zpk", "lsim", "normalize", "place_poles",
-        "residue", "residuez", "sos2zpk", "ss2tf", "ss2zpk", "step", "tf2sos", "tf2ss", "tf2zpk", "unique_roots", "zpk2sos", "zpk2ss",
-        "zpk2tf",
+        "StateSpace", "TransferFunction", "ZerosPolesGain", "dlti", "lti", "abcd_normalize", "bode", "cont2discrete", "dbode", "dfreqresp",
+        "dimpulse", "dlsim", "dstep", "freqresp", "impulse", "invres", "invresz", "lsim", "place_poles", "residue", "residuez", "ss2tf",
+        "ss2zpk", "step", "tf2ss", "unique_roots", "zpk2ss",
     ),
 )  # fmt: skip
 SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT"))

@@ -23,7 +23,7 @@ A = scipy.sparse.csr_array(np.eye(4) * 2.0)
 OPERATOR = scipy.sparse.linalg.aslinearoperator(np.eye(4))
 
 REFUSED = {
-    "scipy.signal.butter": (lambda x: scipy.signal.butter(2, x[0])[0], "lfilter"),
+    "scipy.signal.firls": (lambda x: scipy.signal.firls(3, [0, 0.5, 0.6, 1], x), "firwin"),
     "scipy.signal.StateSpace": (lambda x: scipy.signal.StateSpace(x[:1], 1.0, 1.0, 0.0).A, "solve_ivp"),
     "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
     "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
