@@ -28,8 +28,9 @@ REFUSED = {
     "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
     "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
     "scipy.interpolate.KroghInterpolator": (lambda x: scipy.interpolate.KroghInterpolator(np.arange(4.0), x)(0.5), "make_interp_spline"),
-    "scipy.integrate.solve_ivp(method='Radau')": (
-        lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, method="Radau").y[0], "DOP853",
+    "scipy.integrate.solve_ivp(events=)": (
+        lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, events=lambda t, y: y[0]).y[0],
+        "brentq",
     ),
     "scipy.integrate.nquad": (lambda x: scipy.integrate.nquad(lambda t: t * x[0], [[0, 1]])[0], "quad"),
     "scipy.integrate.RK45": (lambda x: scipy.integrate.RK45(lambda t, y: y * x[0], 0.0, [1.0], 1.0).y, "solve_ivp"),
