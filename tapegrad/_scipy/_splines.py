@@ -539,3 +539,70 @@ def krogh_interpolate(xi, yi, x, der=0, axis=0):
     if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
         raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
     return through_all(xi, yi, x, axis)
+
+
+class ThroughAll(Interpolant):
+    """The polynomial through all data, by divided differences."""
+
+    names = ("xi", "_yi")
+
+    def _take(self, xi: Any, yi: Any, axis: int) -> None:
+        like = like_of(xi, yi)
+        self.xi, yi = array(xi, like), array(yi, like)
+        self._axis = axis % ndim(yi)
+        self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
+        if shape(self.xi)[0] != shape(self._yi)[0]:
+            raise ValueError(f"scipy.interpolate.{type(self).real.__name__}: xi and yi do not fit together")
+
+    yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
+
+    def _plain(self) -> Any:
+        return type(self).real(plain(self.xi), plain(self.yi), self._axis)
+
+    def __call__(self, x):
+        if not tracked(x) and not self._tracked():
+            return made(self._plain()(plain(x)))
+        return through_all(self.xi, self.yi, x, self._axis)
+
+
+class BarycentricInterpolator(ThroughAll, metaclass=Kind):
+    real = itp.BarycentricInterpolator
+
+    def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
+        if yi is None:
+            raise refusal("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
+        self._take(xi, yi, axis)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._take(shadow(x.xi), np.reshape(shadow(x.yi), (len(x.xi), *x._y_extra_shape)), 0)
+        new._axis = x._y_axis
+        return new
+
+
+class KroghInterpolator(ThroughAll, metaclass=Kind):
+    real = itp.KroghInterpolator
+
+    def __init__(self, xi, yi, axis=0):
+        nodes = seen(xi) if tracked(xi) else plain_np.asarray(plain(xi))
+        if nodes is not None and len(set(nodes.tolist())) < len(nodes):
+            raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
+        self._take(xi, yi, axis)
+
+
+for _ours in (BarycentricInterpolator, KroghInterpolator):
+    INTERPOLATE.rule(_ours.real)(_ours)
+
+
+@INTERPOLATE.rule(itp.sproot)
+def sproot(tck, mest=10):
+    """The roots of a cubic spline within its interval."""
+    spline = spline_of(tck)
+    if spline.k != 3:
+        raise ValueError("scipy.interpolate.sproot works only for cubic (k=3) splines")
+    found = itp.sproot((bare(spline.t), plain_np.concatenate([bare(spline.c), plain_np.zeros(4)]), 3), mest)
+    slope = spline.derivative()
+    for _ in range(3):
+        found = found - spline(found) / slope(found)
+    return found

@@ -218,15 +218,15 @@ def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, resca
 INTERPOLATE.refuse(
     "its knots or its support points are chosen by the data", "make_interp_spline, make_lsq_spline, or make_smoothing_spline(lam=)",
     *[getattr(itp, n) for n in (
-        "AAA", "FloaterHormannInterpolator", "LSQBivariateSpline", "LSQSphereBivariateSpline", "SmoothBivariateSpline",
+        "AAA", "FloaterHormannInterpolator", "LSQSphereBivariateSpline",
         "SmoothSphereBivariateSpline", "RectSphereBivariateSpline", "bisplrep", "generate_knots", "make_splprep", "make_splrep", "splprep",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 INTERPOLATE.refuse(
     "it is not smooth in its nodes, or too seldom used", "RBFInterpolator, RegularGridInterpolator or make_interp_spline",
     *[getattr(itp, n) for n in (
-        "BarycentricInterpolator", "BivariateSpline", "CloughTocher2DInterpolator", "KroghInterpolator", "NdBSpline", "NdPPoly", "Rbf",
-        "approximate_taylor_polynomial", "bisplev", "insert", "interp2d", "lagrange", "pade", "sproot",
+        "CloughTocher2DInterpolator", "NdPPoly", "Rbf",
+        "approximate_taylor_polynomial", "insert", "interp2d", "lagrange", "pade",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ REFUSED = {
     "scipy.signal.StateSpace": (lambda x: scipy.signal.StateSpace(x[:1], 1.0, 1.0, 0.0).A, "solve_ivp"),
     "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
     "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
-    "scipy.interpolate.KroghInterpolator": (lambda x: scipy.interpolate.KroghInterpolator(np.arange(4.0), x)(0.5), "make_interp_spline"),
+    "scipy.interpolate.AAA": (lambda x: scipy.interpolate.AAA(np.arange(4.0), x)(0.5), "make_interp_spline"),
     "scipy.integrate.solve_ivp(events=)": (
         lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, events=lambda t, y: y[0]).y[0],
         "brentq",
