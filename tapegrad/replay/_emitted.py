@@ -26,6 +26,7 @@ from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Block, runs
+from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
 
@@ -48,12 +49,12 @@ PASS = 0.5  # ns: of an element of an instruction
 
 class Storage:
     """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
-    array or a constant."""
+    array or a constant; `framed`: it belongs to a frame, and does not leave the text."""
 
-    __slots__ = ("members", "outside", "until")
+    __slots__ = ("members", "outside", "until", "framed")
 
     def __init__(self, k: int, until: float, outside: bool = False):
-        self.members, self.outside, self.until = [k], outside, until
+        self.members, self.outside, self.until, self.framed = [k], outside, until, False
 
 
 class Emitted:
@@ -68,6 +69,10 @@ class Emitted:
         self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
         self.name: dict = {}
         self.storage: dict = {}
+        self.frames = Frames(self.storage)
+        self.closed = bool(self.groups) and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
+        )  # nobody else sees a value
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
@@ -83,6 +88,7 @@ class Emitted:
         made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
         self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.blocks = self.inside = 0
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
@@ -111,17 +117,29 @@ class Emitted:
             storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
-            if layout is not None and root not in self.moved and self.wanted[layout] > 0 and self.is_dead(storage, n):
+            free = layout is not None and root not in self.moved and not storage.framed and self.wanted[layout] > 0
+            if free and self.is_dead(storage, n) and (self.last.get(root, -1) >= n or self.taken_up(root)):
                 storage.outside = True  # it is given away once
                 self.moved.add(root)
                 self.free.setdefault(layout, []).append(self.name[root])
             if name[0] == "r" and k not in self.moved:
                 self.idle.append(name)
+                self.resting[name] = k
+
+    def taken_up(self, root: int) -> bool:
+        """The name of a value that was let go of, while views of it were still needed: does it still stand for that value?"""
+        name = self.name[root]
+        found = self.resting.get(name) == root
+        if found:
+            self.idle.remove(name)
+            del self.resting[name]
+        return found
 
     def target(self, k: int) -> str:
         """A name for the value."""
         if self.idle:
             name = self.idle.pop()
+            del self.resting[name]
         else:
             name, self.used = f"r{self.used}", self.used + 1
         self.name[k] = name
@@ -132,6 +150,14 @@ class Emitted:
         layout = self.large(k)
         names = self.free.get(layout) if layout is not None else None
         return names.pop() if names else None
+
+    def framed(self, n: int, k: int) -> str | None:
+        """Memory of the frame for the value k, which is made by instruction n."""
+        if not self.closed or not -1 < self.last.get(k, -1) < END or not self.shown[k][0]:
+            return None
+        s = self.frames.slot(k, self.shown[k], n)
+        self.storage[k].framed = s is not None
+        return None if s is None else f"F[{s}]"
 
     # --- lines ---
 
@@ -168,9 +194,13 @@ class Emitted:
             self.guard(k)
         names = [f"v{k}" for k in program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
-        written = ", ".join([f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written])
+        left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
+        written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
         body = [*self.lines, f"return [{results}], [{written}]"]
         head = ["H.shown = H.unsafe = None"]
+        if self.frames.makers:
+            head.append(f"F = {self.given(self.frames, 'F')}()")
+            body[-1:] = [f"R = [{results}], [{written}]", f"{self.given(self.frames.give_back, 'F')}(F)", "return R"]
         if watched is not None:
             first = next(n for n, line in enumerate(body) if line.startswith("t = "))
             body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
@@ -189,7 +219,7 @@ class Emitted:
             return name
         ends = [m for m in self.storage[k].members if self.last.get(m) is END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
-        alone = not self.storage[k].outside and ends == [k] and self.shown[k][4] and not often
+        alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
         return name if alone and k not in [j for _, j in self.program.written] else f"{name}.copy()"
 
     def block(self, start: int, stop: int) -> None:
@@ -209,14 +239,14 @@ class Emitted:
         """One call, which is given dead memory for what it makes."""
         made = i.params
         places = []
+        for k in made.left:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
         for k in made.written:
             self.wanted[self.large(k)] -= 1
-            places.append(self.place(k))
+            places.append(self.framed(n, k) or self.place(k))
         args = [self.name[a] for a in i.args] + [str(p) for p in places]
         self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
         self.release(n)
-        for k in made.left:
-            self.storage[k] = Storage(k, self.last.get(k, -1))
         self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
         for k in made.left:
             self.guard(k)
@@ -257,17 +287,18 @@ class Emitted:
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
-            text = self.directly(k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
+            text = self.directly(n, k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
             self.lines.append(f"{self.target(k)} = {text}")
         self.release(n)
 
-    def directly(self, k: int, i: Instruction, args: list) -> str | None:
+    def directly(self, n: int, k: int, i: Instruction, args: list) -> str | None:
         """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
         if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
-            return f"{args[0]}.dot({args[1]})"
+            memory = self.framed(n, k)
+            return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
         if prim is shaping.transpose.prim:
             return f"{args[0]}{self.transposed(i.params['axes'])}"
         if prim is shaping.reshape.prim:
@@ -302,6 +333,7 @@ class Emitted:
         theirs.members += mine.members
         theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
+        theirs.framed |= mine.framed
         for m in mine.members:
             self.storage[m] = theirs
 

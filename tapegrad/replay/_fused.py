@@ -16,7 +16,7 @@ from ..kernels.launch import waiting
 from ..kernels.launch.cpu import HEADER, address, compiled
 from ._elements import ENDING, Element, Exact, of_truth, ufunc_of
 from ._loops import Access, Loops, Nest
-from ._program import key_of
+from ._recorder import key_of
 from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
@@ -50,7 +50,7 @@ class Group:
     def __init__(self, kinds: Any, now: Any):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
         self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
-        self.dtype = now.dtype or np.dtype("f8")
+        self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
         self.carried, self.stored = shares(kinds, now)
         self.left = [*self.stored, *self.sums]
         needed = {*self.stored, *[d.k for d in self.sums.values()]}

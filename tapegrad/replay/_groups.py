@@ -14,6 +14,7 @@ from ._elements import Element, as_number, cost_of
 from ._fused import BOOL, COSTLY, FLOATS, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
+from ._rows import joined
 
 SMALL = 100  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
@@ -28,6 +29,7 @@ class Kinds:
 
     def __init__(self, program: Program):
         self.program, self.shown, self.small = program, dict(program.shown), SMALL
+        self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
@@ -160,7 +162,7 @@ class Open:
                 self.forms[k] = form
             self.cost += d.cost
         self.code.append((k, i))
-        self.dtype = self.dtype or kinds.float_of(k, i)
+        self.dtype = kinds.float_of(k, i) if self.dtype is None else self.dtype
         return True
 
     def full(self, dtype: Any, i: Instruction) -> bool:
@@ -184,6 +186,7 @@ class Reader:
             self.read(k, i)
             self.kinds.done.add(k)
         self.close()
+        joined(self)
 
     def read(self, k: int, i: Instruction) -> None:
         d = self.kinds.known[k]

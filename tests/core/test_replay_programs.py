@@ -14,6 +14,7 @@ from random_programs import draw, source
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.errors import AliasError
+from tapegrad.replay import _emitted
 
 FORMS = {
     "value": (lambda f: f, lambda p: p.value),
@@ -68,14 +69,22 @@ def run(seeds):
     assert found["replays"] > 2 * found["replayed"]
 
 
+@pytest.fixture(params=["small", "as if large"])
+def arrays(request, monkeypatch):
+    """Small arrays run in blocks; large ones one by one, in memory that is used again."""
+    if request.param == "as if large":
+        monkeypatch.setattr(_emitted, "LARGE", 1)
+        monkeypatch.setattr(_emitted, "runs", lambda program, *rest: [])
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(6)], ids=str)
-def test_programs(seeds):
+def test_programs(arrays, seeds):
     run(seeds)
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(100_000, 110_000, 250)], ids=str)
-def test_ten_thousand_programs(seeds):
+def test_ten_thousand_programs(arrays, seeds):
     run(seeds)
