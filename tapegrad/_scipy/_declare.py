@@ -138,13 +138,14 @@ def is_public(x: Any, module: str) -> bool:
 class Namespace:
     """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one."""
 
-    def __init__(self, real: ModuleType, device: str | None = None):
+    def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
         self.real, self.device, self.name = real, device, real.__name__
         self.rules: dict = {}  # function or class -> ours
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
-        NAMESPACES[self.name] = self
+        if listed:
+            NAMESPACES[self.name] = self
 
     def rule(self, *functions: Any, of_functions: bool = False) -> Callable:
         def declare(ours):
@@ -252,38 +253,38 @@ class Namespace:
 
 
 class Kind(type):
-    """The class of ours that stands for `real`: SciPy's own instances are instances too."""
+    """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
 
-    real: Any
+    _theirs: Any
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Carrier) and issubclass(getattr(type(x), "real", object), cls.real))
+        return isinstance(x, cls._theirs) or (isinstance(x, Carrier) and issubclass(getattr(type(x), "_theirs", object), cls._theirs))
 
     def __subclasscheck__(cls, c):
-        return issubclass(getattr(c, "real", c), cls.real)
+        return issubclass(getattr(c, "_theirs", c), cls._theirs)
 
     def __eq__(cls, other):
-        return other is cls or other is cls.real
+        return other is cls or other is cls._theirs
 
     def __hash__(cls):
-        return hash(cls.real)
+        return hash(cls._theirs)
 
 
 class Refusing(Kind):
     def __call__(cls, *args, **kwargs):
         if tracked(args, kwargs):
-            raise refusal(cls.name, *cls.space.refusals[cls.real])
+            raise refusal(cls.name, *cls.space.refusals[cls._theirs])
         if OPEN.depth:
-            args, kwargs = cls.space.guarded(args, cls.real), cls.space.guarded(kwargs, cls.real)
-        return cls.real(*plain(args), **plain(kwargs))
+            args, kwargs = cls.space.guarded(args, cls._theirs), cls.space.guarded(kwargs, cls._theirs)
+        return cls._theirs(*plain(args), **plain(kwargs))
 
     def __getattr__(cls, name):
-        return getattr(cls.real, name)
+        return getattr(cls._theirs, name)
 
 
 def refusing(space: Namespace, real: type) -> type:
     """A class that takes plain values only."""
-    return Refusing(real.__name__, (), {"real": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
+    return Refusing(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
 
 
 # --- what rules are written with ---

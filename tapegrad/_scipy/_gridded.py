@@ -37,7 +37,7 @@ def product_of(c: Any, axes: list) -> Any:
 
 
 class RegularGridInterpolator(Interpolant, metaclass=Kind):
-    real = itp.RegularGridInterpolator
+    _theirs = itp.RegularGridInterpolator
     names = ("grid", "values")
 
     def __init__(
@@ -134,7 +134,7 @@ def interpn(points, values, xi, method="linear", bounds_error=True, fill_value=p
 class RectBivariateSpline(Interpolant, metaclass=Kind):
     """Through all data of a grid (s = 0)."""
 
-    real = itp.RectBivariateSpline
+    _theirs = itp.RectBivariateSpline
     names = ("tx", "ty", "c")
 
     def __init__(self, x, y, z, bbox=(None,) * 4, kx=3, ky=3, s=0, maxit=20):
@@ -193,7 +193,7 @@ def given_by_tck(real: Any) -> type:
             raise refusal(f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator")
         self.__dict__.update(RectBivariateSpline._of(real(*plain(args), **plain(kwargs)), lambda x: x).__dict__)
 
-    return Kind(real.__name__, (RectBivariateSpline,), {"real": real, "__init__": __init__, "__doc__": real.__doc__})
+    return Kind(real.__name__, (RectBivariateSpline,), {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__})
 
 
 for _real in (itp.BivariateSpline, itp.SmoothBivariateSpline, itp.LSQBivariateSpline):
@@ -213,7 +213,7 @@ def bisplev(x, y, tck, dx=0, dy=0):
 
 
 class NdBSpline(Interpolant, metaclass=Kind):
-    real = itp.NdBSpline
+    _theirs = itp.NdBSpline
     names = ("t", "c")
 
     def __init__(self, t, c, k, *, extrapolate=None):

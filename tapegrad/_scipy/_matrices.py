@@ -17,7 +17,7 @@ from .._array import is_array
 from .._variable import Variable, View
 from ..ops._define import dtype, ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, same, tracked
 from ._linear import mapped
 from ._measured import Sums
 from ._solving import Pattern, sparse_product
@@ -47,26 +47,26 @@ def chosen(values: Any, at: Any) -> Any:
 
 
 class Sparse(Carrier):
-    real: Any
+    _theirs: Any
     __array_priority__ = 2000
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
-        name = type(self).real.__name__
+        name = type(self)._theirs.__name__
         if isinstance(arg, (Sparse, Editable)):
             made_of = sparse(arg).asformat(self.format)
         elif not tracked(arg):
-            made_of = of_real(type(self).real(plain(arg), plain(shape), dtype, copy, **more))
+            made_of = of_real(type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more))
         else:
             made_of = self._read(name, arg, plain(shape))
-        self._values, self._places, self._seen = made_of._values, type(self).real(made_of._places), None
+        self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
 
     @classmethod
     def _read(cls, name: str, arg: Any, to: Any) -> "Sparse":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = array(arg)
-            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls.real, sps.spmatrix) else dense
+            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
             at = plain_np.flatnonzero(bare(dense))
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
@@ -78,7 +78,7 @@ class Sparse(Carrier):
         values = np.reshape(data, -1)
         if len(where) == 1 and cls.format != "dia":
             return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
-        return of_places(values, cls.real((count, *where), shape=to))
+        return of_places(values, cls._theirs((count, *where), shape=to))
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -113,7 +113,7 @@ class Sparse(Carrier):
     T = property(lambda self: self.transpose())
 
     def __repr__(self) -> str:
-        return f"<tapegrad's {type(self).real.__name__} of shape {self.shape}, {self.nnz} elements>"
+        return f"<tapegrad's {type(self)._theirs.__name__} of shape {self.shape}, {self.nnz} elements>"
 
     def __len__(self):
         return len(self._places)
@@ -151,6 +151,8 @@ class Sparse(Carrier):
             raise AttributeError(name)
         if name in MOVES:
             return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+        if name in ELEMENTWISE:
+            return lambda: self._with(getattr(np, name))
         if name in CHANGES:
             return lambda *args, **kwargs: self._changed(
                 f"A.{name}(...)", lambda A: getattr(A, name)(*plain(args), **plain(kwargs)), tracked(args, kwargs)
@@ -160,11 +162,11 @@ class Sparse(Carrier):
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._places, name)
         if self._tracked():
-            raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
 
         def run(*args, **kwargs):
             if tracked(args, kwargs):
-                raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
+                raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
             return SPARSE.faced(made(getattr(self._plain(), name)(*plain(args), **plain(kwargs))))
 
         return run
@@ -208,7 +210,7 @@ class Sparse(Carrier):
         axis = axis % 2
         lines = pattern.cols if axis == 0 else pattern.rows
         y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
-        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self).real, sps.spmatrix) else y
+        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self)._theirs, sps.spmatrix) else y
 
     def mean(self, axis=None, dtype=None, out=None):
         return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
@@ -230,7 +232,8 @@ class Sparse(Carrier):
         return self._with(np.conj)
 
     conjugate = conj
-    real_part = imag_part = None
+    real = property(lambda self: self._with(np.real))
+    imag = property(lambda self: self._with(np.imag))
 
     def astype(self, dtype, casting="unsafe", copy=True):
         return self._with(lambda v: np.astype(v, dtype))
@@ -276,10 +279,10 @@ class Sparse(Carrier):
         return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
 
     def __mul__(self, other):
-        return self @ other if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
 
     def __rmul__(self, other):
-        return other @ self if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
 
     def __truediv__(self, other):
         return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
@@ -331,6 +334,10 @@ MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
     "sorted_indices",
 ))  # fmt: skip
+ELEMENTWISE = frozenset((  # f(0) = 0
+    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p", "deg2rad", "rad2deg", "sign", "floor",
+    "ceil", "rint", "trunc",
+))  # fmt: skip
 CHANGES = frozenset(("setdiag", "resize", "set_shape"))
 TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))  # the matrix is the same one after it
 STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
@@ -361,13 +368,12 @@ def of_places(values: Any, places: Any) -> Sparse:
     return new
 
 
-def of_real(real: Any, shadow: Any = lambda x: x) -> Sparse:
+def of_real(real: Any, shadow: Any = same) -> Sparse:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
-    if real.format in ("lil", "dok", "bsr"):
-        real = real.tocsr()
-        shadow = lambda x: x
-    if real.data.dtype.kind not in "fc":
-        real, shadow = real.astype(float), lambda x: x
+    if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
+        real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
+        real.data.flags.writeable = shadow is same  # a write would not be seen in the user's matrix
+        shadow = same
     places = real.copy()
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
@@ -405,7 +411,7 @@ def sparse(x: Any) -> Sparse:
 
 
 def is_matrix(*xs: Any) -> bool:
-    return all([issubclass(type(x).real, sps.spmatrix) for x in xs])
+    return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
 def of_elements(values: Any, pattern: Any, like: Sparse, to: Any = None) -> Sparse:
@@ -476,14 +482,14 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 class Editable(Carrier):
     """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
 
-    real: Any
+    _theirs: Any
     __array_priority__ = 2000
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         if tracked(arg):
-            raise refusal(f"scipy.sparse.{type(self).real.__name__}", "of tracked values", "csr, csc, coo or dia")
-        self._real = type(self).real(plain(arg), plain(shape), dtype, copy, **more)
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
+        self._real = type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more)
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -530,7 +536,7 @@ for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
         _real = getattr(sps, f"{_format}_{_kind}")
         _base = Editable if _format in ("lil", "dok") else Sparse
-        _ours = Kind(_real.__name__, (_base,), {"real": _real, "format": _format, "__doc__": _real.__doc__})
+        _ours = Kind(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
         FACES[_real] = _ours
         SPARSE.rule(_real)(_ours)
 

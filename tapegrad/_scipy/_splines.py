@@ -91,7 +91,7 @@ class Cubic(PPoly, metaclass=Kind):
 
 
 class CubicSpline(Cubic, metaclass=Kind):
-    real = itp.CubicSpline
+    _theirs = itp.CubicSpline
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.CubicSpline")
@@ -109,7 +109,7 @@ class CubicSpline(Cubic, metaclass=Kind):
 
 
 class CubicHermiteSpline(Cubic, metaclass=Kind):
-    real = itp.CubicHermiteSpline
+    _theirs = itp.CubicHermiteSpline
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
         like = like_of(x, y, dydx)
@@ -121,7 +121,7 @@ class CubicHermiteSpline(Cubic, metaclass=Kind):
 
 
 class PchipInterpolator(Cubic, metaclass=Kind):
-    real = itp.PchipInterpolator
+    _theirs = itp.PchipInterpolator
 
     def __init__(self, x, y, axis=0, extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.PchipInterpolator")
@@ -148,7 +148,7 @@ def monotone_slopes(x: Any, y: Any) -> Any:
 
 
 class Akima1DInterpolator(Cubic, metaclass=Kind):
-    real = itp.Akima1DInterpolator
+    _theirs = itp.Akima1DInterpolator
 
     def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
@@ -178,7 +178,7 @@ def akima_slopes(m: Any, method: str) -> Any:
 
 
 for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 @INTERPOLATE.rule(itp.pchip_interpolate)
@@ -335,7 +335,7 @@ def spalde(x, tck):
 class UnivariateSpline(Interpolant, metaclass=Kind):
     """t, c, k with FITPACK's ways outside of the interval."""
 
-    real = itp.UnivariateSpline
+    _theirs = itp.UnivariateSpline
     names = ("t", "c")
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext=0, check_finite=False):
@@ -396,14 +396,14 @@ EXT = {0: 0, 1: 1, 2: 2, 3: 3, "extrapolate": 0, "zeros": 1, "raise": 2, "const"
 
 
 class InterpolatedUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    real = itp.InterpolatedUnivariateSpline
+    _theirs = itp.InterpolatedUnivariateSpline
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
         UnivariateSpline.__init__(self, x, y, w, bbox, k, 0, ext, check_finite)
 
 
 class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    real = itp.LSQUnivariateSpline
+    _theirs = itp.LSQUnivariateSpline
 
     def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
         x = array(x, like_of(x, y, t, w))
@@ -414,7 +414,7 @@ class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
 
 
 for _ours in (UnivariateSpline, InterpolatedUnivariateSpline, LSQUnivariateSpline):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 # --- interp1d ---
 
@@ -422,7 +422,7 @@ ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
 
 
 class interp1d(Interpolant, metaclass=Kind):
-    real = itp.interp1d
+    _theirs = itp.interp1d
     names = ("x", "y")
 
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
@@ -552,12 +552,12 @@ class ThroughAll(Interpolant):
         self._axis = axis % ndim(yi)
         self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
         if shape(self.xi)[0] != shape(self._yi)[0]:
-            raise ValueError(f"scipy.interpolate.{type(self).real.__name__}: xi and yi do not fit together")
+            raise ValueError(f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together")
 
     yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
 
     def _plain(self) -> Any:
-        return type(self).real(plain(self.xi), plain(self.yi), self._axis)
+        return type(self)._theirs(plain(self.xi), plain(self.yi), self._axis)
 
     def __call__(self, x):
         if not tracked(x) and not self._tracked():
@@ -566,7 +566,7 @@ class ThroughAll(Interpolant):
 
 
 class BarycentricInterpolator(ThroughAll, metaclass=Kind):
-    real = itp.BarycentricInterpolator
+    _theirs = itp.BarycentricInterpolator
 
     def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
         if yi is None:
@@ -582,7 +582,7 @@ class BarycentricInterpolator(ThroughAll, metaclass=Kind):
 
 
 class KroghInterpolator(ThroughAll, metaclass=Kind):
-    real = itp.KroghInterpolator
+    _theirs = itp.KroghInterpolator
 
     def __init__(self, xi, yi, axis=0):
         nodes = seen(xi) if tracked(xi) else plain_np.asarray(plain(xi))
@@ -592,7 +592,7 @@ class KroghInterpolator(ThroughAll, metaclass=Kind):
 
 
 for _ours in (BarycentricInterpolator, KroghInterpolator):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 @INTERPOLATE.rule(itp.sproot)

@@ -31,7 +31,7 @@ SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
 
 
 class RBFInterpolator(Interpolant, metaclass=Kind):
-    real = itp.RBFInterpolator
+    _theirs = itp.RBFInterpolator
     names = ("y", "d", "smoothing", "epsilon")
 
     def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
@@ -125,7 +125,7 @@ INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
 class LinearNDInterpolator(Interpolant, metaclass=Kind):
     """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
 
-    real = itp.LinearNDInterpolator
+    _theirs = itp.LinearNDInterpolator
     names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
@@ -173,7 +173,7 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
 
 
 class NearestNDInterpolator(Interpolant, metaclass=Kind):
-    real = itp.NearestNDInterpolator
+    _theirs = itp.NearestNDInterpolator
     names = ("points", "values")
 
     def __init__(self, x, y, rescale=False, tree_options=None):
@@ -197,7 +197,7 @@ class NearestNDInterpolator(Interpolant, metaclass=Kind):
 
 
 for _ours in (LinearNDInterpolator, NearestNDInterpolator):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 @INTERPOLATE.rule(itp.griddata)

@@ -217,7 +217,7 @@ class Filtered(Settled):
         super().__init__(ndi.spline_filter1d, order=order, mode=mode)
 
     def __call__(self, x: Any) -> Any:
-        return self.f(x, **self.settings, axis=-1, output=x.dtype)
+        return self.on(x)(x, **self.settings, axis=-1, output=x.dtype)
 
 
 @NDIMAGE.rule(ndi.spline_filter)

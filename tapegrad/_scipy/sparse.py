@@ -12,7 +12,7 @@ from .. import scipy as faces
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
 from ._linear import Map, mapped
 from ._matrices import FACES, LINALG, SPARSE, Sparse, is_sparse, matrix_power, sparse
 from ._solving import sparse_solution
@@ -63,7 +63,7 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
 class SuperLU(Carrier, metaclass=Kind):
     """A factorisation: of a tracked matrix, or one of SciPy's."""
 
-    real = sla.SuperLU
+    _theirs = sla.SuperLU
 
     def __init__(self, A: Any = None, real: Any = None):
         self._A, self._real = A, real
@@ -285,6 +285,8 @@ LINALG.refuse("", "expm_multiply", *[getattr(sla, n) for n in ("funm_multiply_kr
 LINALG.constant(sla.LinearOperator, *[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])
 SPARSE.constant(sps.sparray, sps.spmatrix)
 
+CSGRAPH = Namespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
+csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")
-stand_in.linalg = linalg
+stand_in.linalg, stand_in.csgraph = linalg, csgraph

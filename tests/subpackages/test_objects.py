@@ -96,6 +96,21 @@ def test_objects_that_the_function_keeps_are_scipys_afterwards():
     agrees(f)
 
 
+def test_what_has_no_face_gets_scipys_objects():
+    A = csr_array(np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]]))
+
+    def f(x):
+        count, labels = scipy.sparse.csgraph.connected_components(A + csr_array(A.T))
+        far = scipy.sparse.csgraph.shortest_path(A, indices=0)[2]
+        return count * far * (A.sqrt() @ x).sum() + np.sum(A) * x[0] + (A.real @ x)[0] + A.max() * x[1] + labels[0]
+
+    agrees(f)
+    B = csr_array(np.eye(3, dtype=int))
+    with pytest.raises(ValueError, match="read-only"):
+        tg.grad(lambda x: (B.data.__setitem__(0, 5), (B @ x).sum())[1])(X)
+    assert B.data[0] == 1
+
+
 def test_captured_objects_in_a_class():
     class Model:
         def __init__(self):
