@@ -295,6 +295,8 @@ def array(x: Any, like: Any = None) -> Any:
     if isinstance(x, (list, tuple)):
         x = stacked(x)
     if type(x) is Variable or type(x) is View:
+        if like is not None and not is_tracked(x) and xp(x) is not xp(like):
+            return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
     library = np if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)

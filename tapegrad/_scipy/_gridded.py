@@ -11,7 +11,7 @@ from .._primitive import primal_of
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Kind, array, bare, plain, refusal, tracked
+from ._declare import Kind, array, bare, constant, plain, refusal, tracked
 from ._piecewise import INTERPOLATE, BSpline, Interpolant, basis, like_of, pieces_of, trailing
 from ._splines import made_spline
 
@@ -27,7 +27,7 @@ def product_of(c: Any, axes: list) -> Any:
     flat, d = 0, len(axes)
     to = shape(c)
     for i, (first, w) in enumerate(axes):
-        at = np.expand_dims(first, -1) + plain_np.arange(shape(w)[-1])
+        at = np.expand_dims(first, -1) + constant(plain_np.arange(shape(w)[-1]), w)
         flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(to[i + 1 : d])
     values = np.take(np.reshape(c, (math.prod(to[:d]), *to[d:])), flat, 0)
     for _, w in reversed(axes):

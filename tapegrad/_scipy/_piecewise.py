@@ -11,6 +11,7 @@ import numpy as plain_np
 import scipy.interpolate as itp
 
 from .. import numpy as np
+from .._array import xp_of
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
@@ -346,15 +347,21 @@ class BSpline(Interpolant, metaclass=Kind):
 # --- coefficients: linear in the data for nodes that stay ---
 
 
+def on_host(f: Any) -> Any:
+    """CuPy has no such function: its arrays go there and back."""
+    return lambda y: f(y) if xp_of(y) is plain_np else xp_of(y).asarray(f(y.get()))
+
+
 @functools.lru_cache(64)
 def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> Map:
     x = plain_np.frombuffer(x)
-    return Map(KINDS[kind](x, *settings), n)
+    return Map(on_host(KINDS[kind](x, *settings)), n)
 
 
 def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
-    x = plain_np.ascontiguousarray(bare(x), float)
+    x = bare(x)
+    x = plain_np.ascontiguousarray(x if xp_of(x) is plain_np else x.get(), float)
     found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 

@@ -28,7 +28,8 @@ def powers(w: Any, n: int) -> Any:
 
 
 def response(c: Any, w: Any) -> Any:
-    return powers(w, shape(c)[0]) @ c
+    P = powers(w, shape(c)[0])
+    return (P if tracked(w) else constant(P, c)) @ c
 
 
 def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:

@@ -433,7 +433,7 @@ class interp1d(Interpolant, metaclass=Kind):
             raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
         y = np.moveaxis(y, self.axis, 0) if self.axis else y
         if not assume_sorted:
-            order = np.argsort(primal_of(x), kind="mergesort")
+            order = np.argsort(primal_of(x), kind="stable")
             x, y = x[order], y[order]
         self.x, self._y = x, y
         self.extrapolate = isinstance(fill_value, str) and fill_value == "extrapolate"

@@ -12,7 +12,7 @@ from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from . import _gridded as _gridded
-from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, array, bare, constant, plain, refusal, tracked
 from ._piecewise import INTERPOLATE, Interpolant, like_of, trailing
 from ._splines import interp1d
 
@@ -74,16 +74,16 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
     def _weights(self) -> Any:
         n, m = shape(self.y)[0], len(self.powers)
         r2 = self._distances(self.y)
-        same = plain_np.eye(n, dtype=bool)
+        same = constant(plain_np.eye(n, dtype=bool), r2)
         r2 = np.where(same, 0.0, r2)
         K = RBF[self.kernel](np.where(same, 1.0, r2))
         K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
-        K = K + np.eye(n) * np.reshape(self.smoothing + np.zeros(n), (-1, 1))
+        K = K + constant(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant(plain_np.zeros(n), r2), (-1, 1))
         d = np.reshape(self.d, (n, -1))
         if m:
             P = self._polynomials(self.y)
-            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, np.zeros((m, m))], 1)], 0)
-            d = np.concatenate([d, np.zeros((m, shape(d)[1]))], 0)
+            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant(plain_np.zeros((m, m)), r2)], 1)], 0)
+            d = np.concatenate([d, constant(plain_np.zeros((m, shape(d)[1])), r2)], 0)
         return np.linalg.solve(K, d)
 
     def __call__(self, x):
