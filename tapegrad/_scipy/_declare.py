@@ -13,6 +13,7 @@ A rule is made of tapegrad's operations, and called where something in the argum
 of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from types import ModuleType
@@ -143,6 +144,7 @@ class Namespace:
         self.rules: dict = {}  # function or class -> ours
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
+        self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
         if listed:
             NAMESPACES[self.name] = self
@@ -159,8 +161,10 @@ class Namespace:
 
         return declare
 
-    def constant(self, *functions: Any) -> None:
+    def constant(self, *functions: Any, but: tuple = ()) -> None:
+        """`but`: names of settings on which the result depends smoothly."""
         self.constants.update(functions)
+        self.smooth.update(dict.fromkeys(functions, but) if but else {})
 
     def refuse(self, why: str, instead: str, *functions: Any) -> None:
         for f in functions:
@@ -218,6 +222,8 @@ class Namespace:
                     return adapter[0]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
+                for what in self.smooth.get(f, ()):
+                    fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain(args)
             return made(self.faced(library_function(f, self.device, args)(*args, **plain(kwargs))))

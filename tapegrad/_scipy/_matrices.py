@@ -78,7 +78,7 @@ class Sparse(Carrier):
         values = np.reshape(data, -1)
         if len(where) == 1 and cls.format != "dia":
             return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
-        return of_places(values, cls._theirs((count, *where), shape=to))
+        return canonical(of_places(values, cls._theirs((count, *where), shape=to)))
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -378,9 +378,15 @@ def of_real(real: Any, shadow: Any = same) -> Sparse:
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
     new = of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
-    if places.format == "coo" and not real.has_canonical_format and has_duplicates(places):
-        return without_duplicates(new._values, places)
-    return new
+    return canonical(new)
+
+
+def canonical(A: Sparse) -> Sparse:
+    """Elements at one place are added; the order of them stays where there are none."""
+    places = A._places
+    if places.format == "dia" or places.has_canonical_format or not has_duplicates(coo := places.tocoo()):
+        return A
+    return without_duplicates(A._values, coo).asformat(places.format)
 
 
 def has_duplicates(places: Any) -> bool:

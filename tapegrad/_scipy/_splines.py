@@ -265,7 +265,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0, quiet=1):
     name = "scipy.interpolate.splrep"
     smooth = s if s is not None else 0 if w is None else 1
-    if t is not None and not (xb is None and xe is None) or full_output or per or task or (smooth and t is None):
+    if not (xb is None and xe is None) or full_output or per or task or (smooth and t is None):
         raise refusal(name, "only interpolation (s=0), or knots that are given, is linear in the data", "make_smoothing_spline(lam=)")
     if t is not None:
         x = array(x)

@@ -255,7 +255,8 @@ def odeint(
     return (y, *rest) if full_output else y
 
 
-INTEGRATE.constant(itg.newton_cotes, *[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.refuse("of nodes that move", "plain nodes, or numpy.polynomial.legendre.leggauss scaled", itg.newton_cotes)
 INTEGRATE.refuse("", "quad", *[getattr(itg, n) for n in ("cubature", "qmc_quad", "tanhsinh", "nsum") if hasattr(itg, n)])
 INTEGRATE.refuse("", "tapegrad.implicit.root with the collocation equations", itg.solve_bvp)
 INTEGRATE.refuse(

@@ -58,11 +58,11 @@ class Segments:
 
     def frequencies(self, onesided: bool) -> Any:
         freqs = plain_np.fft.rfftfreq if onesided else plain_np.fft.fftfreq
-        return freqs(self.nfft, 1 / bare(self.fs))
+        return freqs(self.nfft) * self.fs
 
     def times(self, n: int) -> Any:
         step = self.length - self.overlap
-        return plain_np.arange(self.length / 2, n - self.length / 2 + 1, step) / float(bare(self.fs))
+        return plain_np.arange(self.length / 2, n - self.length / 2 + 1, step) / self.fs
 
     def weight(self, onesided: bool, like: Any) -> Any:
         """Frequencies that stand for two count twice."""
@@ -179,7 +179,7 @@ def stft(
     parts = Segments("scipy.signal.stft", x, shape(x)[-1], fs, window, given, noverlap, nfft, scaling, "stft")
     onesided = is_onesided(return_onesided, x)
     Z = np.swapaxes(parts.spectra(x, detrend, onesided) * parts.scale, -1, -2)
-    t = parts.times(shape(x)[-1]) - (given / 2 / float(bare(fs)) if boundary is not None else 0)
+    t = parts.times(shape(x)[-1]) - (given / 2 / fs if boundary is not None else 0)
     return parts.frequencies(onesided), t, Z if axis in (-1, ndim(x) - 1) else np.moveaxis(Z, -2, axis)
 
 
@@ -203,7 +203,7 @@ def istft(
     if boundary:
         x, norm = x[..., length // 2 : n - length // 2], norm[..., length // 2 : n - length // 2]
     x = x / np.where(norm > 1e-10, norm, 1.0)
-    t = plain_np.arange(shape(x)[-1]) / float(bare(fs))
+    t = plain_np.arange(shape(x)[-1]) / fs
     return t, x if time_axis in (-1, ndim(Zxx) - 1) else np.moveaxis(x, -1, time_axis if time_axis < freq_axis else time_axis - 1)
 
 
@@ -228,7 +228,7 @@ def named(*names: str) -> list:
 SIGNAL.constant(
     *named(
         "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method", "correlation_lags", "find_peaks_cwt",
-        "czt_points", "max_len_seq", "square", "unit_impulse",
+        "max_len_seq", "square", "unit_impulse",
     )
 )  # fmt: skip
 SIGNAL.refuse(
@@ -247,7 +247,7 @@ SIGNAL.refuse(
         "ss2zpk", "step", "tf2ss", "unique_roots", "zpk2ss",
     ),
 )  # fmt: skip
-SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT"))
+SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT", "czt_points"))
 SIGNAL.refuse("", "numpy.abs(scipy.signal.hilbert(x))", *named("envelope"))
 SIGNAL.refuse("", "scipy.ndimage.spline_filter1d", *named("cspline2d", "qspline2d", "spline_filter", "symiirorder1", "symiirorder2"))
 SIGNAL.refuse("it depends on where the signal crosses a height", "peak_prominences", *named("peak_widths"))

@@ -202,7 +202,7 @@ def norm(x, ord=None, axis=None):
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: matrix_power(sparse(A), int(power)))
-LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "onenormest", "use_solver") if hasattr(sla, n)])
+LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)])
 
 scipy_linalg = faces.linalg
 
@@ -280,6 +280,7 @@ def refined(A: Sparse, w: Any, v: Any) -> tuple:
 
 LINALG.refuse("of matrices that are not symmetric, or not square", "numpy.linalg.eig or svd of A.toarray()", sla.eigs, sla.lobpcg, sla.svds)
 LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
+LINALG.refuse("it is an estimate", "scipy.sparse.linalg.norm(A, 1)", sla.onenormest)
 LINALG.refuse("", "tapegrad.operators", sla.aslinearoperator)
 LINALG.refuse("", "expm_multiply", *[getattr(sla, n) for n in ("funm_multiply_krylov",) if hasattr(sla, n)])
 LINALG.constant(sla.LinearOperator, *[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])

@@ -71,6 +71,12 @@ def test_plain_calls_of_what_is_refused_pass():
 def test_settings_that_are_tracked_are_refused():
     with pytest.raises(ArgumentError, match=r"test_refusals.*scipy\.ndimage\.zoom: zoom= has no derivative"):
         tg.grad(lambda x: scipy.ndimage.zoom(np.ones((3, 3)), x[0]).sum())(X)
+    with pytest.raises(ArgumentError, match="distance_transform_edt: sampling= has no derivative"):
+        tg.grad(lambda x: scipy.ndimage.distance_transform_edt(np.eye(3), sampling=x[:2]).sum())(X)
+    with pytest.raises(ArgumentError, match="hamming: w= has no derivative"):
+        tg.grad(lambda x: scipy.spatial.distance.hamming([1, 0, 1, 1], [1, 1, 0, 1], x))(X)
+    with pytest.raises(ArgumentError, match="resample_poly: padtype='median'"):
+        tg.grad(lambda x: scipy.signal.resample_poly(x, 2, 1, padtype="median").sum())(X)
     with pytest.raises(ArgumentError, match="filtfilt: method='gust'"):
         tg.grad(lambda x: scipy.signal.filtfilt([1.0], [1.0, 0.1], x, method="gust").sum())(X)
 

@@ -163,3 +163,11 @@ t("zpk2tf", lambda z, p, k: np.concatenate(s.zpk2tf(z, p, k[0])), N, D, LOW)
 t("tf2sos", lambda b, a: s.tf2sos(b, a), N, D, samples=False, exact=1e-9)
 t("sos2zpk", lambda q: np.concatenate(s.sos2zpk(full(q))[:2]), Q, samples=False, exact=1e-7, rtol=1e-5, h=1e-4, order=1)
 t("freqs_zpk", lambda z, p: s.freqs_zpk(z, p, 2.0, [0.4, 1.2])[1], N, D)
+
+for name in ("welch", "spectrogram", "stft"):
+    t(name + " by fs", lambda x, fs, n=name: getattr(s, n)(x, fs[0], nperseg=16)[0], xl, np.array([2.3]))
+t("spectrogram times by fs", lambda x, fs: s.spectrogram(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
+t("stft times by fs", lambda x, fs: s.stft(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
+t("cspline1d_eval by dx", lambda c, d: s.cspline1d_eval(c, np.array([0.3, 4.4]), d[0], d[1]), x, np.array([0.9, 0.05]))
+t("gausspulse by bwr", lambda t, r: s.gausspulse(t, 1.5, 0.5, r[0]), x[:5], np.array([-6.0]))
+t("gausspulse cutoff", lambda r: s.gausspulse("cutoff", 1.5, 0.5, r[0], r[1]), np.array([-6.0, -60.0]))

@@ -100,3 +100,7 @@ t("inv", lambda d: l.inv(mk(d).tocsc()).toarray(), d, samples=False)
 TALL = lambda d: s.vstack([mk(d), R])
 t("lsqr", lambda d, b: l.lsqr(TALL(d), np.concatenate([b, b[:4]]), atol=1e-13, btol=1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
 t("lsmr", lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), 0.3, 1e-13, 1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
+
+TWICE = (np.r_[0, 0, 2, 1, 1], np.r_[0, 2, 5])  # columns 0, 0 of the first row, 1, 1 of the second
+t("csr with duplicates", lambda d: s.csr_array((d[:5], *TWICE), shape=(2, 3)).toarray(), d)
+t("csr with duplicates @", lambda d, x: s.csr_array((d[:5], *TWICE), shape=(2, 3)).T @ x[:2], d, b)
