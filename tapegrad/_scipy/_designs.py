@@ -181,14 +181,14 @@ def sos2zpk(sos):
 # --- quotients of polynomials, with another function in place of s ---
 
 
-def substituted(b: Any, a: Any, top: Any, bottom: Any, *more: Any) -> tuple:
-    """b(top / bottom) / a(top / bottom) as a quotient, the first coefficient below being 1."""
+def substituted(b: Any, a: Any, top: Any, under: Any, *more: Any) -> tuple:
+    """b(top / under) / a(top / under) as a quotient, the first coefficient below being 1."""
     like = like_of(b, a, *more)
     b, a = [np.atleast_1d(array(x, like)) for x in (b, a)]
     m = max(shape(b)[0], shape(a)[0]) - 1
     powers = [([1.0], [1.0])]
     for _ in range(m):
-        powers.append((np.convolve(powers[-1][0], top), np.convolve(powers[-1][1], bottom)))
+        powers.append((np.convolve(powers[-1][0], top), np.convolve(powers[-1][1], under)))
 
     def of(c):
         total, degree = None, shape(c)[0] - 1
