@@ -2,6 +2,7 @@
 
 What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_variable.py)."""
 
+import functools
 import sys
 from types import ModuleType
 from typing import Any
@@ -41,7 +42,7 @@ def is_differentiable(x: Any) -> bool:
 
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
-    return x if is_scalar(x) or type(x) in NUMBERS else x.copy()
+    return x if is_scalar(x) or type(x) in NUMBERS else kept(x)
 
 
 def shares_memory(a: Any, b: Any) -> bool:
@@ -92,6 +93,7 @@ def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> 
     return xp.zeros([shape[i] for i in order], dtype).transpose(back)
 
 
+@functools.lru_cache(1024)
 def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
     """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
     `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
@@ -110,7 +112,7 @@ def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
         if strides[k] < 0:
             first += step * (n - 1)
             steps[k] = -step
-    return first, steps, room
+    return first, tuple(steps), room
 
 
 def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
@@ -118,13 +120,14 @@ def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats:
     size = dtype.itemsize
     first, steps, room = steps_of(shape, strides, size, repeats)
     if count is not None:
-        shape, steps, room = (count, *shape), [room, *steps], room * count
+        shape, steps, room = (count, *shape), (room, *steps), room * count
     if not room or 0 in shape:
         return xp.empty(shape, dtype)
     steps = tuple([k * size for k in steps])
     memory = xp.empty(room, dtype)
     if xp is np:
-        return np.ndarray(shape, dtype, memory, first * size, steps)
+        found = np.ndarray(shape, dtype, memory, first * size, steps)
+        return np.empty_like(found) if found.size == room and not first else found  # one without gaps owns its memory
     return xp.ndarray(shape, dtype, memory.data + first * size, steps)
 
 
@@ -150,13 +153,18 @@ def in_order_of_memory(shape: tuple, strides: tuple) -> list:
     return order[::-1]
 
 
-def overlaps(x: np.ndarray) -> bool:
-    """May elements of x share memory with each other?"""
-    room = x.itemsize
-    for stride, n in sorted([(abs(s), n) for n, s in zip(x.shape, x.strides, strict=True) if n > 1]):
-        if stride < room:
+def repeats(shape: tuple, strides: tuple) -> bool:
+    """Is there an axis along which an array with these strides repeats?"""
+    return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+
+
+@functools.lru_cache(1024)
+def overlaps(shape: tuple, strides: tuple, size: int) -> bool:
+    """May elements of an array with these strides share memory with each other?"""
+    for stride, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
+        if stride < size:
             return True
-        room = stride * n
+        size = stride * n
     return False
 
 
@@ -164,13 +172,13 @@ def kept(x: Any) -> Any:
     """A copy of the array x that answers each question of layout as x does.  One of elements that share memory with each other is
     read-only, for a write to it would have to reach several."""
     if x.flags.forc or x.shape == ():
-        return x.copy(order="K")
+        return x.copy(order="K") if x.base is None else x.copy(order="K").view()  # what owns its memory does so, and nothing else
     xp = xp_of(x)
-    if xp is np and 0 in x.strides:
+    if xp is np and repeats(x.shape, x.strides):
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x
-    if xp is np and overlaps(x):
+    if xp is np and overlaps(x.shape, x.strides, x.itemsize):
         y.flags.writeable = False
     return y
 

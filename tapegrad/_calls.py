@@ -217,7 +217,7 @@ def full_like(x: Any, c: float) -> Any:
 
 
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
-    """A derivative for the caller: the kind and dtype of `like`, memory of its own; a Variable only within an outer transform.
+    """A derivative for the caller: the kind and dtype of `like`, memory of its own, in C order; a Variable only within an outer transform.
     `plain`: there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
@@ -233,7 +233,8 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
         g = live(g)
         if g._trace is not None:
             want = dtype(like)
-            return frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
+            g = frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
+            return g if not is_array(b := bottom(g)) or b.flags.c_contiguous else shaping.copy(g, "C")
         g = bottom(g)
     return _given(_plain_out(g, layout_of(like)))
 
@@ -250,9 +251,9 @@ def _plain_out(g: Any, like: Any) -> Any:
         return xp_of(like).asarray(g, dtype=like.dtype)
     if g.dtype != like.dtype:
         return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
-    if g.base is None and g.nbytes > SMALL and sys.getrefcount(g) <= 5:
+    if g.base is None and g.nbytes > SMALL and sys.getrefcount(g) <= 5 and g.flags.c_contiguous:
         return g  # nobody else holds it: no copy
-    return owned(g)
+    return g.copy()
 
 
 def value_out(y: Any) -> Any:

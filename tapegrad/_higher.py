@@ -9,6 +9,7 @@ from ._faces import has_variable
 from ._variable import Variable
 from .ops import shaping, views
 from .ops._define import NUMPY, shape
+from .ops._layouts import laid
 from .ops.creation import asarray, made
 
 
@@ -33,8 +34,18 @@ class vectorize(np.vectorize):
                 return super().__call__(*args)
             return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
         if type(found[0]) is tuple:
-            return tuple([views.reshape(shaping.stacked(list(column)), whole) for column in zip(*found, strict=True)])
-        return views.reshape(shaping.stacked(found), whole)
+            return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
+        return laid_alike(found, whole, each)
+
+
+def laid_alike(found, whole, each):
+    """The numbers as an array that lies as a ufunc's result would."""
+    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})
+
+
+def of_objects(*given):
+    """What `numpy.vectorize` makes of such arrays, with other elements."""
+    return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(*[np.asanyarray(a, dtype=object) for a in given])
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):

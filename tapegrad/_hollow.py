@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._array import repeats
 from .errors import BatchError, callers_line
 
 
@@ -45,8 +46,14 @@ def _function(x, f, types, args, kwargs):
 
 Hollow = type("Hollow", (np.ndarray,), {**BLIND, "__array_function__": _function})
 NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in (np.float64, np.float32, np.complex128, np.complex64, np.int64)}
+SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}  # hollow class -> that for which it stands
 POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
 NUMBER: dict = {}  # dtype -> the hollow number
+
+
+def shown_class(kind: type) -> type:
+    """The class that the user means."""
+    return SHOWN.get(kind, kind)
 
 
 def poison(d: np.dtype) -> Any:
@@ -97,7 +104,7 @@ def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) ->
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
         found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
-        found.flags.writeable = writeable and not any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
+        found.flags.writeable = writeable and not repeats(shape, strides)
         return found
     return on_device(xp)(shape, d, room.data + below, strides)
 

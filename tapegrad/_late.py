@@ -53,7 +53,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
-    "cupyx.scipy.ndimage": ("_faces",),
+    "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),

@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from ._array import is_array, is_differentiable, xp_of
+from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import full_like, name_of, number, value_out
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
@@ -394,12 +394,12 @@ class Step:
 def out_of(v: Any) -> Any:
     """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
     if not isinstance(v, Variable):
-        return v.copy() if is_array(v) else number(v)
+        return kept(v) if is_array(v) else number(v)
     v = live(v)
     if v._trace is not None:
         return frozen(v)
     b = bottom(v)
-    return b.copy() if is_array(b) else b
+    return kept(b) if is_array(b) else b
 
 
 MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, repeated, room_laid, xp_of
+from ._array import is_array, repeated, repeats, room_laid, xp_of
 from ._carried import host
 from ._hollow import hollow
 from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
@@ -35,7 +35,7 @@ def samples_first(stack: Any) -> Any:
     b = bottom(stack)
     if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
         return stack
-    if type(stack) is np.ndarray and 0 in b[0].strides:  # they stay what they are: read-only
+    if type(stack) is np.ndarray and repeats(b.shape[1:], b.strides[1:]):  # they stay what they are: read-only
         return repeated(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
     return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
 

@@ -176,13 +176,14 @@ def primitive(
     batch: Any = None,
     scalar: Any = None,
     prim: Any = None,
+    layout: str = "own",
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
     same, or an expression of v and w.  `holomorphic`:
     on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
     `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
-    NumPy's ufuncs, and of what has the forward rule `same`, is known.
+    NumPy's ufuncs, and of what has the forward rule `same`, is known.  `layout`: see `implements`.
 
     `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
     inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
@@ -201,7 +202,7 @@ def primitive(
         entry.prim, entry.__doc__, p.call, entry.__signature__ = p, run.__doc__, entry, signature.whole
         PRIMITIVES[p.name] = entry
         for function in numpy:
-            NUMPY[function] = entry
+            NUMPY[function] = entry if layout == "own" else laid_as_library(function, entry, True)
         return entry
 
     return declare

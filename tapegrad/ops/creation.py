@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, shares_memory, xp_of
-from .._foreign import OBJECTS
+from .._foreign import OBJECTS, argument
 from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
 from .._variable import Variable, View, variable
@@ -96,7 +96,7 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 def filled(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
-        out[...] = values_of(y)
+        out[...] = objects(y) if out.dtype == OBJECTS and isinstance(y, Variable) else values_of(y)
     else:
         out[...] = y
     return out
@@ -104,6 +104,7 @@ def filled(out: Any, y: Any) -> Any:
 
 @implements(np.full_like, layout="own")
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    a = argument(a)  # the numbers of an array of objects
     x = late.shown(a) if isinstance(a, Variable) else a
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
@@ -160,8 +161,13 @@ def require(a, dtype=None, requirements=None, *, like=None):
     wanted = {name[0].upper() for name in requirements or ()}  # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
     if wanted >= {"C", "F"}:
         raise ValueError("Cannot specify both 'C' and 'F' order")
-    x = ordered(_array(a, dtype, None, 0), "F" if "F" in wanted else "C" if "C" in wanted else None)
-    return copy(x) if isinstance(x, View) and ("O" in wanted or ("W" in wanted and not x.flags.writeable)) else x
+    order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
+    x = ordered(_array(a, dtype, None, 0), order)
+    if "O" in wanted and type(x) is Variable and x is a:
+        raise ArgumentError(
+            "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
+        )
+    return copy(x, order) if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable) else x
 
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:

@@ -12,7 +12,7 @@ import scipy.fft
 
 from .._array import xp_of
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape
-from .shaping import arrays_of, conj, embed, rolled, slice_of
+from .shaping import arrays_of, conj, embed, fit, rolled, slice_of
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -46,7 +46,11 @@ rules(
     lambda g, out, x, axis: irdft(weighted(g, n=shape(x)[axis], axis=axis, weight=0.5), n=shape(x)[axis], axis=axis),
     jvp=linear,
 )
-rules(irdft, lambda g, out, x, n, axis: weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), jvp=linear)
+rules(
+    irdft,
+    lambda g, out, x, n, axis: fit(weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), shape(x), dtype(x)),
+    jvp=linear,
+)
 rules(weighted, lambda g, out, x, n, axis, weight: weighted(g, n=n, axis=axis, weight=weight), jvp=linear)
 
 FORWARD = {None: 0, "backward": 0, "ortho": -0.5, "forward": -1}

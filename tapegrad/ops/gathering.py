@@ -352,7 +352,7 @@ def extract(condition, arr):
     return compress(host(condition).ravel(), arr)
 
 
-@implements(np.delete)
+@implements(np.delete, layout="asked")
 def delete(arr, obj, axis=None):
     x = array_like(arr)
     if axis is None:
@@ -361,7 +361,7 @@ def delete(arr, obj, axis=None):
     return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else constant(obj)), axis)
 
 
-@implements(np.insert)
+@implements(np.insert, layout="asked")
 def insert(arr, obj, values, axis=None):
     x, values = arrays_of([arr, values])
     if axis is None:

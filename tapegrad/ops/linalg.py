@@ -74,7 +74,7 @@ rules(triangle, lambda g, out, x, lower, strict: triangle(g, lower=lower, strict
 TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 
-@primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrices)
+@primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrices, layout="asked")
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
     """x of op(a) x = b, op by `trans`; only the lower or upper triangle of a is read.  b is a vector only if it has one axis."""
     trans = TRANS[trans]

@@ -92,8 +92,10 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
         return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
-    r = r if initial is None else add(r, initial)
-    return laid(r, np.sum, (a, axis, dtype), {"keepdims": keepdims, "initial": initial, "where": where})
+    settings = {"keepdims": keepdims, "where": where}
+    if initial is not None:
+        r, settings["initial"] = add(r, initial), initial
+    return laid(r, np.sum, (a, axis, dtype), settings)
 
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:

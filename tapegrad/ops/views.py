@@ -146,7 +146,7 @@ def reshape(a, shape, order="C", *, copy=None):
         return view(a, ("reshape", there.shape))
     if copy is False:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
-    return s.reshape(s.copy(a), to=there.shape)
+    return s.reshape(s.copy(a, "C"), to=there.shape)
 
 
 @implements(np.ravel, layout="own")

@@ -91,7 +91,7 @@ class Law(Distribution):
         self.name, self.names, self._log = name, names.split(), log
         self._mass = mass
 
-    def _of_value(self, call: str, x: Any, args: tuple, given: dict) -> Any:
+    def _evaluated(self, call: str, x: Any, args: tuple, given: dict) -> Any:
         if call.endswith("pmf") != self._mass:
             raise ArgumentError(f"scipy.stats.{self.name} has {'logpmf and pmf' if self._mass else 'logpdf and pdf'}, not {call}")
         args = [*args, *[given.pop(n) for n in self.names[len(args) :] if n in given]]
@@ -101,19 +101,19 @@ class Law(Distribution):
 
     @derived
     def logpdf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return self._of_value("logpdf", x, args, given)
+        return self._evaluated("logpdf", x, args, given)
 
     @derived
     def pdf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return exp(self._of_value("pdf", x, args, given))
+        return exp(self._evaluated("pdf", x, args, given))
 
     @derived
     def logpmf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return self._of_value("logpmf", x, args, given)
+        return self._evaluated("logpmf", x, args, given)
 
     @derived
     def pmf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return exp(self._of_value("pmf", x, args, given))
+        return exp(self._evaluated("pmf", x, args, given))
 
 
 def dirichlet_log(x: Any, alpha: Any) -> Any:

@@ -4,6 +4,7 @@ shows a difference."""
 import itertools
 from collections import Counter
 
+import layout_programs
 import numpy as np
 import pytest
 import scipy.fft
@@ -13,7 +14,8 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from random_layouts import KINDS, MODES, compared, lies, relaid
 
 import tapegrad as tg
-from tapegrad._array import kept
+from tapegrad._array import kept, room_laid
+from tapegrad.errors import TapegradError
 
 # --- every function and keyword, its operands in any order ---
 
@@ -93,7 +95,7 @@ def written_through(operation, lay):
     return f
 
 
-def slopes(f, x):
+def slopes(f, x, step=1e-3):
     """By differences, of the plain function, extrapolated; each point lies as x does."""
     g = np.zeros(x.shape)
     for at in np.ndindex(*x.shape):
@@ -105,7 +107,7 @@ def slopes(f, x):
             z[at] += h
             return f(z)
 
-        d1, d2 = [(value(h) - value(-h)) / (2 * h) for h in (1e-3, 5e-4)]
+        d1, d2 = [(value(h) - value(-h)) / (2 * h) for h in (step, step / 2)]
         g[at] = (4 * d2 - d1) / 3
     return g
 
@@ -157,6 +159,86 @@ def test_writes_through_a_reshape():
 @pytest.mark.parametrize("lay", LIES)
 def test_all_writes_through_a_reshape(lay):
     assert judged([(name, lay) for name in OPERATIONS])["grad"] > 25
+
+
+# --- random programs ---
+
+WAYS = {
+    "grad": lambda f, x: tg.value_and_grad(f)(x)[0],
+    "jvp": lambda f, x: tg.jvp(f, (x,), (np.ones(x.shape),))[0],
+    "vmap": lambda f, x: tg.vmap(f)(x[None])[0],
+    "prepared": lambda f, x: [p(kept(x)) for p in [tg.prepare(f, x)] for _ in range(2)][-1],
+}
+
+
+def run_programs(seeds, ways=WAYS):
+    """Programs by the plain run; of those whose derivative exists, the gradient by differences."""
+    found = Counter()
+    for seed in seeds:
+        x, lines = layout_programs.drawn(seed, place=kept)
+        f = layout_programs.function(lines)
+        value = f(kept(x))
+        for way in ways:
+            got = WAYS[way](f, x)
+            assert np.isclose(got, value, rtol=1e-8), f"seed {seed}, {way}: {got} instead of {value}, strides {x.strides}: {lines}"
+            found[way] += 1
+        if seed % 4:
+            continue
+        g, coarse = slopes(f, x), slopes(f, x, 3e-3)
+        if np.allclose(g, coarse, rtol=1e-5, atol=1e-7):
+            np.testing.assert_allclose(tg.grad(f)(x), g, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}: {lines}")
+            found["gradients"] += 1
+    print(dict(found))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_programs():
+    assert run_programs(range(60))["gradients"] > 8
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(k, k + 1000) for k in range(1000, 6000, 1000)], ids=str)
+def test_thousands_of_programs(seeds):
+    assert run_programs(seeds)["gradients"] > 150
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("way", ["grad", "jvp"])
+def test_programs_by_library(xp, way):
+    right = 0
+    for seed in range(40):
+        x, lines = layout_programs.drawn(seed, xp, None, lambda x: on_device(xp, x))
+        f = layout_programs.function(lines, xp, None)
+        value = float(f(on_device(xp, x)))
+        z = on_device(xp, x)
+        try:
+            got = tg.value_and_grad(f)(z)[0] if way == "grad" else tg.jvp(f, (z,), (xp.ones(x.shape),))[0]
+        except TapegradError:  # cupy.r_ and others that are not supported
+            continue
+        assert np.isclose(float(got), value, rtol=1e-8), f"seed {seed}: {got} instead of {value}, strides {x.strides}: {lines}"
+        right += 1
+    assert right > 30
+
+
+def on_device(xp, x):
+    y = room_laid(xp, x.shape, x.strides, x.dtype)
+    y[...] = xp.asarray(x)
+    return y
+
+
+def test_full_of_objects():
+    """A tracked number that fills an array of objects stays tracked, whatever was called before."""
+    o = np.array([1.0, 2.0], object)
+    for make in (lambda x: np.full_like(x, x[0]), lambda x: np.full_like(o, x[0]), lambda x: np.full(2, x[0], dtype=object)):
+
+        def f(x, make=make):
+            y = make(x)
+            return y[0] * y[1]
+
+        for _ in range(2):
+            np.testing.assert_allclose(tg.grad(f)(X[0]), [0.6, 0.0, 0.0])
 
 
 # --- arguments ---

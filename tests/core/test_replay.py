@@ -557,3 +557,12 @@ def test_report():
     p.grad(X)
     p.grad(X)
     assert "one text of Python" in p.report() and ".grad" in p.report() and ".hvp" not in p.report()
+
+
+def test_many_directions_at_once_are_recorded():
+    """Rows of V are parts of an argument, and enough of them are done by one sweep."""
+    p = tg.prepare(lambda x: (x**3).sum() + x[0] * x[1], np.ones(10))
+    x = np.linspace(1, 2, 10)
+    np.testing.assert_allclose(p.hmp(x, np.eye(10)), tg.hessian(p.f)(x))
+    np.testing.assert_allclose(p.hmp(x + 1, np.eye(10)), tg.hessian(p.f)(x + 1))
+    assert "run as it is" not in p.report()

@@ -17,7 +17,7 @@ import tapegrad.numpy
 import tapegrad.scipy
 from tapegrad import stats
 from tapegrad._faces import is_function
-from tapegrad._scipy import _declare
+from tapegrad._scipy._declare import NAMESPACES
 from tapegrad.ops import zero_derivative
 from tapegrad.ops._define import NUMPY
 from tapegrad.ops.creation import CREATORS
@@ -75,18 +75,11 @@ def table():
     for space in OURS:
         module = importlib.import_module(space)
         found[space] = {name: kinds_of(space, name, f) for name, f in public(module).items()}
-    words = {"rule": {DIFFERENTIATED}, "constant": {CONSTANT}, "refused": {REFUSED}, "none": set()}
-    for space, declared in namespaces().items():
-        found[space] = {name: words[kind] for name, kind in declared.kinds().items()}
-    return found
-
-
-@functools.cache
-def namespaces():
-    """Those of SciPy's subpackages that declare for themselves."""
     for name in vars(tapegrad.scipy)["_ON_USE"]:
         getattr(tapegrad.scipy, name)
-    return _declare.NAMESPACES
+    for space, declared in NAMESPACES.items():
+        found[space] = {name: {kind} for name, kind in declared.kinds().items()}
+    return found
 
 
 def face_of(space, name):
@@ -99,11 +92,7 @@ def is_called(f):
 
 
 def why(space, name):
-    if space in OURS:
-        return WHY[space][name]
-    declared = namespaces()[space]
-    because, instead = declared.refusals[getattr(declared.real, name)]
-    return "; ".join([*([because] if because else []), f"write {instead}"])
+    return NAMESPACES[space].why(name) if space in NAMESPACES else WHY.get(space, {}).get(name, "")
 
 
 def page():
