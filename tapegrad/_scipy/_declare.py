@@ -196,7 +196,7 @@ class Namespace:
             known = isinstance(x, type) and x in self.rules
             if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith("scipy")):
                 continue
-            if is_function(x):
+            if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):

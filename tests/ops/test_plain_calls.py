@@ -133,7 +133,7 @@ TRACKED = {
     "captured law": lambda x: law.pdf(x),
     "lagrange": lambda x: scipy.interpolate.lagrange(times[:3], x)(times),
     "cossin": lambda x: scipy.linalg.cossin(np.outer(x, x), 1, 1),
-    "firwin": lambda x: scipy.signal.firwin(3, x),
+    "linprog": lambda x: scipy.optimize.linprog(x).x,
 }
 
 
