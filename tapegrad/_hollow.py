@@ -46,8 +46,14 @@ def _function(x, f, types, args, kwargs):
 
 Hollow = type("Hollow", (np.ndarray,), {**BLIND, "__array_function__": _function})
 NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in (np.float64, np.float32, np.complex128, np.complex64, np.int64)}
+SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}  # hollow class -> that for which it stands
 POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
 NUMBER: dict = {}  # dtype -> the hollow number
+
+
+def shown_class(kind: type) -> type:
+    """The class that the user means."""
+    return SHOWN.get(kind, kind)
 
 
 def poison(d: np.dtype) -> Any:

@@ -40,7 +40,9 @@ LOADED: dict[str, tuple] = {
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
-    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_discrete", "_statistics")},  # when they are asked for
+    **{
+        f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_statistics")
+    },  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
@@ -53,7 +55,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
-    "cupyx.scipy.ndimage": ("_faces",),
+    "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),

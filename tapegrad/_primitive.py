@@ -110,6 +110,7 @@ class Trace:
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batch.py)?
+    tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered

@@ -550,9 +550,29 @@ def walked(roots: list, read_anew: Callable | None = None) -> Walk:
         names = names.union(walk.found)
 
 
+def snapshot(x: Any) -> Any:
+    """The state of a generator, for `restore`."""
+    if isinstance(x, np.random.Generator):
+        return x.bit_generator.state
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.getstate() if isinstance(x, random.Random) else x.state
+
+
+def restore(x: Any, before: Any) -> None:
+    if isinstance(x, np.random.Generator):
+        x.bit_generator.state = before
+    elif isinstance(x, np.random.RandomState):
+        x.set_state(before)
+    elif isinstance(x, random.Random):
+        x.setstate(before)
+    else:
+        x.state = before
+
+
 def state(x: Any) -> bytes:
-    """Of a source of random numbers; empty for one that has none."""
+    """That of a source of random numbers, for comparison; empty for one that has none."""
     try:
-        return pickle.dumps(x)
+        return pickle.dumps(snapshot(x))
     except NotImplementedError:
         return b""

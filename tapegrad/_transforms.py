@@ -266,7 +266,7 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
 def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
     """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
     call, count = f"jmp({name_of(f)})", shape(V)[0]
-    if count * x.nbytes <= WIDE:
+    if count > IN_TURN and count * x.nbytes <= WIDE:
 
         def pushed(given):
             return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
@@ -286,7 +286,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
             G = [] if slot is None else reverse.pull(tape, [(slot, cast(call, "direction", given[0], x))])
             return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, number(y))}
 
-        found = for_each(call, r, swept, [V])
+        found = few_or_many(call, r, swept, V)
         tape.release()
     return found[0]
 
@@ -296,8 +296,15 @@ def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
     call = f"vmp({name_of(f)})"
     with Recorded(call, f, 0, (x, *args), {}) as r:
         ((y, _),) = r.low
-        found = for_each(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), [W])
+        found = few_or_many(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), W)
     return r.inputs.results(found)
+
+
+def few_or_many(call: str, r: Recorded, sweep: Callable, V: Any) -> dict:
+    """`for_each` of a recording that is replayed: there a few directions are one text."""
+    if shape(V)[0] > IN_TURN:
+        return for_each(call, r, sweep, [V])
+    return in_turn(sweep, [V], shape(V)[0])
 
 
 def empty_rows(x: Any) -> Any:
@@ -306,6 +313,7 @@ def empty_rows(x: Any) -> Any:
 
 FEW = 8  # sweeps that are done one after another sooner than at once
 ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+IN_TURN = 16  # directions of which a replay does one after another sooner
 WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
 
 
@@ -318,6 +326,10 @@ def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
             found = swept_at_once(call, sweep, rows, count, at_once)
             if found is not None:
                 return found
+    return in_turn(sweep, rows, count)
+
+
+def in_turn(sweep: Callable, rows: list, count: int) -> dict:
     each = [sweep([v[n] for v in rows]) for n in range(count)]
     return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
 

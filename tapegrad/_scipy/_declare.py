@@ -13,6 +13,7 @@ A rule is made of tapegrad's operations, and called where something in the argum
 of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from types import ModuleType
@@ -38,12 +39,26 @@ NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
 class Carrier:
     """An object of ours that holds Variables, and stands for one of SciPy's."""
 
+    _captured = False  # does it stand for an object of the user's?
+
     def _tracked(self) -> bool:
         raise NotImplementedError
 
     def _plain(self) -> Any:
         """SciPy's object, of plain arrays."""
         raise NotImplementedError
+
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it."""
+        return self if self._tracked() else self._plain()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._captured and not name.startswith("_"):
+            raise ArgumentError(
+                f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the transform, and a new {name} "
+                "would not be seen there; write into its arrays, x[...] = value, or make another object"
+            )
+        object.__setattr__(self, name, value)
 
 
 def any_of(xs: Any, test: Callable) -> bool:
@@ -124,13 +139,15 @@ def is_public(x: Any, module: str) -> bool:
 class Namespace:
     """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one."""
 
-    def __init__(self, real: ModuleType, device: str | None = None):
+    def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
         self.real, self.device, self.name = real, device, real.__name__
         self.rules: dict = {}  # function or class -> ours
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
+        self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
-        NAMESPACES[self.name] = self
+        if listed:
+            NAMESPACES[self.name] = self
 
     def rule(self, *functions: Any, of_functions: bool = False) -> Callable:
         def declare(ours):
@@ -144,8 +161,10 @@ class Namespace:
 
         return declare
 
-    def constant(self, *functions: Any) -> None:
+    def constant(self, *functions: Any, but: tuple = ()) -> None:
+        """`but`: names of settings on which the result depends smoothly."""
         self.constants.update(functions)
+        self.smooth.update(dict.fromkeys(functions, but) if but else {})
 
     def refuse(self, why: str, instead: str, *functions: Any) -> None:
         for f in functions:
@@ -155,14 +174,19 @@ class Namespace:
         return f"{self.name}.{f.__name__}"
 
     def kinds(self) -> dict[str, str]:
-        """Public name -> 'rule', 'constant', 'refused' or 'none', of the functions and classes of the module."""
+        """Public name -> 'differentiated', 'constant', 'refused' or 'none', of the functions and classes of the module."""
         found = {}
         for name in dir(self.real):
             x = getattr(self.real, name)
             if not name.startswith("_") and is_public(x, self.name):
-                kinds = {"rule": self.rules, "constant": self.constants, "refused": self.refusals}
+                kinds = {"differentiated": self.rules, "constant": self.constants, "refused": self.refusals}
                 found[name] = next((kind for kind, table in kinds.items() if x in table), "none")
         return found
+
+    def why(self, name: str) -> str:
+        """Why this public name is refused, and what to write."""
+        why, instead = self.refusals[getattr(self.real, name)]
+        return f"{why}; use {instead}" if why else f"use {instead}"
 
     def stand_in(self, name: str) -> ModuleType:
         """The module of faces."""
@@ -172,7 +196,7 @@ class Namespace:
             known = isinstance(x, type) and x in self.rules
             if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith("scipy")):
                 continue
-            if is_function(x):
+            if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):
@@ -198,6 +222,8 @@ class Namespace:
                     return adapter[0]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
+                for what in self.smooth.get(f, ()):
+                    fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain(args)
             return made(self.faced(library_function(f, self.device, args)(*args, **plain(kwargs))))
@@ -233,38 +259,38 @@ class Namespace:
 
 
 class Kind(type):
-    """The class of ours that stands for `real`: SciPy's own instances are instances too."""
+    """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
 
-    real: Any
+    _theirs: Any
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Carrier) and issubclass(getattr(type(x), "real", object), cls.real))
+        return isinstance(x, cls._theirs) or (isinstance(x, Carrier) and issubclass(getattr(type(x), "_theirs", object), cls._theirs))
 
     def __subclasscheck__(cls, c):
-        return issubclass(getattr(c, "real", c), cls.real)
+        return issubclass(getattr(c, "_theirs", c), cls._theirs)
 
     def __eq__(cls, other):
-        return other is cls or other is cls.real
+        return other is cls or other is cls._theirs
 
     def __hash__(cls):
-        return hash(cls.real)
+        return hash(cls._theirs)
 
 
 class Refusing(Kind):
     def __call__(cls, *args, **kwargs):
         if tracked(args, kwargs):
-            raise refusal(cls.name, *cls.space.refusals[cls.real])
+            raise refusal(cls.name, *cls.space.refusals[cls._theirs])
         if OPEN.depth:
-            args, kwargs = cls.space.guarded(args, cls.real), cls.space.guarded(kwargs, cls.real)
-        return cls.real(*plain(args), **plain(kwargs))
+            args, kwargs = cls.space.guarded(args, cls._theirs), cls.space.guarded(kwargs, cls._theirs)
+        return cls._theirs(*plain(args), **plain(kwargs))
 
     def __getattr__(cls, name):
-        return getattr(cls.real, name)
+        return getattr(cls._theirs, name)
 
 
 def refusing(space: Namespace, real: type) -> type:
     """A class that takes plain values only."""
-    return Refusing(real.__name__, (), {"real": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
+    return Refusing(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
 
 
 # --- what rules are written with ---
@@ -275,6 +301,8 @@ def array(x: Any, like: Any = None) -> Any:
     if isinstance(x, (list, tuple)):
         x = stacked(x)
     if type(x) is Variable or type(x) is View:
+        if like is not None and not is_tracked(x) and xp(x) is not xp(like):
+            return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
     library = np if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)

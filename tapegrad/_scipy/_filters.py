@@ -310,6 +310,8 @@ def resample(x, num, t=None, axis=0, window=None, domain="time"):
 
 @SIGNAL.rule(sig.resample_poly)
 def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
+    if padtype in ("median", "maximum", "minimum") or cval is not None and (tracked(cval) or cval):
+        raise ArgumentError(f"scipy.signal.resample_poly: padtype={padtype!r}, cval={cval!r} has no derivative here; take 'mean' or 'line'")
     return settled(sig.resample_poly, x, axis, up=integer(up), down=integer(down), window=window, padtype=padtype, cval=cval)
 
 
@@ -321,11 +323,13 @@ def decimate(x, q, n=None, ftype="iir", axis=-1, zero_phase=True):
 @SIGNAL.rule(sig.upfirdn)
 def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
     up, down = integer(up), integer(down)
+    if tracked(cval) or cval:
+        raise ArgumentError("scipy.signal.upfirdn: cval= has no derivative here; leave it at 0")
     if not tracked(h):
         h = fixed(h, "scipy.signal.upfirdn", "h")
         return along(Upfirdn(h, up, down, mode), array(x), axis)
-    if mode != "constant" or cval:
-        raise ArgumentError("scipy.signal.upfirdn: with a tracked h only mode='constant', cval=0 has a derivative here")
+    if mode != "constant":
+        raise ArgumentError("scipy.signal.upfirdn: with a tracked h only mode='constant' has a derivative here")
     h, x = two(h, x)
     x = moved_last(x, axis)
     if up > 1:  # zeros between

@@ -11,7 +11,7 @@ from .._primitive import primal_of
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Kind, array, bare, plain, refusal, tracked
+from ._declare import Kind, array, bare, constant, plain, refusal, tracked
 from ._piecewise import INTERPOLATE, BSpline, Interpolant, basis, like_of, pieces_of, trailing
 from ._splines import made_spline
 
@@ -27,7 +27,7 @@ def product_of(c: Any, axes: list) -> Any:
     flat, d = 0, len(axes)
     to = shape(c)
     for i, (first, w) in enumerate(axes):
-        at = np.expand_dims(first, -1) + plain_np.arange(shape(w)[-1])
+        at = np.expand_dims(first, -1) + constant(plain_np.arange(shape(w)[-1]), w)
         flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(to[i + 1 : d])
     values = np.take(np.reshape(c, (math.prod(to[:d]), *to[d:])), flat, 0)
     for _, w in reversed(axes):
@@ -37,7 +37,7 @@ def product_of(c: Any, axes: list) -> Any:
 
 
 class RegularGridInterpolator(Interpolant, metaclass=Kind):
-    real = itp.RegularGridInterpolator
+    _theirs = itp.RegularGridInterpolator
     names = ("grid", "values")
 
     def __init__(
@@ -134,7 +134,7 @@ def interpn(points, values, xi, method="linear", bounds_error=True, fill_value=p
 class RectBivariateSpline(Interpolant, metaclass=Kind):
     """Through all data of a grid (s = 0)."""
 
-    real = itp.RectBivariateSpline
+    _theirs = itp.RectBivariateSpline
     names = ("tx", "ty", "c")
 
     def __init__(self, x, y, z, bbox=(None,) * 4, kx=3, ky=3, s=0, maxit=20):
@@ -182,3 +182,69 @@ class RectBivariateSpline(Interpolant, metaclass=Kind):
 
 
 INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)
+
+
+def given_by_tck(real: Any) -> type:
+    """A class whose knots are chosen by its data: with plain data, differentiated by the point."""
+
+    def __init__(self, *args, **kwargs):
+        if tracked(args, kwargs):
+            why = "its knots are chosen by the data"
+            raise refusal(f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator")
+        self.__dict__.update(RectBivariateSpline._of(real(*plain(args), **plain(kwargs)), lambda x: x).__dict__)
+
+    return Kind(real.__name__, (RectBivariateSpline,), {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__})
+
+
+for _real in (itp.BivariateSpline, itp.SmoothBivariateSpline, itp.LSQBivariateSpline):
+    INTERPOLATE.rule(_real)(given_by_tck(_real))
+
+
+@INTERPOLATE.rule(itp.bisplev)
+def bisplev(x, y, tck, dx=0, dy=0):
+    tx, ty, c, kx, ky = tck
+    like = like_of(x, y, c, tx, ty)
+    spline = object.__new__(RectBivariateSpline)
+    spline.tx, spline.ty, spline.degrees = array(tx, like), array(ty, like), (kx, ky)
+    spline.c = np.reshape(array(c, like), (shape(tx)[0] - kx - 1, shape(ty)[0] - ky - 1))
+    x, y = [np.atleast_1d(array(v, like)) for v in (x, y)]
+    z = spline(x, y, dx, dy)
+    return z if shape(z)[0] > 1 and shape(z)[1] > 1 else z[0, 0] if shape(z) == (1, 1) else np.reshape(z, -1)
+
+
+class NdBSpline(Interpolant, metaclass=Kind):
+    _theirs = itp.NdBSpline
+    names = ("t", "c")
+
+    def __init__(self, t, c, k, *, extrapolate=None):
+        like = like_of(t, c)
+        self.t, self.c = tuple([array(v, like) for v in t]), array(c, like)
+        self.k = (int(k),) * len(self.t) if plain_np.ndim(k) == 0 else tuple([int(v) for v in k])
+        self.extrapolate = True if extrapolate is None else bool(extrapolate)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return cls([shadow(v) for v in x.t], shadow(x.c), x.k, extrapolate=x.extrapolate)
+
+    def _plain(self) -> Any:
+        return itp.NdBSpline(plain(self.t), plain(self.c), self.k, extrapolate=self.extrapolate)
+
+    def __call__(self, xi, *, nu=None, extrapolate=None):
+        if not tracked(xi) and not self._tracked():
+            return made(self._plain()(plain(xi), nu=nu, extrapolate=extrapolate))
+        if nu is not None and plain_np.any(nu):
+            raise ArgumentError("scipy.interpolate.NdBSpline: nu= has no derivative here")
+        xi = array(xi, like_of(xi, self.c, self.t))
+        d, to = len(self.t), shape(xi)[:-1]
+        flat = np.reshape(xi, (-1, d))
+        c = self.c[tuple([slice(shape(t)[0] - k - 1) for t, k in zip(self.t, self.k, strict=True)])]
+        axes = [grid_weights(t, flat[:, i], k) for i, (t, k) in enumerate(zip(self.t, self.k, strict=True))]
+        y = product_of(c, axes)
+        if not (self.extrapolate if extrapolate is None else extrapolate):
+            for i, (t, k) in enumerate(zip(self.t, self.k, strict=True)):
+                out = (flat[:, i] < t[k]) | (flat[:, i] > t[shape(t)[0] - k - 1])
+                y = np.where(trailing(out, ndim(y) - 1), plain_np.nan, y)
+        return np.reshape(y, to + shape(self.c)[d:])
+
+
+INTERPOLATE.rule(itp.NdBSpline)(NdBSpline)

@@ -15,6 +15,7 @@ import scipy.sparse
 
 from .._array import xp_of
 from .._late import load
+from ..errors import ArgumentError
 from ..ops._define import linear, ndim, primitive, rules, shape
 from ..ops.gathering import pad_zeros
 from ..ops.products import backwards
@@ -242,7 +243,19 @@ class Settled:
         self.key = f, tuple(settings), tuple(known)
 
     def __call__(self, x: Any) -> Any:
-        return self.f(x, **self.settings, axis=-1)
+        return self.on(x)(x, **self.settings, axis=-1)
+
+    def on(self, x: Any) -> Callable:
+        """The function of the library of x."""
+        if xp_of(x) is np:
+            return self.f
+        device = "cupyx.scipy.ndimage" if self.f.__module__.startswith("scipy.ndimage") else "cupyx.scipy.signal"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            found = getattr(load(device), self.f.__name__, None)
+        if found is None:
+            raise ArgumentError(f"scipy: CuPy has no {self.f.__name__}; move the array with x.get()")
+        return found
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Settled) and self.key == other.key

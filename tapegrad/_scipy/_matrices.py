@@ -17,7 +17,7 @@ from .._array import is_array
 from .._variable import Variable, View
 from ..ops._define import dtype, ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, same, tracked
 from ._linear import mapped
 from ._measured import Sums
 from ._solving import Pattern, sparse_product
@@ -25,6 +25,10 @@ from ._solving import Pattern, sparse_product
 SPARSE = Namespace(sps, "cupyx.scipy.sparse")
 LINALG = Namespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
 FACES: dict = {}  # SciPy's class -> ours
+
+
+def is_sparse(x: Any) -> bool:
+    return isinstance(x, (Sparse, Editable)) or sps.issparse(x)
 
 
 def is_scalar(x: Any) -> bool:
@@ -43,26 +47,26 @@ def chosen(values: Any, at: Any) -> Any:
 
 
 class Sparse(Carrier):
-    real: Any
+    _theirs: Any
     __array_priority__ = 2000
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
-        name = type(self).real.__name__
-        if isinstance(arg, Sparse):
-            made_of = arg.asformat(self.format)
+        name = type(self)._theirs.__name__
+        if isinstance(arg, (Sparse, Editable)):
+            made_of = sparse(arg).asformat(self.format)
         elif not tracked(arg):
-            made_of = of_real(type(self).real(plain(arg), plain(shape), dtype, copy, **more))
+            made_of = of_real(type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more))
         else:
             made_of = self._read(name, arg, plain(shape))
-        self._values, self._places, self._seen = made_of._values, type(self).real(made_of._places), None
+        self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
 
     @classmethod
     def _read(cls, name: str, arg: Any, to: Any) -> "Sparse":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = array(arg)
-            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls.real, sps.spmatrix) else dense
+            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
             at = plain_np.flatnonzero(bare(dense))
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
@@ -74,7 +78,7 @@ class Sparse(Carrier):
         values = np.reshape(data, -1)
         if len(where) == 1 and cls.format != "dia":
             return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
-        return of_places(values, cls.real((count, *where), shape=to))
+        return canonical(of_places(values, cls._theirs((count, *where), shape=to)))
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -109,13 +113,15 @@ class Sparse(Carrier):
     T = property(lambda self: self.transpose())
 
     def __repr__(self) -> str:
-        return f"<tapegrad's {type(self).real.__name__} of shape {self.shape}, {self.nnz} elements>"
+        return f"<tapegrad's {type(self)._theirs.__name__} of shape {self.shape}, {self.nnz} elements>"
 
     def __len__(self):
         return len(self._places)
 
     def __bool__(self):
         return bool(self._plain())
+
+    __hash__ = object.__hash__
 
     def __iter__(self):
         return iter([self[k] for k in range(self.shape[0])])
@@ -145,14 +151,22 @@ class Sparse(Carrier):
             raise AttributeError(name)
         if name in MOVES:
             return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+        if name in ELEMENTWISE:
+            return lambda: self._with(getattr(np, name))
+        if name in CHANGES:
+            return lambda *args, **kwargs: self._changed(
+                f"A.{name}(...)", lambda A: getattr(A, name)(*plain(args), **plain(kwargs)), tracked(args, kwargs)
+            )
+        if name in TIDYING:
+            return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._places, name)
         if self._tracked():
-            raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
 
         def run(*args, **kwargs):
             if tracked(args, kwargs):
-                raise refusal(f"scipy.sparse.{type(self).real.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
+                raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
             return SPARSE.faced(made(getattr(self._plain(), name)(*plain(args), **plain(kwargs))))
 
         return run
@@ -177,7 +191,17 @@ class Sparse(Carrier):
         return chosen(self._values, found)
 
     def __setitem__(self, at, value):
-        raise refusal("A[i, j] = value", "of a sparse matrix", "a matrix made of its values, or write into A.data")
+        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain(at), plain(value)), tracked(value))
+
+    def _changed(self, call: str, change: Any, refused: bool) -> None:
+        """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
+        if refused or self._captured or self._tracked():
+            why = "the matrix was made outside of the transform" if self._captured and not refused else "of tracked values"
+            raise refusal(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
+        real = self._plain()
+        change(real)
+        new = of_real(real)
+        self._values, self._places, self._seen = new._values, new._places, None
 
     def sum(self, axis=None, dtype=None, out=None):
         pattern, values = self._elements()
@@ -186,7 +210,7 @@ class Sparse(Carrier):
         axis = axis % 2
         lines = pattern.cols if axis == 0 else pattern.rows
         y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
-        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self).real, sps.spmatrix) else y
+        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self)._theirs, sps.spmatrix) else y
 
     def mean(self, axis=None, dtype=None, out=None):
         return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
@@ -208,7 +232,8 @@ class Sparse(Carrier):
         return self._with(np.conj)
 
     conjugate = conj
-    real_part = imag_part = None
+    real = property(lambda self: self._with(np.real))
+    imag = property(lambda self: self._with(np.imag))
 
     def astype(self, dtype, casting="unsafe", copy=True):
         return self._with(lambda v: np.astype(v, dtype))
@@ -227,14 +252,14 @@ class Sparse(Carrier):
     def __matmul__(self, other):
         if is_scalar(other):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
-        if isinstance(other, Sparse) or sps.issparse(other):
+        if is_sparse(other):
             return product(self, sparse(other))
         if not tracked(self, other):
             return made(self._plain() @ plain(other))
         return self._times(other, False)
 
     def __rmatmul__(self, other):
-        if sps.issparse(other):
+        if is_sparse(other):
             return product(sparse(other), self)
         if not tracked(self, other):
             return made(plain(other) @ self._plain())
@@ -247,29 +272,46 @@ class Sparse(Carrier):
     def multiply(self, other):
         if is_scalar(other):
             return self._with(lambda v: v * other)
-        if isinstance(other, Sparse) or sps.issparse(other):
+        if is_sparse(other):
             return elementwise(self, sparse(other))
         pattern, values = self._elements()
         dense = np.broadcast_to(array(other, values), self.shape)
         return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
 
     def __mul__(self, other):
-        return self @ other if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
 
     def __rmul__(self, other):
-        return other @ self if issubclass(type(self).real, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
 
     def __truediv__(self, other):
         return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
 
     def __add__(self, other):
-        if is_scalar(other) or not (isinstance(other, Sparse) or sps.issparse(other)):
+        if is_scalar(other) or not (is_sparse(other)):
             if is_scalar(other) and not tracked(other) and bare(other) == 0:
                 return self
             return self.toarray() + other
         return added(self, sparse(other))
 
     __radd__ = __add__
+
+    def __imul__(self, other):
+        return self._scaled(other) if is_scalar(other) else self * other
+
+    def __itruediv__(self, other):
+        return self._scaled(1 / other) if is_scalar(other) else self / other
+
+    def _scaled(self, factor: Any) -> "Sparse":
+        """In place, as SciPy does it: in the memory of the user's matrix too."""
+        data = self.data
+        if type(data) is Variable or type(data) is View:
+            data[...] = data * factor
+            return self
+        if tracked(factor) or self._captured:
+            return self._with(lambda v: v * factor)
+        self._values = self._values * factor
+        return self
 
     def __sub__(self, other):
         return self + (-other)
@@ -292,6 +334,12 @@ MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
     "sorted_indices",
 ))  # fmt: skip
+ELEMENTWISE = frozenset((  # f(0) = 0
+    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p", "deg2rad", "rad2deg", "sign", "floor",
+    "ceil", "rint", "trunc",
+))  # fmt: skip
+CHANGES = frozenset(("setdiag", "resize", "set_shape"))
+TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))  # the matrix is the same one after it
 STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
 
 
@@ -320,20 +368,25 @@ def of_places(values: Any, places: Any) -> Sparse:
     return new
 
 
-def of_real(real: Any, shadow: Any = lambda x: x) -> Sparse:
+def of_real(real: Any, shadow: Any = same) -> Sparse:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
-    if real.format in ("lil", "dok", "bsr"):
-        real = real.tocsr()
-        shadow = lambda x: x
-    if real.data.dtype.kind not in "fc":
-        real, shadow = real.astype(float), lambda x: x
+    if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
+        real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
+        real.data.flags.writeable = shadow is same  # a write would not be seen in the user's matrix
+        shadow = same
     places = real.copy()
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
     new = of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
-    if places.format == "coo" and not real.has_canonical_format and has_duplicates(places):
-        return without_duplicates(new._values, places)
-    return new
+    return canonical(new)
+
+
+def canonical(A: Sparse) -> Sparse:
+    """Elements at one place are added; the order of them stays where there are none."""
+    places = A._places
+    if places.format == "dia" or places.has_canonical_format or not has_duplicates(coo := places.tocoo()):
+        return A
+    return without_duplicates(A._values, coo).asformat(places.format)
 
 
 def has_duplicates(places: Any) -> bool:
@@ -360,11 +413,11 @@ def groups(which: Any, count: int) -> list:
 
 
 def sparse(x: Any) -> Sparse:
-    return x if isinstance(x, Sparse) else of_real(x)
+    return x if isinstance(x, Sparse) else of_real(x._real if isinstance(x, Editable) else x)
 
 
 def is_matrix(*xs: Any) -> bool:
-    return all([issubclass(type(x).real, sps.spmatrix) for x in xs])
+    return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
 def of_elements(values: Any, pattern: Any, like: Sparse, to: Any = None) -> Sparse:
@@ -418,10 +471,78 @@ def elementwise(A: Sparse, B: Sparse) -> Sparse:
     return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
 
 
+def compared(name: str) -> Any:
+    """The values are compared as they are."""
+
+    def run(self, other):
+        other = other._plain() if isinstance(other, Sparse) else bare(other)
+        return getattr(self._plain(), name)(other)
+
+    return run
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Sparse, _name, compared(_name))
+
+
+class Editable(Carrier):
+    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
+
+    _theirs: Any
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
+        if tracked(arg):
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
+        self._real = type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._real = x
+        return new
+
+    def _tracked(self) -> bool:
+        return False
+
+    def _plain(self) -> Any:
+        return self._real
+
+    def __setitem__(self, at, value):
+        if tracked(value):
+            raise refusal("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
+        self._real[plain(at)] = plain(value)
+
+    def __getitem__(self, at):
+        return SPARSE.faced(made(self._real[plain(at)]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._real, name)
+        if not callable(found):
+            return SPARSE.faced(found)
+
+        def run(*args, **kwargs):
+            if tracked(args, kwargs):
+                return getattr(of_real(self._real), name)(*args, **kwargs)
+            return SPARSE.faced(made(found(*plain(args), **plain(kwargs))))
+
+        return run
+
+
+for _name in (
+    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__", "__rsub__", "__neg__", "__abs__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
+):  # fmt: skip
+    setattr(Editable, _name, lambda self, *args, name=_name: getattr(of_real(self._real), name)(*args))
+
 for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
         _real = getattr(sps, f"{_format}_{_kind}")
-        _ours = Kind(_real.__name__, (Sparse,), {"real": _real, "format": _format, "__doc__": _real.__doc__})
+        _base = Editable if _format in ("lil", "dok") else Sparse
+        _ours = Kind(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
         FACES[_real] = _ours
         SPARSE.rule(_real)(_ours)
 
@@ -437,7 +558,7 @@ def moving(f: Any) -> Any:
         parts: list = []
 
         def met(x):
-            if isinstance(x, Sparse) or sps.issparse(x):
+            if is_sparse(x):
                 parts.append(sparse(x))
                 return Placed(len(parts) - 1)
             if isinstance(x, (list, tuple)):
@@ -510,7 +631,7 @@ def spdiags(data, diags, m=None, n=None, format=None):
 
 @SPARSE.rule(sps.kron)
 def kron(A, B, format=None):
-    A, B = [x if isinstance(x, Sparse) else sparse(x) if sps.issparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
+    A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
     (p, a), (q, b) = A._elements(), B._elements()
     rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
     to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
@@ -544,4 +665,4 @@ SPARSE.refuse("it is written to a file", "scipy.sparse.save_npz(file, A) outside
 
 @SPARSE.rule(sps.issparse)
 def issparse(x):
-    return isinstance(x, Sparse)
+    return is_sparse(x)

@@ -289,10 +289,11 @@ def center_of_mass(input, labels=None, index=None):
 
 NDIMAGE.constant(
     ndi.binary_closing, ndi.binary_dilation, ndi.binary_erosion, ndi.binary_fill_holes, ndi.binary_hit_or_miss, ndi.binary_opening,
-    ndi.binary_propagation, ndi.distance_transform_bf, ndi.distance_transform_cdt, ndi.distance_transform_edt, ndi.find_objects,
+    ndi.binary_propagation, ndi.distance_transform_cdt, ndi.find_objects,
     ndi.generate_binary_structure, ndi.histogram, ndi.iterate_structure, ndi.label, ndi.maximum_position, ndi.minimum_position,
     ndi.watershed_ift, *[getattr(ndi, n) for n in ("value_indices",) if hasattr(ndi, n)],
 )  # fmt: skip
+NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sampling",))
 NDIMAGE.refuse(
     "it calls a function on the memory of each neighbourhood",
     "numpy.lib.stride_tricks.sliding_window_view(numpy.pad(x, ...), size)",

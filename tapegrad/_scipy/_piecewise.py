@@ -11,6 +11,7 @@ import numpy as plain_np
 import scipy.interpolate as itp
 
 from .. import numpy as np
+from .._array import xp_of
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
@@ -28,7 +29,7 @@ class Interpolant(Carrier):
     """What all have.  `names`: the attributes that make the object, in the order in which SciPy's class takes them."""
 
     names: tuple
-    real: Any
+    _theirs: Any
 
     def _tracked(self) -> bool:
         return tracked(*[getattr(self, n) for n in self.names])
@@ -40,12 +41,12 @@ class Interpolant(Carrier):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._tracked():
-            getattr(type(self).real, name)
-            raise refusal(f"scipy.interpolate.{type(self).real.__name__}.{name}", "the spline is tracked", "the spline by calling it")
+            getattr(type(self)._theirs, name)
+            raise refusal(f"scipy.interpolate.{type(self)._theirs.__name__}.{name}", "the spline is tracked", "the spline by calling it")
         return getattr(self._plain(), name)
 
     def __repr__(self) -> str:
-        return f"<tapegrad's {type(self).real.__name__}>"
+        return f"<tapegrad's {type(self)._theirs.__name__}>"
 
 
 def pieces_of(points: Any, x: Any, first: int, last: int) -> Any:
@@ -73,7 +74,7 @@ def periodic(x: Any, a: Any, b: Any) -> Any:
 class PPoly(Interpolant, metaclass=Kind):
     """sum_k c[k, i] (x - x[i])^(K - k) for x[i] <= x < x[i + 1]."""
 
-    real = itp.PPoly
+    _theirs = itp.PPoly
     names = ("c", "x")
 
     def __init__(self, c, x, extrapolate=None, axis=0):
@@ -108,7 +109,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return PPoly.construct_fast(c, spline.t, extrapolate)
 
     def _plain(self) -> Any:
-        return itp.PPoly.construct_fast(
+        return type(self)._theirs.construct_fast(
             plain_np.ascontiguousarray(plain(self.c)), plain_np.ascontiguousarray(plain(self.x)), self.extrapolate, self.axis
         )
 
@@ -196,7 +197,7 @@ class PPoly(Interpolant, metaclass=Kind):
 class BPoly(Interpolant, metaclass=Kind):
     """sum_k c[k, i] binom(K, k) s^k (1 - s)^(K - k), s = (x - x[i]) / (x[i + 1] - x[i])."""
 
-    real = itp.BPoly
+    _theirs = itp.BPoly
     names = ("c", "x")
     __init__, construct_fast, _located = PPoly.__init__, PPoly.__dict__["construct_fast"], PPoly._located
 
@@ -250,7 +251,7 @@ def basis(t: Any, x: Any, at: Any, k: int) -> list:
 
 
 class BSpline(Interpolant, metaclass=Kind):
-    real = itp.BSpline
+    _theirs = itp.BSpline
     names = ("t", "c")
 
     def __init__(self, t, c, k, extrapolate=True, axis=0):
@@ -346,15 +347,21 @@ class BSpline(Interpolant, metaclass=Kind):
 # --- coefficients: linear in the data for nodes that stay ---
 
 
+def on_host(f: Any) -> Any:
+    """CuPy has no such function: its arrays go there and back."""
+    return lambda y: f(y) if xp_of(y) is plain_np else xp_of(y).asarray(f(y.get()))
+
+
 @functools.lru_cache(64)
 def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> Map:
     x = plain_np.frombuffer(x)
-    return Map(KINDS[kind](x, *settings), n)
+    return Map(on_host(KINDS[kind](x, *settings)), n)
 
 
 def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
-    x = plain_np.ascontiguousarray(bare(x), float)
+    x = bare(x)
+    x = plain_np.ascontiguousarray(x if xp_of(x) is plain_np else x.get(), float)
     found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 
@@ -384,4 +391,4 @@ KINDS = {
 
 
 for _ours in (PPoly, BPoly, BSpline):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)

@@ -28,7 +28,8 @@ def powers(w: Any, n: int) -> Any:
 
 
 def response(c: Any, w: Any) -> Any:
-    return powers(w, shape(c)[0]) @ c
+    P = powers(w, shape(c)[0])
+    return (P if tracked(w) else constant(P, c)) @ c
 
 
 def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:
@@ -191,8 +192,13 @@ class Spline1d:
         return hash((self.f, self.lamb))
 
 
+def through_samples(f: Any) -> Any:
+    name = f"scipy.signal.{f.__name__}"
+    return lambda signal, lamb=0.0: along(Spline1d(f, float(fixed(lamb, name, "lamb"))), array(signal))
+
+
 for _f in (sig.cspline1d, sig.qspline1d):
-    SIGNAL.rule(_f)(lambda signal, lamb=0.0, f=_f: along(Spline1d(f, float(bare(lamb))), array(signal)))
+    SIGNAL.rule(_f)(through_samples(_f))
 
 
 def evaluated(weights: Any) -> Any:
@@ -200,7 +206,7 @@ def evaluated(weights: Any) -> Any:
 
     def run(cj, newx, dx=1.0, x0=0):
         like = cj if tracked(cj) else newx
-        c, t = array(cj, like), (array(newx, like) - x0) / float(bare(dx))
+        c, t = array(cj, like), (array(newx, like) - x0) / dx
         n = shape(c)[0]
         period = max(2 * n - 2, 1)
         t = t - np.floor(t / period) * period
@@ -366,9 +372,9 @@ def sweep_poly(t, poly, phi=0):
 
 @SIGNAL.rule(sig.gausspulse)
 def gausspulse(t, fc=1000, bw=0.5, bwr=-6, tpr=-60, retquad=False, retenv=False):
-    rate = -((math.pi * fc * bw) ** 2) / (4.0 * math.log(10.0 ** (bare(bwr) / 20.0)))
+    rate = -((math.pi * fc * bw) ** 2) / (math.log(10.0) * bwr / 5.0)
     if isinstance(t, str):
-        return np.sqrt(-math.log(10.0 ** (bare(tpr) / 20.0)) / rate)
+        return np.sqrt(-math.log(10.0) * tpr / 20.0 / rate)
     t = array(t)
     envelope = np.exp(-rate * t * t)
     found = [envelope * np.cos(2 * math.pi * fc * t)]

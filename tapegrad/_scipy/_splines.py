@@ -91,7 +91,7 @@ class Cubic(PPoly, metaclass=Kind):
 
 
 class CubicSpline(Cubic, metaclass=Kind):
-    real = itp.CubicSpline
+    _theirs = itp.CubicSpline
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.CubicSpline")
@@ -109,7 +109,7 @@ class CubicSpline(Cubic, metaclass=Kind):
 
 
 class CubicHermiteSpline(Cubic, metaclass=Kind):
-    real = itp.CubicHermiteSpline
+    _theirs = itp.CubicHermiteSpline
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
         like = like_of(x, y, dydx)
@@ -121,7 +121,7 @@ class CubicHermiteSpline(Cubic, metaclass=Kind):
 
 
 class PchipInterpolator(Cubic, metaclass=Kind):
-    real = itp.PchipInterpolator
+    _theirs = itp.PchipInterpolator
 
     def __init__(self, x, y, axis=0, extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.PchipInterpolator")
@@ -148,7 +148,7 @@ def monotone_slopes(x: Any, y: Any) -> Any:
 
 
 class Akima1DInterpolator(Cubic, metaclass=Kind):
-    real = itp.Akima1DInterpolator
+    _theirs = itp.Akima1DInterpolator
 
     def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
@@ -178,7 +178,7 @@ def akima_slopes(m: Any, method: str) -> Any:
 
 
 for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 @INTERPOLATE.rule(itp.pchip_interpolate)
@@ -265,7 +265,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0, quiet=1):
     name = "scipy.interpolate.splrep"
     smooth = s if s is not None else 0 if w is None else 1
-    if t is not None and not (xb is None and xe is None) or full_output or per or task or (smooth and t is None):
+    if not (xb is None and xe is None) or full_output or per or task or (smooth and t is None):
         raise refusal(name, "only interpolation (s=0), or knots that are given, is linear in the data", "make_smoothing_spline(lam=)")
     if t is not None:
         x = array(x)
@@ -335,7 +335,7 @@ def spalde(x, tck):
 class UnivariateSpline(Interpolant, metaclass=Kind):
     """t, c, k with FITPACK's ways outside of the interval."""
 
-    real = itp.UnivariateSpline
+    _theirs = itp.UnivariateSpline
     names = ("t", "c")
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext=0, check_finite=False):
@@ -396,14 +396,14 @@ EXT = {0: 0, 1: 1, 2: 2, 3: 3, "extrapolate": 0, "zeros": 1, "raise": 2, "const"
 
 
 class InterpolatedUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    real = itp.InterpolatedUnivariateSpline
+    _theirs = itp.InterpolatedUnivariateSpline
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
         UnivariateSpline.__init__(self, x, y, w, bbox, k, 0, ext, check_finite)
 
 
 class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    real = itp.LSQUnivariateSpline
+    _theirs = itp.LSQUnivariateSpline
 
     def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
         x = array(x, like_of(x, y, t, w))
@@ -414,7 +414,7 @@ class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
 
 
 for _ours in (UnivariateSpline, InterpolatedUnivariateSpline, LSQUnivariateSpline):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 # --- interp1d ---
 
@@ -422,7 +422,7 @@ ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
 
 
 class interp1d(Interpolant, metaclass=Kind):
-    real = itp.interp1d
+    _theirs = itp.interp1d
     names = ("x", "y")
 
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
@@ -433,7 +433,7 @@ class interp1d(Interpolant, metaclass=Kind):
             raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
         y = np.moveaxis(y, self.axis, 0) if self.axis else y
         if not assume_sorted:
-            order = np.argsort(primal_of(x), kind="mergesort")
+            order = np.argsort(primal_of(x), kind="stable")
             x, y = x[order], y[order]
         self.x, self._y = x, y
         self.extrapolate = isinstance(fill_value, str) and fill_value == "extrapolate"
@@ -539,3 +539,70 @@ def krogh_interpolate(xi, yi, x, der=0, axis=0):
     if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
         raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
     return through_all(xi, yi, x, axis)
+
+
+class ThroughAll(Interpolant):
+    """The polynomial through all data, by divided differences."""
+
+    names = ("xi", "_yi")
+
+    def _take(self, xi: Any, yi: Any, axis: int) -> None:
+        like = like_of(xi, yi)
+        self.xi, yi = array(xi, like), array(yi, like)
+        self._axis = axis % ndim(yi)
+        self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
+        if shape(self.xi)[0] != shape(self._yi)[0]:
+            raise ValueError(f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together")
+
+    yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
+
+    def _plain(self) -> Any:
+        return type(self)._theirs(plain(self.xi), plain(self.yi), self._axis)
+
+    def __call__(self, x):
+        if not tracked(x) and not self._tracked():
+            return made(self._plain()(plain(x)))
+        return through_all(self.xi, self.yi, x, self._axis)
+
+
+class BarycentricInterpolator(ThroughAll, metaclass=Kind):
+    _theirs = itp.BarycentricInterpolator
+
+    def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
+        if yi is None:
+            raise refusal("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
+        self._take(xi, yi, axis)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._take(shadow(x.xi), np.reshape(shadow(x.yi), (len(x.xi), *x._y_extra_shape)), 0)
+        new._axis = x._y_axis
+        return new
+
+
+class KroghInterpolator(ThroughAll, metaclass=Kind):
+    _theirs = itp.KroghInterpolator
+
+    def __init__(self, xi, yi, axis=0):
+        nodes = seen(xi) if tracked(xi) else plain_np.asarray(plain(xi))
+        if nodes is not None and len(set(nodes.tolist())) < len(nodes):
+            raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
+        self._take(xi, yi, axis)
+
+
+for _ours in (BarycentricInterpolator, KroghInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)
+
+
+@INTERPOLATE.rule(itp.sproot)
+def sproot(tck, mest=10):
+    """The roots of a cubic spline within its interval."""
+    spline = spline_of(tck)
+    if spline.k != 3:
+        raise ValueError("scipy.interpolate.sproot works only for cubic (k=3) splines")
+    found = itp.sproot((bare(spline.t), plain_np.concatenate([bare(spline.c), plain_np.zeros(4)]), 3), mest)
+    slope = spline.derivative()
+    for _ in range(3):
+        found = found - spline(found) / slope(found)
+    return found

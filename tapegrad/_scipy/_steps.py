@@ -1,7 +1,8 @@
 """scipy.integrate.solve_ivp by its own steps: SciPy finds them on plain values, then the method is run again on these steps.
 
-A step that SciPy took is a function of the state and of the parameters, and the derivative is that of all of them in order: exact for
-the numbers that were computed.  The lengths of the steps are no variables, but for the ends of the interval, which scale all of them."""
+A step of an explicit method is a function of the state and of the parameters, and the derivative is that of all of them in order: exact
+for the numbers that were computed.  An implicit method has the derivative of Radau's on the same steps.  The lengths of the steps are no
+variables, but for the ends of the interval, which scale all of them."""
 
 from typing import Any
 
@@ -10,8 +11,16 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._primitive import primal_of
+from .._transforms import jacobian
+from .._tree import Const
+from ..errors import ConvergenceError
 from ..ops._define import ndim, shape
 from ._declare import Carrier, array, bare, refusal, tracked
+
+
+def watched(f: Any) -> Any:
+    """A Jacobian of the user's, on plain values."""
+    return lambda *args: bare(f(*args))
 
 
 class Steps:
@@ -47,6 +56,9 @@ class Solution(Carrier):
     def _tracked(self) -> bool:
         return tracked(self.starts, self.parts, self.steps.times)
 
+    def _plain(self) -> Any:
+        return self
+
     def __call__(self, t):
         t = array(t, next((x for x in (t, self.starts, self.parts) if tracked(x)), self.starts))
         flat = np.reshape(t, -1)
@@ -73,6 +85,7 @@ def hairer(x: Any, h: Any, F: Any) -> Any:
     return y
 
 
+IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
 METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 
 
@@ -117,13 +130,87 @@ def of_dop853(fun: Any, t: Any, h: Any, y: Any, new: Any, stages: list, method: 
     return np.stack([*low, *[h * combined(d, stages) for d in method.D]])
 
 
+# --- implicit methods: the value is SciPy's, the derivative that of Radau's method of the order 5 on SciPy's steps ---
+
+ROOT6 = 6**0.5
+NODES = plain_np.array([(4 - ROOT6) / 10, (4 + ROOT6) / 10, 1.0])
+VANDER = NODES[:, None] ** plain_np.arange(1, 4)  # c^k, k = 1, 2, 3
+# the integrals to the nodes of the polynomials that are 1 at one node: exact for 1, s, s^2
+WEIGHTS = VANDER / plain_np.arange(1, 4) @ plain_np.linalg.inv(NODES[:, None] ** plain_np.arange(3))
+ROUNDS = 3  # of Newton's method with a constant matrix: each has the derivatives of one order more
+
+
+def stages_of(fun: Any, t: Any, h: Any, y: Any, Z: Any) -> Any:
+    """h times the slopes at the three nodes, put together: what Z is at the solution."""
+    slopes = np.stack([fun(t + c * h, y + Z[i]) for i, c in enumerate(NODES)])
+    return h * (WEIGHTS @ slopes)
+
+
+def newton_matrix(fun: Any, t: Any, h: Any, y: Any) -> Any:
+    J = plain_np.atleast_2d(bare(jacobian(Const(lambda v: fun(t, v)))(y)))
+    n = len(y)
+    return plain_np.linalg.inv(plain_np.eye(3 * n) - h * plain_np.kron(WEIGHTS, J)).reshape(3, n, 3, n)
+
+
+def one_step(fun: Any, t: Any, h: Any, y: Any) -> Any:
+    """The stages, (3, n): solved on plain values, then as a function of y and of what fun holds."""
+    t0, h0, y0 = bare(t), bare(h), bare(y)
+    inverse = newton_matrix(fun, t0, h0, y0)
+    on = lambda t, y: bare(fun(t, y))
+    Z = plain_np.zeros((3, len(y0)), y0.dtype)
+    size = plain_np.inf
+    for _ in range(50):
+        d = plain_np.tensordot(inverse, bare(stages_of(on, t0, h0, y0, Z)) - Z, 2)
+        now = float(plain_np.max(plain_np.abs(d), initial=0.0))
+        if not now < size:
+            break
+        Z, size = Z + d, now
+    if not size <= 1e-6 * max(1.0, float(plain_np.max(plain_np.abs(y0), initial=0.0))):
+        raise ConvergenceError(f"scipy.integrate.solve_ivp: the equations of a step at t = {t0:.6g} were not solved")
+    flat = plain_np.reshape(inverse, (Z.size, Z.size))
+    for _ in range(ROUNDS):
+        rest = stages_of(fun, t, h, y, Z) - Z
+        Z = Z + np.reshape(flat @ np.reshape(rest, -1), shape(Z))
+    return Z
+
+
+def retraced_implicitly(fun: Any, steps: Steps, y0: Any) -> tuple:
+    states, parts = [y0], []
+    back = plain_np.linalg.inv(VANDER)
+    for k in range(steps.count):
+        t, h = steps.times[k], steps.times[k + 1] - steps.times[k]
+        Z = one_step(fun, t, h, states[-1])
+        parts.append((back @ Z) / h)
+        states.append(states[-1] + Z[2])
+    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), powers)
+
+
+class Shifted(Carrier):
+    """SciPy's values, with the derivatives of another solution near it."""
+
+    def __init__(self, theirs: Any, ours: Solution):
+        self._theirs, self._ours = theirs, ours
+        self.ts, self.t_min, self.t_max = theirs.ts, theirs.t_min, theirs.t_max
+
+    def _tracked(self) -> bool:
+        return self._ours._tracked()
+
+    def _plain(self) -> Any:
+        return self._theirs
+
+    def __call__(self, t):
+        y = self._ours(t)
+        return self._theirs(bare(t)) + (y - primal_of(y))
+
+
 def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
     name = "scipy.integrate.solve_ivp"
     if events is not None:
         raise refusal(f"{name}(events=)", "", "sol(t) and scipy.optimize.brentq for the crossing")
-    if method not in METHODS and method not in METHODS.values():
-        raise refusal(f"{name}(method={method!r})", "of the implicit methods", "method='DOP853', 'RK45' or 'RK23'")
-    chosen = METHODS.get(method, method)
+    chosen = METHODS.get(method, IMPLICIT.get(method, method))
+    explicit = chosen in METHODS.values()
+    if not explicit and chosen not in IMPLICIT.values():
+        raise refusal(f"{name}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
     if tracked(options):
         raise refusal(f"{name}", "by its tolerances and steps", "plain numbers for them")
     args = () if args is None else tuple(args)
@@ -131,9 +218,11 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
     def plainly(t, y):
         return plain_np.asarray(bare(array(fun(t, y, *args))))
 
+    options = {k: watched(v) if callable(v) else v for k, v in bare(options).items()}
     found = itg.solve_ivp(
-        plainly, bare(t_span), bare(y0), method=chosen, t_eval=None, dense_output=True, vectorized=vectorized, **bare(options)
-    )
+        plainly, bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval), dense_output=True,
+        vectorized=vectorized, **options,
+    )  # fmt: skip
     y0 = array(y0)
     if vectorized:
         on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
@@ -141,6 +230,13 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
         on = lambda t, y: array(fun(t, y, *args))
     steps = Steps(found.sol.ts, t_span)
     wanted = t_eval is not None
+    if not explicit:
+        states, sol = retraced_implicitly(on, steps, y0 * 1.0)
+        count = found.y.shape[1]
+        y = sol(t_eval[:count]) if wanted else np.stack(states, 1)
+        found.t, found.y = t_eval[:count] if wanted else steps.times, found.y + (y - primal_of(y))
+        found.sol = Shifted(found.sol, sol) if dense_output else None
+        return found
     states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted)
     if wanted:
         found.t, found.y = t_eval, sol(t_eval)

@@ -211,6 +211,21 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
     return quad(plane, a, b, **settings)
 
 
+@INTEGRATE.rule(itg.nquad, of_functions=True)
+def nquad(func, ranges, args=None, opts=None, full_output=False):
+    """The innermost integral is over the first argument."""
+    if opts is not None or full_output:
+        raise ArgumentError("scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable")
+    args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
+
+    def over(k, outer):
+        ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
+        inner = (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer))[0]
+        return quad(inner, ends[0], ends[1])
+
+    return over(len(ranges) - 1, ())
+
+
 # --- differential equations ---
 
 
@@ -240,8 +255,9 @@ def odeint(
     return (y, *rest) if full_output else y
 
 
-INTEGRATE.constant(itg.newton_cotes, *[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
-INTEGRATE.refuse("", "quad", *[getattr(itg, n) for n in ("cubature", "nquad", "qmc_quad", "tanhsinh", "nsum") if hasattr(itg, n)])
+INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.refuse("of nodes that move", "plain nodes, or numpy.polynomial.legendre.leggauss scaled", itg.newton_cotes)
+INTEGRATE.refuse("", "quad", *[getattr(itg, n) for n in ("cubature", "qmc_quad", "tanhsinh", "nsum") if hasattr(itg, n)])
 INTEGRATE.refuse("", "tapegrad.implicit.root with the collocation equations", itg.solve_bvp)
 INTEGRATE.refuse(
     "", "solve_ivp", itg.ode, itg.complex_ode, itg.BDF, itg.LSODA, itg.Radau, itg.RK23, itg.RK45, itg.DOP853, itg.OdeSolver,

@@ -12,7 +12,7 @@ from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from . import _gridded as _gridded
-from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, array, bare, constant, plain, refusal, tracked
 from ._piecewise import INTERPOLATE, Interpolant, like_of, trailing
 from ._splines import interp1d
 
@@ -31,7 +31,7 @@ SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
 
 
 class RBFInterpolator(Interpolant, metaclass=Kind):
-    real = itp.RBFInterpolator
+    _theirs = itp.RBFInterpolator
     names = ("y", "d", "smoothing", "epsilon")
 
     def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
@@ -74,16 +74,16 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
     def _weights(self) -> Any:
         n, m = shape(self.y)[0], len(self.powers)
         r2 = self._distances(self.y)
-        same = plain_np.eye(n, dtype=bool)
+        same = constant(plain_np.eye(n, dtype=bool), r2)
         r2 = np.where(same, 0.0, r2)
         K = RBF[self.kernel](np.where(same, 1.0, r2))
         K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
-        K = K + np.eye(n) * np.reshape(self.smoothing + np.zeros(n), (-1, 1))
+        K = K + constant(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant(plain_np.zeros(n), r2), (-1, 1))
         d = np.reshape(self.d, (n, -1))
         if m:
             P = self._polynomials(self.y)
-            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, np.zeros((m, m))], 1)], 0)
-            d = np.concatenate([d, np.zeros((m, shape(d)[1]))], 0)
+            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant(plain_np.zeros((m, m)), r2)], 1)], 0)
+            d = np.concatenate([d, constant(plain_np.zeros((m, shape(d)[1])), r2)], 0)
         return np.linalg.solve(K, d)
 
     def __call__(self, x):
@@ -125,7 +125,7 @@ INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
 class LinearNDInterpolator(Interpolant, metaclass=Kind):
     """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
 
-    real = itp.LinearNDInterpolator
+    _theirs = itp.LinearNDInterpolator
     names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
@@ -173,7 +173,7 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
 
 
 class NearestNDInterpolator(Interpolant, metaclass=Kind):
-    real = itp.NearestNDInterpolator
+    _theirs = itp.NearestNDInterpolator
     names = ("points", "values")
 
     def __init__(self, x, y, rescale=False, tree_options=None):
@@ -197,7 +197,7 @@ class NearestNDInterpolator(Interpolant, metaclass=Kind):
 
 
 for _ours in (LinearNDInterpolator, NearestNDInterpolator):
-    INTERPOLATE.rule(_ours.real)(_ours)
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 @INTERPOLATE.rule(itp.griddata)
@@ -218,15 +218,15 @@ def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, resca
 INTERPOLATE.refuse(
     "its knots or its support points are chosen by the data", "make_interp_spline, make_lsq_spline, or make_smoothing_spline(lam=)",
     *[getattr(itp, n) for n in (
-        "AAA", "FloaterHormannInterpolator", "LSQBivariateSpline", "LSQSphereBivariateSpline", "SmoothBivariateSpline",
+        "AAA", "FloaterHormannInterpolator", "LSQSphereBivariateSpline",
         "SmoothSphereBivariateSpline", "RectSphereBivariateSpline", "bisplrep", "generate_knots", "make_splprep", "make_splrep", "splprep",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 INTERPOLATE.refuse(
     "it is not smooth in its nodes, or too seldom used", "RBFInterpolator, RegularGridInterpolator or make_interp_spline",
     *[getattr(itp, n) for n in (
-        "BarycentricInterpolator", "BivariateSpline", "CloughTocher2DInterpolator", "KroghInterpolator", "NdBSpline", "NdPPoly", "Rbf",
-        "approximate_taylor_polynomial", "bisplev", "insert", "interp2d", "lagrange", "pade", "sproot",
+        "CloughTocher2DInterpolator", "NdPPoly", "Rbf",
+        "approximate_taylor_polynomial", "insert", "interp2d", "lagrange", "pade",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 

@@ -217,7 +217,7 @@ class Filtered(Settled):
         super().__init__(ndi.spline_filter1d, order=order, mode=mode)
 
     def __call__(self, x: Any) -> Any:
-        return self.f(x, **self.settings, axis=-1, output=x.dtype)
+        return self.on(x)(x, **self.settings, axis=-1, output=x.dtype)
 
 
 @NDIMAGE.rule(ndi.spline_filter)
@@ -297,7 +297,7 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
         c = brought_in(c + float(base) if base else c, whole, mode)
         first = np.floor(c if order % 2 else c + 0.5)
         s = c - first if order % 2 else c - first + 0.5
-        at = np.expand_dims(np.astype(first, int), -1) + (plain_np.arange(order + 1) - order // 2)
+        at = np.expand_dims(np.astype(first, int), -1) + constant(plain_np.arange(order + 1) - order // 2, c)
         weights.append(np.stack([w * np.ones(shape(c)) if not shape(w) else w for w in spline_weights(s, order)], -1))
         beyond = (at < 0) | (at > whole - 1)
         at = folded(at, whole, within)

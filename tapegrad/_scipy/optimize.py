@@ -3,6 +3,8 @@
 SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the solution is made again by
 `tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value is SciPy's, the derivative that of the exact solution."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -295,24 +297,160 @@ def rosen_hess(x):
 
 OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
 
+# --- the older names, and the searches for a global minimum: each gives a root or a minimum ---
+
+
+def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
+    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x."""
+    name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
+
+    @functools.wraps(f)
+    def run(*given, **settings):
+        bound = signature.bind(*given, **settings)
+        values = bound.arguments
+        first, seen = next(iter(signature.parameters)), []
+        fun, args = values[first], tuple_of(values.get("args", ()))
+        for key, v in values.items():
+            values[key] = watched(v, seen) if key == first else plainly(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
+        found = f(*bound.args, **bound.kwargs)
+        if not any(seen) and not tracked(args):
+            return found
+        if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
+            raise refusal(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
+        x = pick(found)
+        if kind == "minimum":
+            inside(x, values.get("bounds"), name)
+        return put(found, derived(kind, name, fun, form, as_float(x), args))
+
+    run.__signature__ = signature
+    return run
+
+
+CONSTRAINED = ("constraints", "cons", "eqcons", "f_eqcons", "ieqcons", "f_ieqcons", "integrality")
+
+
+def plain_x(found: Any) -> Any:
+    return found[0] if isinstance(found, tuple) else found
+
+
+def put_x(found: Any, x: Any) -> Any:
+    return (x, *found[1:]) if isinstance(found, tuple) else x
+
+
+def put_in_result(found: Any, x: Any) -> Any:
+    found.x = x
+    return found
+
+
+for _f in (
+    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_cobyla, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp, opt.fmin_tnc,
+    opt.brent, opt.golden, opt.fminbound, opt.brute,
+):  # fmt: skip
+    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "minimum", number, plain_x, put_x))
+for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
+    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
+for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
+    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "root", as_array, plain_x, put_x))
+OPTIMIZE.rule(opt.leastsq, of_functions=True)(of_x(opt.leastsq, "minimum", half_squares, plain_x, put_x))
+
+
+class Fitted:
+    """The differences of a model and data, as a function of its parameters."""
+
+    def __init__(self, f: Callable, x: Any, y: Any, scale: Any):
+        self.f, self.x, self.y, self.scale, self.__name__ = f, x, y, scale, getattr(f, "__name__", "f")
+
+    def __call__(self, p, *_):
+        r = self.f(self.x, *[p[k] for k in range(shape(p)[0])]) - self.y
+        return r if self.scale is None else r / self.scale if ndim(self.scale) < 2 else np.linalg.solve(self.scale, r)
+
+
+MAKERS[Fitted] = lambda shadow, x: Fitted(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
+
+
+@OPTIMIZE.rule(opt.curve_fit, of_functions=True)
+def curve_fit(
+    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf, plain_np.inf), method=None,
+    jac=None, *, full_output=False, nan_policy=None, **kwargs,
+):  # fmt: skip
+    name, seen = "scipy.optimize.curve_fit", []
+    settings = dict(absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method, nan_policy=nan_policy)
+    watch = functools.wraps(f)(watched(f, seen))
+    found = opt.curve_fit(
+        watch, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=plainly(jac), full_output=full_output, **settings, **kwargs
+    )
+    if not any(seen) and not tracked(xdata, ydata, sigma):
+        return found
+    inside(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    if sigma is not None and ndim(sigma) == 2:
+        sigma = np.linalg.cholesky(array(sigma))
+    model = Fitted(f, as_array(xdata), as_array(ydata), as_array(sigma))
+    p = derived("minimum", name, model, half_squares, found[0], ())
+    J = jacobian(model)(p)
+    covariance = np.linalg.inv(J.T @ J)
+    if not absolute_sigma:
+        r = model(p)
+        covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))
+    return (p, covariance, *found[2:])
+
+
+# --- least squares with signs, in order: solved again on the pieces that SciPy found ---
+
+
+@OPTIMIZE.rule(opt.nnls)
+def nnls(A, b, **settings):
+    like = A if tracked(A) else b
+    x, _ = opt.nnls(bare(A), bare(b), **settings)
+    A, b = array(A, like), array(b, like)
+    free = plain_np.flatnonzero(x > 0)
+    B = np.take(A, free, 1)
+    y = np.linalg.solve(B.T @ B, B.T @ b) if len(free) else b[:0]
+    at = plain_np.zeros(len(x), int)
+    at[free] = 1 + plain_np.arange(len(free))
+    y = np.take(np.concatenate([0.0 * b[:1], y]), at)
+    return y, np.linalg.norm(A @ y - b)
+
+
+@OPTIMIZE.rule(opt.lsq_linear)
+def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
+    """What lies at a bound stays there; the others are least squares."""
+    like = A if tracked(A) else b
+    found = opt.lsq_linear(bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
+    if hasattr(A, "format"):
+        raise refusal("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
+    A, b = array(A, like), array(b, like)
+    free = plain_np.flatnonzero(found.active_mask == 0)
+    held = plain_np.where(found.active_mask == 0, 0.0, found.x)
+    B = np.take(A, free, 1)
+    y = np.linalg.solve(B.T @ B, B.T @ (b - A @ held)) if len(free) else b[:0]
+    at = plain_np.zeros(len(found.x), int)
+    at[free] = 1 + plain_np.arange(len(free))
+    found.x = held + np.take(np.concatenate([0.0 * b[:1], y]), at)
+    found.fun = A @ found.x - b
+    found.cost = 0.5 * np.sum(found.fun * found.fun)
+    return found
+
+
+@OPTIMIZE.rule(opt.isotonic_regression)
+def isotonic_regression(y, *, weights=None, increasing=True):
+    like = y if tracked(y) else weights
+    found = opt.isotonic_regression(bare(y), weights=bare(weights), increasing=increasing)
+    y = array(y, like)
+    w = plain_np.ones(shape(y)) if weights is None else array(weights, like)
+    edges = [int(k) for k in found.blocks]
+    total = [(np.sum(w[i:j]), np.sum(w[i:j] * y[i:j]), j - i) for i, j in zip(edges, edges[1:], strict=False)]
+    found.x = np.concatenate([s / v * plain_np.ones(n) for v, s, n in total])
+    found.weights = np.stack([v for v, _, _ in total])
+    return found
+
+
 OPTIMIZE.constant(opt.linear_sum_assignment, opt.show_options, *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)])
-OPTIMIZE.refuse(
-    "", "scipy.optimize.root", opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
-    opt.newton_krylov,
-)  # fmt: skip
-OPTIMIZE.refuse(
-    "", "scipy.optimize.minimize", opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_cobyla, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell,
-    opt.fmin_slsqp, opt.fmin_tnc, opt.line_search, opt.basinhopping, opt.brute, opt.differential_evolution, opt.direct,
-    opt.dual_annealing, opt.shgo,
-)  # fmt: skip
-OPTIMIZE.refuse("", "scipy.optimize.minimize_scalar", opt.bracket, opt.brent, opt.fminbound, opt.golden)
-OPTIMIZE.refuse("", "scipy.optimize.least_squares", opt.leastsq, opt.curve_fit, opt.lsq_linear, opt.nnls, opt.isotonic_regression)
+OPTIMIZE.refuse("it is a part of a search", "scipy.optimize.minimize", opt.line_search, opt.bracket)
 OPTIMIZE.refuse(
     "its solution is at a corner of what is allowed", "tapegrad.implicit.root with the constraints that are active", opt.linprog, opt.milp,
     opt.quadratic_assignment,
 )  # fmt: skip
 OPTIMIZE.refuse("it takes differences", "tapegrad.grad or tapegrad.testing.check_grads", opt.approx_fprime, opt.check_grad)
-
 OPTIMIZE.constant(  # settings, and classes of results
     opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS, opt.SR1,
     opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian, opt.LbfgsInvHessProduct,

@@ -7,6 +7,7 @@ import scipy.signal as sig
 
 from .. import numpy as np
 from ..ops._define import dtype, ndim, shape
+from . import _designs as _designs
 from . import _responses as _responses
 from ._declare import array, bare, constant, integer, tracked
 from ._filters import SIGNAL, extended, moved_last, padded_last, two
@@ -57,11 +58,11 @@ class Segments:
 
     def frequencies(self, onesided: bool) -> Any:
         freqs = plain_np.fft.rfftfreq if onesided else plain_np.fft.fftfreq
-        return freqs(self.nfft, 1 / bare(self.fs))
+        return freqs(self.nfft) * self.fs
 
     def times(self, n: int) -> Any:
         step = self.length - self.overlap
-        return plain_np.arange(self.length / 2, n - self.length / 2 + 1, step) / float(bare(self.fs))
+        return plain_np.arange(self.length / 2, n - self.length / 2 + 1, step) / self.fs
 
     def weight(self, onesided: bool, like: Any) -> Any:
         """Frequencies that stand for two count twice."""
@@ -178,7 +179,7 @@ def stft(
     parts = Segments("scipy.signal.stft", x, shape(x)[-1], fs, window, given, noverlap, nfft, scaling, "stft")
     onesided = is_onesided(return_onesided, x)
     Z = np.swapaxes(parts.spectra(x, detrend, onesided) * parts.scale, -1, -2)
-    t = parts.times(shape(x)[-1]) - (given / 2 / float(bare(fs)) if boundary is not None else 0)
+    t = parts.times(shape(x)[-1]) - (given / 2 / fs if boundary is not None else 0)
     return parts.frequencies(onesided), t, Z if axis in (-1, ndim(x) - 1) else np.moveaxis(Z, -2, axis)
 
 
@@ -202,7 +203,7 @@ def istft(
     if boundary:
         x, norm = x[..., length // 2 : n - length // 2], norm[..., length // 2 : n - length // 2]
     x = x / np.where(norm > 1e-10, norm, 1.0)
-    t = plain_np.arange(shape(x)[-1]) / float(bare(fs))
+    t = plain_np.arange(shape(x)[-1]) / fs
     return t, x if time_axis in (-1, ndim(Zxx) - 1) else np.moveaxis(x, -1, time_axis if time_axis < freq_axis else time_axis - 1)
 
 
@@ -227,29 +228,26 @@ def named(*names: str) -> list:
 SIGNAL.constant(
     *named(
         "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method", "correlation_lags", "find_peaks_cwt",
-        "czt_points", "max_len_seq", "square", "unit_impulse",
+        "max_len_seq", "square", "unit_impulse",
     )
 )  # fmt: skip
 SIGNAL.refuse(
-    "a filter is designed by plain numbers", "the coefficients as variables: lfilter and sosfilt take them tracked",
+    "it is designed by plain numbers", "the coefficients as variables, or butter, iirfilter and firwin by their critical frequencies",
     *named(
-        "bessel", "besselap", "buttap", "butter", "buttord", "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "cheby1", "cheby2", "ellip",
-        "ellipap", "ellipord", "firls", "firwin", "firwin2", "firwin_2d", "gammatone", "iircomb", "iirdesign", "iirfilter", "iirnotch",
-        "iirpeak", "kaiser_atten", "kaiser_beta", "kaiserord", "minimum_phase", "remez", "savgol_coeffs", "band_stop_obj", "findfreqs",
-        "get_window", "closest_STFT_dual_window",
+        "besselap", "buttap", "buttord", "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "ellipap", "ellipord", "firls", "firwin2",
+        "firwin_2d", "gammatone", "iircomb", "iirdesign", "kaiserord", "minimum_phase", "remez", "savgol_coeffs", "band_stop_obj",
+        "findfreqs", "get_window", "closest_STFT_dual_window",
     ),
 )  # fmt: skip
 SIGNAL.refuse(
-    "a form of a linear system", "its coefficients, with lfilter, sosfilt, numpy.polyval or solve_ivp",
+    "a form of a linear system", "its coefficients, with lfilter, sosfilt, freqs or solve_ivp",
     *named(
-        "StateSpace", "TransferFunction", "ZerosPolesGain", "dlti", "lti", "abcd_normalize", "bilinear", "bilinear_zpk", "bode",
-        "cont2discrete", "dbode", "dfreqresp", "dimpulse", "dlsim", "dstep", "freqresp", "freqs_zpk", "impulse", "invres", "invresz",
-        "lp2bp", "lp2bp_zpk", "lp2bs", "lp2bs_zpk", "lp2hp", "lp2hp_zpk", "lp2lp", "lp2lp_zpk", "lsim", "normalize", "place_poles",
-        "residue", "residuez", "sos2zpk", "ss2tf", "ss2zpk", "step", "tf2sos", "tf2ss", "tf2zpk", "unique_roots", "zpk2sos", "zpk2ss",
-        "zpk2tf",
+        "StateSpace", "TransferFunction", "ZerosPolesGain", "dlti", "lti", "abcd_normalize", "bode", "cont2discrete", "dbode", "dfreqresp",
+        "dimpulse", "dlsim", "dstep", "freqresp", "impulse", "invres", "invresz", "lsim", "place_poles", "residue", "residuez", "ss2tf",
+        "ss2zpk", "step", "tf2ss", "unique_roots", "zpk2ss",
     ),
 )  # fmt: skip
-SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT"))
+SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT", "czt_points"))
 SIGNAL.refuse("", "numpy.abs(scipy.signal.hilbert(x))", *named("envelope"))
 SIGNAL.refuse("", "scipy.ndimage.spline_filter1d", *named("cspline2d", "qspline2d", "spline_filter", "symiirorder1", "symiirorder2"))
 SIGNAL.refuse("it depends on where the signal crosses a height", "peak_prominences", *named("peak_widths"))

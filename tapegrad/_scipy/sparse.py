@@ -8,19 +8,20 @@ import scipy.sparse as sps
 import scipy.sparse.linalg as sla
 
 from .. import numpy as np
+from .. import scipy as faces
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
 from ._linear import Map, mapped
-from ._matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
+from ._matrices import FACES, LINALG, SPARSE, Sparse, is_sparse, matrix_power, sparse
 from ._solving import sparse_solution
 
 # --- linear systems ---
 
 
 def matrix_of(A: Any, name: str) -> Sparse:
-    if isinstance(A, Sparse) or sps.issparse(A):
+    if is_sparse(A):
         return sparse(A)
     if isinstance(A, sla.LinearOperator) or callable(A) or not hasattr(A, "shape"):
         raise refusal(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
@@ -32,7 +33,7 @@ def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
         raise ValueError(f"{name}: matrix must be square (has shape {A.shape})")
-    if isinstance(b, Sparse) or sps.issparse(b):
+    if is_sparse(b):
         return FACES[sps.csr_array](solved(A, sparse(b).toarray(), name, back))
     b = array(b, values if tracked(values) else b)
     if shape(b)[0] != pattern.shape[0]:
@@ -45,7 +46,7 @@ def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
 @LINALG.rule(sla.spsolve)
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     name = "scipy.sparse.linalg.spsolve"
-    if not (isinstance(b, Sparse) or sps.issparse(b)) and ndim(b) == 2 and shape(b)[1] == 1:
+    if not (is_sparse(b)) and ndim(b) == 2 and shape(b)[1] == 1:
         return np.reshape(solved(A, np.reshape(b, -1), name), -1)
     return solved(A, b, name)
 
@@ -62,7 +63,7 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
 class SuperLU(Carrier, metaclass=Kind):
     """A factorisation: of a tracked matrix, or one of SciPy's."""
 
-    real = sla.SuperLU
+    _theirs = sla.SuperLU
 
     def __init__(self, A: Any = None, real: Any = None):
         self._A, self._real = A, real
@@ -201,20 +202,92 @@ def norm(x, ord=None, axis=None):
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: matrix_power(sparse(A), int(power)))
-LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "onenormest", "use_solver") if hasattr(sla, n)])
-DENSE = "numpy.linalg or scipy.linalg of A.toarray()"
-LINALG.refuse(
-    "it works on a few of the eigenvalues or singular values", DENSE, sla.eigs, sla.eigsh, sla.lobpcg, sla.svds,
-)  # fmt: skip
-LINALG.refuse("its result is dense in all but name", "expm_multiply(A, b), spsolve(A, b), or " + DENSE, sla.expm, sla.inv)
-LINALG.refuse("the least squares are iterated", "spsolve(A.T @ A, A.T @ b)", sla.lsmr, sla.lsqr)
-LINALG.refuse(
-    "it is approximate", "splu(A)", sla.spilu, *[getattr(sla, n) for n in ("funm_multiply_krylov", "aslinearoperator") if hasattr(sla, n)],
-)  # fmt: skip
+LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)])
 
+scipy_linalg = faces.linalg
+
+# --- what is dense in all but name ---
+
+
+@LINALG.rule(sla.expm)
+def expm(A):
+    return FACES[sps.csc_array](scipy_linalg.expm(sparse(A).toarray()))
+
+
+@LINALG.rule(sla.inv)
+def inv(A):
+    A = matrix_of(A, "scipy.sparse.linalg.inv")
+    return FACES[sps.csc_array](solved(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv"))
+
+
+# --- least squares and eigenvalues: SciPy's, with the derivatives of the exact ones ---
+
+
+def least_squares(f: Any) -> Any:
+    name = f"scipy.sparse.linalg.{f.__name__}"
+
+    def run(A, b, damp=0.0, *rest, **settings):
+        A = matrix_of(A, name)
+        found = f(A._plain(), bare(b), float(bare(damp)), *bare(rest), **bare(settings))
+        if A.shape[0] < A.shape[1] and not bare(damp):
+            raise refusal(name, "with more unknowns than equations", "damp=")
+        normal = A.T @ A
+        if tracked(damp) or damp:
+            normal = normal + sparse(sps.eye_array(A.shape[1], format="csr")) * damp**2
+        x = solved(normal, A.T @ array(b), name)
+        return found[0] + (x - primal_of(x)), *found[1:]
+
+    return run
+
+
+for _f in (sla.lsqr, sla.lsmr):
+    LINALG.rule(_f)(least_squares(_f))
+
+
+@LINALG.rule(sla.eigsh)
+def eigsh(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True, **settings):
+    """Each pair is the solution of A v = w v, |v| = 1 near SciPy's: Newton's steps from there."""
+    name = "scipy.sparse.linalg.eigsh"
+    if M is not None:
+        raise refusal(f"{name}(M=)", "", "scipy.linalg.eigh(A.toarray(), M.toarray())")
+    A = matrix_of(A, name)
+    if A.dtype.kind == "c":
+        raise refusal(name, "of a complex matrix", "numpy.linalg.eigh(A.toarray())")
+    w, V = sla.eigsh(A._plain(), k, None, bare(sigma), which, bare(v0), ncv, maxiter, tol, True, **bare(settings))
+    values = plain_np.linalg.norm(w[:, None] - w[None, :] + plain_np.diag(plain_np.full(len(w), plain_np.inf)), -plain_np.inf)
+    if values < 1e-9 * max(1.0, float(abs(w).max())):
+        raise refusal(name, "with equal eigenvalues", "a function of the matrix that does not tell them apart")
+    A = (A + A.T) * 0.5
+    pairs = [refined(A, w[i], V[:, i]) for i in range(len(w))]
+    values = np.stack([p[0] for p in pairs])
+    return (values, np.stack([p[1] for p in pairs], 1)) if return_eigenvectors else values
+
+
+STEPS = 3  # of Newton's method: derivatives of up to the seventh order
+
+
+def refined(A: Sparse, w: Any, v: Any) -> tuple:
+    n = A.shape[0]
+    eye = sparse(sps.eye_array(n, format="csr"))
+    for _ in range(STEPS):
+        column = FACES[sps.csc_array](np.reshape(v, (-1, 1)))
+        K = SPARSE.rules[sps.block_array]([[A - eye * w, column], [column.T, None]], format="csc")
+        right = np.concatenate([A @ v - w * v, np.reshape(0.5 * (np.sum(v * v) - 1.0), 1)])
+        d = solved(K, right, "scipy.sparse.linalg.eigsh")
+        v, w = v - d[:n], w + d[n]
+    return w, v
+
+
+LINALG.refuse("of matrices that are not symmetric, or not square", "numpy.linalg.eig or svd of A.toarray()", sla.eigs, sla.lobpcg, sla.svds)
+LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
+LINALG.refuse("it is an estimate", "scipy.sparse.linalg.norm(A, 1)", sla.onenormest)
+LINALG.refuse("", "tapegrad.operators", sla.aslinearoperator)
+LINALG.refuse("", "expm_multiply", *[getattr(sla, n) for n in ("funm_multiply_krylov",) if hasattr(sla, n)])
 LINALG.constant(sla.LinearOperator, *[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])
 SPARSE.constant(sps.sparray, sps.spmatrix)
 
+CSGRAPH = Namespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
+csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")
-stand_in.linalg = linalg
+stand_in.linalg, stand_in.csgraph = linalg, csgraph

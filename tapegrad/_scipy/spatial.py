@@ -10,6 +10,7 @@ from .. import numpy as np
 from .._faces import faces_of
 from .._primitive import seen
 from ..ops._define import ndim, shape
+from ..ops._protocols import store
 from ._declare import Namespace, array, bare, constant, refusal, tracked
 
 DISTANCE = Namespace(sd)
@@ -153,7 +154,8 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     a, b = array(XA, like), array(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
         raise ValueError("scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns")
-    return metric_of(metric, a, b, kwargs, "scipy.spatial.distance.cdist")(a[:, None, :], b[None, :, :])
+    y = metric_of(metric, a, b, kwargs, "scipy.spatial.distance.cdist")(a[:, None, :], b[None, :, :])
+    return y if out is None else store(out, y)
 
 
 @DISTANCE.rule(sd.pdist)
@@ -163,7 +165,8 @@ def pdist(X, metric="euclidean", *, out=None, **kwargs):
     if ndim(x) != 2:
         raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
     i, j = plain_np.triu_indices(shape(x)[0], 1)
-    return metric_of(metric, x, None, kwargs, "scipy.spatial.distance.pdist")(x[i], x[j])
+    y = metric_of(metric, x, None, kwargs, "scipy.spatial.distance.pdist")(x[i], x[j])
+    return y if out is None else store(out, y)
 
 
 @DISTANCE.rule(sd.squareform)
@@ -198,8 +201,9 @@ def minkowski_of(u, v, p=2, w=None):
 
 OTHERS = ("is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y", "CDistMetricWrapper", "PDistMetricWrapper", "MetricInfo")
 DISTANCE.constant(
-    *[getattr(sd, n) for n in (*CONSTANT, *OTHERS) if hasattr(sd, n)],
+    *[getattr(sd, n) for n in OTHERS if hasattr(sd, n)],
 )  # fmt: skip
+DISTANCE.constant(*[getattr(sd, n) for n in CONSTANT if hasattr(sd, n)], but=("w",))
 DISTANCE.refuse("it picks one pair of points", "numpy.max(numpy.min(cdist(u, v), 1))", sd.directed_hausdorff)
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")

@@ -303,7 +303,9 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def counterpart(self, x: Any) -> Any:
         """An object of SciPy's, a spline or a sparse matrix, as ours over the same arrays."""
-        return _stand_ins.of_instance(type(x))._of(x, self)
+        new = _stand_ins.of_instance(type(x))._of(x, self)
+        new._captured = True
+        return new
 
     def slice_(self, x: slice) -> Any:
         """(A slice of plain numbers; but anything can be in it.)"""

@@ -13,9 +13,10 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
+from .._hollow import shown_class
 from .._late import late
 from .._loans import lend
-from .._primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._primitive import OPEN, is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import _families as _families
@@ -88,6 +89,11 @@ V.__abs__ = _entry(np.absolute)
 V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
 
 
+def is_number(x: Any) -> bool:
+    """Is x a plain number of the caller's (`Trace.is_number`)?"""
+    return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
+
+
 def _primal_operator(op: Callable, f: Any) -> Callable:
     """Comparisons, and operators of booleans and integers: on primal values, the derivative is zero."""
     hidden = _entry(f)
@@ -112,7 +118,7 @@ for _name, _f in OF_BITS.items():
     setattr(V, f"__{_name.strip('_')}__", _op)
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
 V.__invert__ = _entry(np.invert)
-V.__hash__ = object.__hash__
+V.__hash__ = lambda x: hash(values_of(x)) if is_number(x) else object.__hash__(x)
 
 
 # --- elements and rows; writes ---
@@ -162,7 +168,9 @@ V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as Nu
 
 def _class_of(x):
     """NumPy's class of the value; CuPy would take its own class for leave to read the memory."""
-    kind = type(shown(x))
+    kind = shown_class(type(shown(x)))
+    if is_number(x):
+        return complex if issubclass(kind, complex) else float
     return kind if issubclass(kind, (np.ndarray, np.generic)) or kind in NUMBERS else type(x)
 
 
@@ -315,7 +323,7 @@ def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
     """`run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
-        if is_tracked(x) and not live(x)._trace.is_number(live(x)):
+        if is_tracked(x) and not is_number(x):
             raise DroppedDerivativeError(
                 f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
                 f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"
@@ -365,10 +373,11 @@ V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cann
 
 
 def _text(write: Callable) -> Callable:
-    """What is written of the values; where a trace hides them, of the layout."""
+    """What is written of the values; where a trace keeps them to itself, of the layout."""
 
     def method(x, *spec):
         p = primal_of(x)
+        p = values_of(p) if isinstance(p, Variable) and p._trace.tells else p
         return f"<{dtype_of(p)}, shape {shape(p)}, values not known>" if isinstance(p, Variable) else write(p, *spec)
 
     return method

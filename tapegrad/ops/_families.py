@@ -17,9 +17,11 @@ from . import linalg as linalg
 from . import names as names
 from . import norms as norms
 from . import one_triangle as one_triangle
+from . import padding as padding
 from . import picking as picking
 from . import products as products
 from . import reductions as reductions
+from . import scans as scans
 from . import shaping as shaping
 from . import sorting as sorting
 from . import special as special

@@ -18,7 +18,7 @@ from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
 from .._variable import Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
-from . import creation
+from . import creation, scans
 from . import shaping as s
 from ._define import NUMPY, shape
 from ._layouts import laid
@@ -197,23 +197,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         entry = NUMPY.get(ufunc)
         if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
             return store(params["out"], entry(*inputs))
-    if method == "reduce":
-        if ufunc not in REDUCE:
-            raise no_rule(ufunc)
-        names = ("axis", "dtype", "out", "keepdims", "initial", "where")
-        params = {**dict(zip(names, inputs[1:], strict=False)), **params}
-        out = params.get("out")
-        params["out"] = out[0] if isinstance(out, tuple) else out
-        known = inspect.signature(REDUCE[ufunc]).parameters
-        for name in [n for n in params if n not in known]:
-            if params.pop(name) is not None:
-                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
-        return call(REDUCE[ufunc], inputs[:1], {"axis": 0, **params})
-    if method == "accumulate" and ufunc in ACCUMULATE:
-        params = {**dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)), **params}
-        out = params.get("out")
-        params["out"] = out[0] if isinstance(out, tuple) else out
-        return call(ACCUMULATE[ufunc], inputs[:1], {"axis": 0, **params})
+    if method in METHODS:
+        return by_method(ufunc, method, inputs, params)
     if method == "outer" and len(inputs) == 2:
         a, b = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         rank = len(shape(b))
@@ -227,7 +212,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     dtype, casting = params.pop("dtype", None), params.pop("casting", None)
     layout = {name: params.pop(name) for name in ("order",) if name in params}
     params.pop("subok", None)
-    if params:
+    if params.get("axes") is not None and ufunc.signature:
+        return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
+    if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
     given = inputs
@@ -249,6 +236,57 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out, y, where)
+
+
+def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
+    """A function of the last axes, such as matmul, of other axes: they are moved there, and those of the result to their places."""
+    to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
+    moved = [call(np.moveaxis, (x, a, tuple(range(-len(a), 0))), {}) for x, a in zip(inputs, to, strict=False)]
+    y = ufunc_call(ufunc, "__call__", tuple(moved), {k: v for k, v in params.items() if k != "out" or v is not None})
+    last = to[ufunc.nin] if len(to) > ufunc.nin else ()
+    return call(np.moveaxis, (y, tuple(range(-len(last), 0)), last), {}) if last else y
+
+
+def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
+    """Does signature= name the loop that the operands take anyway?"""
+    kinds = "".join([np.dtype(getattr(layout_of(x), "dtype", type(x))).char for x in inputs])
+    return isinstance(signature, str) and signature.partition("->")[0] == kinds
+
+
+METHODS = {  # and the names of their arguments after the array
+    "reduce": ("axis", "dtype", "out", "keepdims", "initial", "where"),
+    "accumulate": ("axis", "dtype", "out"),
+    "reduceat": ("indices", "axis", "dtype", "out"),
+}
+
+
+def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+    """A ufunc by its method `reduce`, `accumulate` or `reduceat`: NumPy's function of the same meaning, or by the ufunc itself."""
+    params = {**dict(zip(METHODS[method], inputs[1:], strict=False)), **params}
+    out = params.get("out")
+    params["out"] = out = out[0] if isinstance(out, tuple) else out
+    known = REDUCE.get(ufunc) if method != "accumulate" else ACCUMULATE.get(ufunc)
+    if known is not None and method != "reduceat":
+        for name in [n for n in params if n not in inspect.signature(known).parameters]:
+            if params.pop(name) is not None:
+                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
+        return call(known, inputs[:1], {"axis": 0, **params})
+    x, entry = inputs[0], function_for(ufunc)
+    if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(x, Variable):
+        raise no_rule(ufunc)
+    dtype = params.get("dtype")
+    x = x if dtype is None else cast(x, np.dtype(dtype))
+    axis = params.get("axis", 0)
+    if method == "accumulate":
+        y = scans.accumulated(ufunc, entry, x, axis)
+    elif method == "reduceat":
+        one = {"axis": axis, "keepdims": True}
+        y = scans.reduced_at(ufunc, lambda part: ufunc_call(ufunc, "reduce", (part,), dict(one)), x, values_of(params["indices"]), axis)
+    else:
+        scans.refuse_where(ufunc, params.get("where"))
+        initial = params.get("initial")
+        y = scans.reduced(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
+    return y if out is None else store(out, y)
 
 
 def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:

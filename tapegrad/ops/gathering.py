@@ -254,36 +254,6 @@ def roll(a, shift, axis=None):
     return rolled(array_like(a), shift=integer(shift), axis=axis)
 
 
-@implements(np.pad)
-def pad(array, pad_width, mode="constant", *, constant_values=0):
-    x = array_like(array)
-    n = ndim(x)
-    if isinstance(pad_width, dict):
-        width = [(0, 0)] * n
-        for axis, w in pad_width.items():
-            width[axis] = (w, w) if isinstance(w, (int, np.integer)) else tuple(w)
-        width = tuple(width)
-    else:
-        width = tuple([(int(i), int(j)) for i, j in np.broadcast_to(constant(pad_width), (n, 2))])
-    if mode == "constant":
-        if not isinstance(constant_values, Variable) and np.all(np.asarray(constant(constant_values)) == 0):
-            return pad_zeros(x, width=width)
-        if isinstance(constant_values, dict):
-            raise ArgumentError("pad: constant_values as a dict is not supported; give an array of shape (ndim, 2)")
-        edges = views.broadcast_to(xp(x).asarray(constant_values) if not isinstance(constant_values, Variable) else constant_values, (n, 2))
-        for axis, pair in enumerate(width):
-            s = shape(x)
-            ends = [spread_to(reshaped(edges[axis, e], to=(1,) * n), to=s[:axis] + (k,) + s[axis + 1 :]) for e, k in enumerate(pair)]
-            x = fit_dtype(end_to_end(ends[0], x, ends[1], axis=axis), dtype(x))
-        return x
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise ArgumentError(f"pad: mode={mode!r} is not supported; use 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
-    for axis, w in enumerate(width):
-        if w != (0, 0):
-            x = taken(x, np.pad(np.arange(shape(x)[axis]), w, mode), axis)
-    return in_rows(x)
-
-
 def fit_dtype(x: Any, to: Any) -> Any:
     return x if dtype(x) == to else fit(x, shape(x), to)
 

@@ -207,6 +207,8 @@ def _host(name, f, a):
 @primitive(batch="matrix")
 def sylvester(a, b, q):
     """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
+    if xp_of(q) is not np:
+        raise ArgumentError("solve_sylvester: CuPy has no such function; move the matrices with a.get()")
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
     a, b, q = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (a, b, q))
     x = np.zeros(q.shape, np.result_type(a, b, q))

@@ -205,8 +205,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     n, k = shape(a)[-2:]
     if hermitian:
         return _svd_of_hermitian(a, compute_uv)
-    if compute_uv and full_matrices and n != k:
-        raise ArgumentError("svd: the additional singular vectors of full_matrices=True have no derivative; pass full_matrices=False")
+    whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
         a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
@@ -223,7 +222,24 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         s = shifted(s, split)
         if turn is not None:
             u, vh = matmul(u, turn), matmul(H(turn), vh)
+    if whole and n > k:
+        u = concatenate(u, complement(u, additional(primal_of(a))), axis=ndim(u) - 1)
+    elif whole:
+        vh = concatenate(vh, H(complement(H(vh), additional(H(primal_of(a))))), axis=ndim(vh) - 2)
     return SVDResult(u, s, vh) if compute_uv else s
+
+
+@primitive(batch="matrix")
+def additional(x):
+    """The left singular vectors of a tall matrix, primal values, that belong to no singular value."""
+    return xp_of(x).linalg.svd(x, full_matrices=True)[0][..., x.shape[-1] :]
+
+
+def complement(u: Any, w: Any) -> Any:
+    """An orthonormal basis of what is orthogonal to the columns of u, near w, and w where that is one.  Which basis is not determined;
+    this one turns as little as it can, and what depends on the space alone has the right derivative."""
+    w = w - matmul(u, matmul(H(u), w))
+    return H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
 
 
 def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:

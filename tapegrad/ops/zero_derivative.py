@@ -154,4 +154,6 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
         _f = getattr(np, _name)
         if _f not in NUMPY:
             NUMPY[_f] = constant(_f, _of)
-argsort, argpartition, searchsorted, any_of, lies_in = [NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin)]
+argsort, argpartition, searchsorted, any_of, lies_in, argmax = [
+    NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin, np.argmax)
+]

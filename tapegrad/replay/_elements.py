@@ -18,8 +18,13 @@ from ._program import LAID, PART
 from ._recorder import Instruction
 from ._regions import through
 
-# Functions that kernels have less exactly than NumPy: powers by the logarithm, and what is made of them.
-ROUGH = frozenset(("power_of", "gamma", "beta", "betaln", "cbrt", "remainder", "floor_divide", "fmod", "exp2", "exp10", "logaddexp2"))
+# Functions that kernels have less exactly than NumPy: powers by the logarithm, and what is made of them; sums of series.
+ROUGH = frozenset(
+    (
+        "power_of", "gamma", "beta", "betaln", "cbrt", "remainder", "floor_divide", "fmod", "exp2", "exp10", "logaddexp2", "tail",
+        "psi_gap", "polygamma_n", "erfcx_ratio", "exprel_n",
+    )
+)  # fmt: skip
 # Functions that end where NumPy's go on, with nan: then the instructions are to be done by NumPy.
 ENDING = frozenset(("sin", "cos", "tan", "sinc", "cosm1"))
 POWERS = 8  # whole powers up to this one are products

@@ -47,6 +47,14 @@ LEAST = 100  # elements below which an instruction is no part of a group
 PASS = 0.5  # ns: of an element of an instruction
 
 
+def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
+    for n, stride in zip(shape[::-1], strides[::-1], strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
 class Storage:
     """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
     array or a constant; `framed`: it belongs to a frame, and does not leave the text."""
@@ -213,14 +221,17 @@ class Emitted:
     def result(self, k: int | None, leaf: Any) -> str:
         if k is None:
             name = self.given(leaf, "c")
-            return f"{name}.copy()" if is_array(leaf) else name
+            return f"{self.given(kept, 'f')}({name})" if is_array(leaf) else name
         name = self.name[k]
-        if self.shown[k][0] is None:
+        numpys, shape, strides, dtype, _ = self.shown[k]
+        if numpys is None:
             return name
         ends = [m for m in self.storage[k].members if self.last.get(m) is END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
         alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
-        return name if alone and k not in [j for _, j in self.program.written] else f"{name}.copy()"
+        if alone and k not in [j for _, j in self.program.written]:
+            return name
+        return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(kept, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
         block = Block(self.program, start, stop, self.last)

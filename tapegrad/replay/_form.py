@@ -13,6 +13,7 @@ from .._flags import now
 from .._late import load
 from .._primitive import OPEN
 from .._random import DRAW
+from .._reads import restore, snapshot
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
@@ -22,7 +23,7 @@ from ..errors import BatchError, DroppedDerivativeError, GuardError
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded, is_single
-from ._signature import READ, Signature, Surroundings, flat_of, restore, snapshot
+from ._signature import READ, Signature, Surroundings, flat_of
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
@@ -67,9 +68,10 @@ METHODS = {
     "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
     "jmp": lambda f, argnums: lambda x, V, *args: jmp(f, x, V, args),
     "vmp": lambda f, argnums: lambda x, W, *args: vmp(f, x, W, args),
+    "smp": lambda f, argnums: lambda x, V, *args: vmp(grad(f), x, V, args),  # of a Hessian
     "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
 }
-PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "value_grad_hvp"))  # their second argument is a direction
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
 
 
 def given(args: tuple) -> list:
@@ -235,7 +237,6 @@ class Kept:
         if found is None or type(found) is Guard:
             for x, state in before:
                 restore(x, state)
-            return found
             return found
         results, written = found
         for array, v in written:

@@ -74,7 +74,9 @@ class Group:
         for k, _ in now.code:
             d = now.values.get(k) or now.sums[k]
             if k not in self.carried and not (type(d) is Moved and d.is_view):
-                size = math.prod(d.shape if type(d) is Summed else self.shown[k][1])
+                size = (
+                    d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
+                )
                 if size <= FEW and d.cost < COSTLY:  # others do so few sooner
                     saved += LITTLE + size
                 else:

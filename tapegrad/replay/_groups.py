@@ -133,7 +133,9 @@ class Open:
         self.code: list = []
         self.cuts: dict = {k: before.cuts[k] for k in carried} if before else {}
         self.spread: dict = {k: before.spread[k] for k in carried} if before else {}
-        self.forms: dict = {}  # values that are counted in another shape
+        self.forms: dict = (
+            {k: before.forms[k] for k in carried if k in before.forms} if before else {}
+        )  # values that are counted in another shape
         self.cost = 0
         self.dtype: Any = None
 

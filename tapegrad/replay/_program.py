@@ -119,7 +119,7 @@ class Program:
             if failed is not None:
                 return failed
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
-        return [v.copy() if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
+        return [kept(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 
     def fixed(self, values: dict) -> "Program | None":
         """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured

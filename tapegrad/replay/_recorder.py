@@ -157,7 +157,7 @@ class Record(Trace):
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
-    hides = holds = adopts = notes_draws = True
+    hides = holds = adopts = tells = notes_draws = True
 
     def __init__(self, constants: list):
         super().__init__()

@@ -108,6 +108,8 @@ class Moved:
 
     def __init__(self, *pieces: Piece, form: tuple | None = None, turned: bool = False, base: int | None = None):
         self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
+        box = pieces[0].box if pieces[-1].box is None else None  # of a write, which is done where the buffer lies
+        self.region = None if box is None else math.prod([stop - start for start, stop in box])
         self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
 
     def needs(self, place: tuple, extents: tuple) -> list:
@@ -204,7 +206,7 @@ def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     form = tuple(to) if type(to) in (tuple, list) else (to,)
     if -1 in form:
         form = tuple([size // -math.prod(form) if n == -1 else n for n in form])
-    if math.prod(form) != size:
+    if math.prod(form) != size or i.args[0] in i.args[1:]:
         return None
     inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
     d = moved(inner, [form, *shapes[1:]], shape if i.prim is READ else form)

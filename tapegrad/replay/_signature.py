@@ -1,7 +1,6 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
 import pickle
-import random
 import zlib
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from .._array import is_array, is_scalar, kept, xp_of
 from .._calls import number
-from .._reads import state, walked
+from .._reads import restore, state, walked
 from .._tree import Const, children, is_node, leaves, structure
 from ._recorder import WEAK, is_single
 
@@ -164,7 +163,7 @@ class Surroundings:
         """What was drawn is not drawn."""
         for x, before in self.sources:
             if state(x) != before:
-                restore(x, snapshot(pickle.loads(before)))
+                restore(x, pickle.loads(before))
 
     def settle(self, anew: dict, drawn: Any = ()) -> str | None:
         """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
@@ -198,26 +197,6 @@ class Surroundings:
 def bits_of(x: Any) -> Any:
     """Where the random numbers of a generator come from."""
     return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
-
-
-def snapshot(x: Any) -> Any:
-    """The state of a generator, for `restore`."""
-    if isinstance(x, np.random.Generator):
-        return x.bit_generator.state
-    if isinstance(x, np.random.RandomState):
-        return x.get_state(legacy=False)
-    return x.getstate() if isinstance(x, random.Random) else x.state
-
-
-def restore(x: Any, before: Any) -> None:
-    if isinstance(x, np.random.Generator):
-        x.bit_generator.state = before
-    elif isinstance(x, np.random.RandomState):
-        x.set_state(before)
-    elif isinstance(x, random.Random):
-        x.setstate(before)
-    else:
-        x.state = before
 
 
 def checksum(x: np.ndarray) -> int:

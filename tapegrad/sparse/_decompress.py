@@ -4,6 +4,7 @@
 other.  Where each entry stands alone in one of them, `table` says where; of an acyclic colouring some stand alone when others have been
 taken away."""
 
+import copy
 from typing import Any
 
 import numba
@@ -110,6 +111,7 @@ class Entries:
         else:
             self.table = direct(pattern, coloring)
             self.table = self.table if order is None else self.table[order]
+        self.empty: Any = None  # a matrix without entries
         self.there: Any = None  # table and structure on a device
 
     def values(self, products: Any) -> Any:
@@ -130,14 +132,18 @@ class Entries:
         return self.there
 
     def matrix(self, data: Any, module: Any = scipy.sparse) -> Any:
-        """The sparse matrix with these entries; its structure is shared with others."""
+        """The sparse matrix with these entries, in memory of its own."""
         if module is scipy.sparse:
-            made = {"csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array, "coo": scipy.sparse.coo_array}[self.format]
+            if self.empty is None:
+                self.empty = getattr(scipy.sparse, f"{self.format}_array")(self.pattern.shape, dtype=data.dtype)
+            found = copy.copy(self.empty)  # SciPy looks at all indices of a new one
+            found.data = data
             if self.format == "coo":
-                return made((data, self.structure), shape=self.pattern.shape)
-            found = made((data, *self.structure), shape=self.pattern.shape)
-            found.has_sorted_indices = found.has_canonical_format = True
+                found.coords = tuple([a.copy() for a in self.structure])
+            else:
+                found.indices, found.indptr = [a.copy() for a in self.structure]
+                found.has_sorted_indices = found.has_canonical_format = True
             return found
         made = getattr(module, f"{self.format}_matrix")
-        structure = self.on_device(xp_of(data))[1]
+        structure = [a.copy() for a in self.on_device(xp_of(data))[1]]
         return made((data, structure) if self.format == "coo" else (data, *structure), shape=self.pattern.shape)

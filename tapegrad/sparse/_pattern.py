@@ -11,8 +11,8 @@ import scipy.sparse
 
 from .._array import is_array, xp_of
 from .._flags import leave
-from .._primitive import READ
-from ..errors import ArgumentError, GuardError
+from .._random import DRAW
+from ..errors import ArgumentError
 from ..replay._program import LAID, PART, QUIET, Program, done
 from ..replay._recorder import Instruction
 from ._rules import names_of
@@ -21,12 +21,22 @@ from ._sets import Sets
 SCOPES = ("global", "local")
 
 
+class Look:
+    """Shape and dtype."""
+
+    __slots__ = ("shape", "dtype", "ndim")
+
+    def __init__(self, shape: tuple, dtype: Any):
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+
+
 class Carried:
     """The sets of all values of a program, by one of its inputs."""
 
     def __init__(self, program: Program, values: list, scope: str):
         """`values`: of the program's inputs, the differentiated one first."""
         self.program, self.scope = program, scope
+        self.at = dict(program.code)
         self.env: dict = dict(zip(program.arguments, values, strict=True))
         self.env.update(dict(program.captured))
         self.env.update(program.constants)
@@ -37,23 +47,21 @@ class Carried:
         # of each value the captured arrays that it is made of; None: it depends on arguments
         self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
         self.sources.update(dict.fromkeys(program.constants, frozenset()))
+        self.drawn: set = set()  # values that differ from call to call
+        # values that are made of nothing else that may change than integer arrays among the arguments: they tell places
+        self.placing = {k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"}
         self.relied: set = set()
         self.conditions: set = set()
-        entered = QUIET.enter()
-        try:
-            for k, i in program.code:
-                self.carry(k, i)
-        finally:
-            leave(entered)
+        for k, i in program.code:
+            self.carry(k, i)
 
     def carry(self, k: int, i: Instruction) -> None:
-        values = [self.env[j] for j in i.args]
-        out = self.env[k] = done(i, values)
-        failed = self.program.failing(k, out)
-        if failed is not None:
-            raise GuardError(f"{failed.place}: a value that the function asked for is no longer {failed.value!r}")
         sources = [self.sources[j] for j in i.args]
-        self.sources[k] = None if None in sources else frozenset().union(*sources)
+        self.sources[k] = None if None in sources or i.prim is DRAW else frozenset().union(*sources)
+        if i.prim is DRAW or not self.drawn.isdisjoint(i.args):
+            self.drawn.add(k)
+        elif None in sources and all([s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]):
+            self.placing.add(k)
         sets = [self.names.get(j) for j in i.args]
         if all([s is None for s in sets]):
             return
@@ -61,12 +69,37 @@ class Carried:
             found = sets[0][i.params]
         elif i.prim is LAID:
             found = sets[0]
-        elif i.prim is READ and values[0].size == 0:
-            found = np.zeros(np.shape(out), np.int64)
         else:
-            found = names_of(self, i, sets, values, out)
+            several = i.prim.multi or self.program.shown[k][3] is None  # or it is a number of Python's
+            out = self.value(k) if several else self.looks(k)
+            found = names_of(self, i, sets, [self.looks(j) for j in i.args], out)
         if found is not None:
             self.names[k] = found
+
+    def looks(self, k: int) -> Any:
+        """What stands for a value of which only shape and dtype are asked."""
+        if k in self.env:
+            return self.env[k]
+        _, shape, _, dtype, _ = self.program.shown[k]
+        return Look(shape, dtype)
+
+    def value(self, k: int) -> Any:
+        """The value of an instruction, worked out when it is asked for."""
+        if k not in self.env:
+            needed, asked = set(), [k]
+            while asked:
+                j = asked.pop()
+                if j not in self.env and j not in needed:
+                    needed.add(j)
+                    asked += self.at[j].args
+            entered = QUIET.enter()
+            try:
+                for j in sorted(needed):  # an instruction stands after its operands
+                    i = self.at[j]
+                    self.env[j] = done(i, [self.env[a] for a in i.args])
+            finally:
+                leave(entered)
+        return self.env[k]
 
     def known(self, k: int, local: bool = False) -> bool:
         """May a rule look at the value number k?  Then the pattern holds as long as that is as it is."""
@@ -74,7 +107,7 @@ class Carried:
         if sources is not None:
             self.relied |= sources
             return True
-        if local and self.scope == "local":
+        if local and k not in self.drawn and (self.scope == "local" or k in self.placing):
             self.conditions.add(k)
             return True
         return False

@@ -35,6 +35,7 @@ Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
+MOST = 8  # plans for other layouts
 SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
 
 
@@ -50,13 +51,15 @@ class Found:
             raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
         check(self.value)
         self.kept = form.programs[0]
+        if self.kept.program.generators:
+            raise GuardError(f"{call}: the function draws random numbers, others for each product; draw them outside, as an argument")
         self.shape = (np.size(args[0]) if second else size_of(self.value), np.size(args[0]))
         carried = self.carried(args)
         self.pattern = self.read(carried)
         program = self.kept.program
         self.relied = [(array, array.copy(order="K")) for k, array in program.captured if k in carried.relied]
         self.asked = asked_of(program, sorted(carried.conditions))
-        self.conditions = [carried.env[k].copy() for k in sorted(carried.conditions)]
+        self.conditions = [carried.value(k).copy() for k in sorted(carried.conditions)]
 
     def carried(self, args: tuple) -> Carried:
         return Carried(self.kept.program, self.values(args), self.scope)
@@ -81,6 +84,8 @@ class Found:
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
                     "all branches of numpy.where)"
+                    if self.scope == "local"
+                    else "an index among the arguments differs from that at the point of the pattern"
                 )
         if not all([same_value(a, b) for a, b in self.relied]):
             now = self.read(self.carried(args))
@@ -123,9 +128,11 @@ class Plan(Remade):
         args = self.entered(args)
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
+        self.layouts = layouts_of(args)
+        self.others: dict = {}  # plans for arrays that lie otherwise in memory
         pattern = settings["pattern"]
         with Outside():
-            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise")
+            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
             self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
             value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
@@ -194,7 +201,7 @@ class Plan(Remade):
         x, *rest = args
         parts = []
         if columns is not None:
-            parts.append(forms["hmp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
+            parts.append(forms["smp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
         if rows is not None:
             parts.append(forms["vmp"]((x, rows, *rest)).conj().reshape(-1))
         if not parts:
@@ -207,17 +214,30 @@ class Plan(Remade):
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with Outside():
-            args = self.entered(args)
+            given, args = args, self.entered(args)
             if has_variable(args):
                 raise ArgumentError(HOLDS_NONE.format(self.call))
+            layouts = layouts_of(args)
+            if layouts != self.layouts and layouts[0] == self.layouts[0]:
+                return self.alike(layouts, given)(*given)
             try:
                 if self.found is not None:
                     self.found.require(args)
                 products = self.products(args)
             except GuardError as error:
-                text = str(error).partition("; with on_change")[0]
-                raise GuardError(f"{text}; {self.call} stands for a point where it was otherwise: prepare a plan for this one") from error
+                what = str(error).removeprefix(self.prepared.name).partition("; with on_change")[0]
+                what = what.partition(": ")[2] if what.startswith(".") else what
+                raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
             return self.matrix(products)
+
+    def alike(self, layouts: tuple, args: tuple) -> "Plan":
+        """The plan for arrays that lie so in memory: f may make a copy there where it has a view here (`x.ravel()`)."""
+        if layouts not in self.others:
+            if len(self.others) >= MOST:
+                self.others.clear()
+            call, f, _, second, settings = self.given
+            self.others[layouts] = Plan(call, f, args, second, settings)
+        return self.others[layouts]
 
     def matrix(self, products: Any) -> Any:
         module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
@@ -265,7 +285,7 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
 
 
 def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
-    """The arguments, the differentiated one first, all arrays in C order.  A number beside it is one of NumPy's, which may vary."""
+    """The arguments, the differentiated one first.  A number beside it is one of NumPy's, which may vary."""
     args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
     if has_variable(args):
@@ -275,7 +295,13 @@ def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
     elif dtype is not None and x.dtype.kind in "iu":
         x = x.astype(dtype)
     rest = [x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a for k, a in enumerate(args) if k != argnum]
-    return tuple([a.copy(order="C") if is_array(a) and not a.flags.c_contiguous else a for a in (x, *rest)])
+    return (x, *rest)
+
+
+def layouts_of(args: tuple) -> tuple:
+    """(shapes, strides) of arrays."""
+    arrays = [a for a in args if is_array(a)]
+    return tuple([a.shape for a in arrays]), tuple([a.strides for a in arrays])
 
 
 def turned(f: Callable, argnum: int) -> Callable:
@@ -320,6 +346,8 @@ def made(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> P
     for name, words in (("scope", SCOPES), ("format", FORMATS)):
         if settings[name] not in words:
             raise ArgumentError(f"{call}: {name}={settings[name]!r}; it is one of {', '.join(map(repr, words))}")
+    if settings["compile"] not in (True, False, "auto"):
+        raise ArgumentError(f"{call}: compile={settings['compile']!r}; it is True, False or 'auto'")
     if settings["check"] and settings["pattern"] is None:
         raise ArgumentError(f"{call}: check=True is for a pattern that is given; the one that is found needs no check")
     return Plan(call, f, args, second, settings)
@@ -335,6 +363,7 @@ def prepare_jacobian(
     kind: Literal["columns", "rows", "both"] | None = None,
     order: str = "natural",
     format: Format = "csr",
+    compile: bool | Literal["auto"] = "auto",
     holomorphic: bool = False,
 ) -> Plan:
     """A plan that gives the sparse Jacobian of f at any point: `plan(x)`, of shape (y.size, x.size), elements in C order.
@@ -345,6 +374,7 @@ def prepare_jacobian(
     entries, and elsewhere plan(x) raises GuardError.  So it does where an `if` in f takes another way, or shapes differ.
 
     Entries that no product needs to tell apart are computed together: `kind` and `order` are those of `coloring`, chosen here by default.
+    Products are replayed, and compiled into loops where that pays, as `compile` says (see `tapegrad.prepare`).
     `plan.pattern`, `plan.coloring`, `plan.colors` (their number) and `plan.plot()` show what was found.
 
     >>> import numpy as np, tapegrad as tg
@@ -371,6 +401,7 @@ def prepare_hessian(
     kind: Literal["star", "acyclic"] | None = None,
     order: str = "natural",
     format: Format = "csr",
+    compile: bool | Literal["auto"] = "auto",
 ) -> Plan:
     """A plan that gives the sparse Hessian of a scalar f at any point, of shape (x.size, x.size).  See `prepare_jacobian`.
 
@@ -387,7 +418,7 @@ def prepare_hessian(
 
 
 WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
-OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "holomorphic": False}
+OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "compile": "auto", "holomorphic": False}
 
 
 def settings_of(given: dict) -> dict:

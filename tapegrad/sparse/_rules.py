@@ -43,12 +43,18 @@ def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     if prim.vjp is None and prim.jvp is None:
         return None
     outs = out if type(out) is tuple or type(out) is list else [out]
-    if all([np.asarray(o).dtype.kind not in "fc" if not is_array(o) else o.dtype.kind not in "fc" for o in outs]):
+    if not any([kind_of(o) in "fc" for o in outs]):
         return None
     found = chosen(prim)(c, i, sets, values, out)
     if type(out) is tuple or type(out) is list:
         return found if type(found) is tuple else (found,) * len(outs)
     return found
+
+
+def kind_of(x: Any) -> str:
+    """(Of a value of which nothing is known, as a number of Python, that of a float.)"""
+    dtype = getattr(x, "dtype", None)
+    return "f" if dtype is None else dtype.kind
 
 
 @functools.cache
@@ -117,6 +123,8 @@ def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """A linear map moves elements if it does so with some that mean nothing: then names go with them."""
     (s,) = sets
+    if not s.size:
+        return np.zeros(np.shape(out), np.int64)
     numbers = 1.0 + np.arange(s.size).reshape(s.shape)
     try:
         at = np.asarray(run_on(c, i, [numbers]))
@@ -219,7 +227,7 @@ def _select(c, i, sets, values, out):
         return None
     x, y = [named(s, v) for s, v in zip(sets[1:], values[1:], strict=True)]
     if c.known(i.args[0], local=True):
-        return fresh(out, np.where(on_host(values[0]), x, y))
+        return fresh(out, np.where(on_host(c.value(i.args[0])), x, y))
     return fresh(out, c.sets.union(x, y))
 
 
@@ -229,9 +237,8 @@ def _taken_by(c, i, sets, values, out):
     if s is None:
         return None
     axis = i.params["axis"] % s.ndim
-    at = np.asarray(on_host(values[1]))
     if c.known(i.args[1], local=True):
-        return np.take_along_axis(s, at, axis)
+        return np.take_along_axis(s, np.asarray(on_host(c.value(i.args[1]))), axis)
     return fresh(out, c.sets.over(s, (axis,)))
 
 
@@ -242,7 +249,7 @@ def _added_by(c, i, sets, values, out):
         return None
     axis, like = i.params["axis"] % len(i.params["like"]), i.params["like"]
     if c.known(i.args[1], local=True):
-        return added(c, s, np.asarray(on_host(values[1])), axis, like)
+        return added(c, s, np.asarray(on_host(c.value(i.args[1]))), axis, like)
     return fresh(out, c.sets.over(s, (axis,))) if s.ndim == len(like) else everything(c, i, sets, values, out)
 
 
@@ -278,7 +285,7 @@ def of_elements(c: Any, i: Any) -> tuple[dict, bool]:
 
 @rule("read")
 def _read(c, i, sets, values, out):
-    return np.asarray(i.prim.run(laid_out(sets[0]), **of_elements(c, i)[0]))
+    return np.asarray(i.prim.run(sets[0], **of_elements(c, i)[0]))
 
 
 @rule("assign")
@@ -353,27 +360,33 @@ def _matmul(c, i, sets, values, out):
     wide = to[: len(to) - (a > 1) - (b > 1)] + (to[-1 - (b > 1)] if a > 1 else 1,) + (to[-1] if b > 1 else 1,)
     parts = []
     if x is not None:
-        if y is None and b < 3 and few(values[1], x.size) and c.known(i.args[1]):
+        other = factor(c, i.args[1], x.size) if y is None and b < 3 else None
+        if other is not None:
             z = x[None, :] if a == 1 else x
-            other = np.asarray(on_host(values[1])).reshape(-1, 1) if b == 1 else np.asarray(on_host(values[1]))
+            other = other.reshape(-1, 1) if b == 1 else other
             return through(c, np.swapaxes(z, -1, -2), other.T, True).reshape(to)
         rows = c.sets.over(x, (x.ndim - 1,))
         parts.append(rows[None] if a == 1 else rows)
     if y is not None:
-        if x is None and a < 3 and few(values[0], y.size) and c.known(i.args[0]):
+        other = factor(c, i.args[0], y.size) if x is None and a < 3 else None
+        if other is not None:
             z = y[:, None] if b == 1 else y
-            other = np.asarray(on_host(values[0]))
             return through(c, z, other[None] if a == 1 else other, False).reshape(to)
         z = y[:, None] if b == 1 else y
         parts.append(c.sets.over(z, (z.ndim - 2,)))
     return fresh(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
 
 
-def few(a: Any, others: int) -> bool:
-    """Are there enough zeros in a matrix, a factor of an array of `others` elements, to look at them?"""
-    a = np.asarray(on_host(a))
-    entries = np.count_nonzero(a)
-    return 2 * entries <= a.size or (entries < a.size and entries * others <= MOST)
+def factor(c: Any, k: int, others: int) -> np.ndarray | None:
+    """The matrix that is a factor of an array of `others` elements, if it does not change and has enough zeros to look at them."""
+    if c.sources[k] is None:
+        return None
+    matrix = np.asarray(on_host(c.value(k)))
+    entries = np.count_nonzero(matrix)
+    if 2 * entries <= matrix.size or (entries < matrix.size and entries * others <= MOST):
+        c.known(k)
+        return matrix
+    return None
 
 
 def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:

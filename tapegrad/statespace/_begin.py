@@ -10,6 +10,7 @@ import numpy
 from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
+from ..kernels.library.observation import predicted
 from ._filter import NotCompiled, begun, diffuse_plan, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
@@ -125,19 +126,19 @@ def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_firs
     T, Q, z, h, c, d = (fields[name] for name in ("T", "Q", "Z", "H", "c", "d"))
     a, P, B, total = fields["mean"], fields["cov"], fields["infinite"], 0.0
 
-    def predicted(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
-        return T @ a + c, T @ P @ T.T + Q, T @ B @ T.T
+    def moved(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
+        return *predicted(a, P, T, Q, c), T @ B @ T.T
 
     for t, infinite in enumerate(plan):
         if predict_first:
-            a, P, B = predicted(a, P, B)
+            a, P, B = moved(a, P, B)
         if infinite:
             a, P, B, updates = update_diffuse(a, P, B, (z, h, y[t] - d), infinite, numpy)
             total = total + terms_of(updates, numpy)
         if not predict_first:
-            a, P, B = predicted(a, P, B)
+            a, P, B = moved(a, P, B)
     if predict_first:
-        a, P, _ = predicted(a, P, B)
+        a, P = predicted(a, P, T, Q, c)
     return a, P, total
 
 

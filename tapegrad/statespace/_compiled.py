@@ -31,7 +31,7 @@ from ._filter import (
 )
 from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, form_of, key_of, path_of, sizes, starts, triangle
-from ._model import LinearGaussian, Observations, System, system
+from ._model import LinearGaussian, Observations, System, given, system
 from ._pattern import at_steps, data_rows, flat
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
@@ -69,8 +69,8 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
     the longer update of the covariance that loses no digits when an observation is far more exact than the
     state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
-    `NotPositiveDefiniteError` if the variance of an observation is not positive (on NumPy; on CuPy the value
-    is nan).
+    `NotPositiveDefiniteError` if a covariance has an eigenvalue below 0, or the variance of an observation is
+    not positive (on NumPy; on CuPy the value is nan).
 
     It runs as a compiled filter where that pays: see docs/state-space.md.
 
@@ -80,7 +80,7 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
     array([-1.026835, -0.764213])
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = given("loglik", model, y)
     single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
     if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # numbers of float32 stay float32
         at, there = _for_kernels(model, data)
@@ -104,7 +104,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
     (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = given("filter", model, y)
     s, there, found = moments(model, data, joseph)
     if found is None:
         x, _, total, _ = moments_on_arrays(s, data, joseph)
@@ -124,9 +124,9 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     >>> r.cov[:, 0, 0].round(6)
     array([2.00..., 2.50..., 3.00...])
     """
-    if steps < 1:
-        raise ArgumentError(f"forecast(..., steps={steps}): wanted at least 1")
-    data = y if isinstance(y, Observations) else Observations(y)
+    if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+        raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
+    data = given("forecast", model, y)
     n = data.steps
     data = data.extended(steps)
     s, _, found = moments(model, data, joseph)

@@ -125,6 +125,11 @@ def _require_determined(problem: Problem, stop: Stop) -> None:
     try:
         if not stop.hessian.any():
             raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
+        starts = [p.start for p in (problem.parameters, *problem.others)]
+        still = ~stop.hessian.any(axis=1) & (stop.gradient == 0) & numpy.any([stop.u == u for u in starts], axis=0)
+        if still.any():  # a bound would have been run to
+            names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
+            raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
         Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
     except DataError as error:
         holding(error, problem.parameters, stop.u, stop.value)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels.generated.kernel import Recursion, named_recursion
-from ..kernels.library.observation import one_by_one, together
+from ..kernels.library import observation
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -162,10 +162,8 @@ def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
         a, P = carry
         pool = np.concatenate([constants, theta[first:], row])
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        update, errors = (one_by_one, pool[np.diag(H)]) if layout.apart else (together, pool[H])
-        a, P, term = update(a, P, pool[Z], errors, row[:p] - pool[d], seen, joseph)
-        Tt = pool[T]
-        return (Tt @ a + pool[c], Tt @ P @ Tt.T + pool[Q]), -0.5 * term, a, P
+        errors = pool[np.diag(H) if layout.apart else H]
+        return observation.step(a, P, pool[T], pool[Q], pool[Z], errors, row[:p] - pool[d], seen, layout.apart, pool[c], joseph)
 
     def step(carry: Any, theta: Any, row: Any) -> Any:
         return filtered(carry, theta, row)[:2]

@@ -17,7 +17,7 @@ import numpy
 
 from .. import numpy as np
 from .._array import is_array, xp_of
-from .._primitive import is_tracked, values_of
+from .._primitive import is_tracked, seen, values_of
 from .._recording import value
 from .._tree import Const
 from .._variable import Variable
@@ -212,10 +212,19 @@ class System:
         return to_host(value(self.at(t, name)))
 
 
+def given(call: str, model: LinearGaussian, y: Any) -> Observations:
+    """The data of a call, if its model is one."""
+    if not isinstance(model, LinearGaussian):
+        raise ArgumentError(
+            f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives, and then the data"
+        )
+    return y if isinstance(y, Observations) else Observations(y)
+
+
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
     """The fields of a model by their letters, each of a shape that fits; and the number of states."""
     n, p = data.steps, data.width
-    field = {name: _placed(getattr(model, name), data.xp) for name in _FIELDS}
+    field = {name: _placed(name, getattr(model, name), data.xp) for name in _FIELDS}
     T, R = field["transition"], field["selection"]
     m = T.shape[-1] if T.ndim else 1
     r = m if R is None else R.shape[-1] if R.ndim else 1
@@ -231,6 +240,8 @@ def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str,
     for name, x in field.items():
         if x is not None:
             _check(name, x, shapes[name], n, m, p)
+    _require_covariance("transition_cov", field["transition_cov"])
+    _require_covariance("observation_cov", field["observation_cov"])
     return {_LETTER[name]: x for name, x in field.items()}, m
 
 
@@ -271,8 +282,9 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
     if mark.shape not in ((), (m,)):
         raise ShapeError(f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states")
     p = data.width
-    mean = _check("start.mean", _placed(start.mean, data.xp), [(m,), ()], 0, m, p)
-    cov = _check("start.cov", _placed(start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
+    mean = _check("start.mean", _placed("start.mean", start.mean, data.xp), [(m,), ()], 0, m, p)
+    cov = _check("start.cov", _placed("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
+    _require_covariance("start.cov", cov)
     return mean, cov, numpy.broadcast_to(mark, (m,))
 
 
@@ -300,6 +312,9 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
     """P = T P T' + Q, the sum of T^i Q T'^i, of which each pass of the loop doubles the terms."""
     m = T.shape[0]
     if m <= SMALL:
+        shown = seen(T)
+        if shown is not None and not _settles(shown):
+            raise _not_stationary(shown)
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
         return (P + P.T) * 0.5
     A, P = T, Q
@@ -311,8 +326,22 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
             break
         P = P + A @ P @ A.T
         A = A @ A
-    largest = abs(numpy.linalg.eigvals(to_host(value(T)))).max()
-    raise NotPositiveDefiniteError(
+    raise _not_stationary(to_host(value(T)))
+
+
+def _settles(T: numpy.ndarray) -> bool:
+    """Are all eigenvalues smaller than 1?"""
+    if len(T) == 1:
+        return bool(abs(T[0, 0]) < 1)
+    if len(T) == 2:
+        (a, b), (c, d) = T.tolist()
+        return abs(a + d) < 1 + a * d - b * c < 2
+    return bool(abs(numpy.linalg.eigvals(T)).max() < 1) if numpy.isfinite(T).all() else False
+
+
+def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
+    largest = abs(numpy.linalg.eigvals(T)).max() if numpy.isfinite(T).all() else numpy.nan
+    return NotPositiveDefiniteError(
         f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is there a stationary state; "
         "keep the parameters there by a constraint such as stationary(), or give start a mean and cov"
     )
@@ -367,11 +396,16 @@ def _of_numbers(x: Any) -> bool:
     return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
 
 
-def _placed(x: Any, xp: ModuleType) -> Any:
+def _placed(name: str, x: Any, xp: ModuleType) -> Any:
     """x in the array library of the data: host constants are moved there, numbers fit anywhere."""
     if x is None:
         return None
-    x = _given(x)
+    try:
+        x = _given(x)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name}: a {type(x).__name__} that is no real number, or array or list of such: {error}") from error
+    if x.dtype.kind != "f":
+        raise ArgumentError(f"{name}: dtype {x.dtype}; wanted real numbers")
     return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
 
 
@@ -385,6 +419,18 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     if n:
         wanted.append(f"({n} or more, {', '.join(map(str, matrix))}) for one that varies over time")
     raise ShapeError(f"{name}: shape {shape}; wanted {' or '.join(wanted)} (the model has {m} states and {p} observations a step)")
+
+
+def _require_covariance(name: str, x: Any) -> None:
+    """Raise if a matrix that may be looked at has an eigenvalue below 0.  (A variance below 0 is found where something is observed.)"""
+    shown = seen(x) if x.ndim == 2 and x.shape[0] > 1 else None
+    if shown is not None and numpy.isfinite(shown).all():
+        size = numpy.linalg.eigvalsh(shown + shown.T) / 2
+        if size[0] < -ROUNDING * abs(size).max():
+            raise NotPositiveDefiniteError(f"{name}: a covariance with the eigenvalue {size[0]:.6g}; wanted none below 0")
+
+
+ROUNDING = 1e-9
 
 
 def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy
 
 from .._recording import value
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NotPositiveDefiniteError
 from ..optimize import to_host
 from ._compiled import moments
 from ._filter import Block, Moments, Path, Scalar, loglik_of, recursion, require_settled
-from ._model import LinearGaussian, Observations, System, system
+from ._model import ROUNDING, LinearGaussian, Observations, System, given, system
 from ._smoother import Gains, gains
 
 
@@ -52,8 +52,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     ((1000, 3, 1), array([ 0.1 ,  ..., -0.2 ]))
     """
     _require_counts("simulate_smoother", draws=draws)
-    given = y if isinstance(y, Observations) else Observations(y)
-    data = Observations(to_host(value(given.raw)))
+    data = Observations(to_host(value(given("simulate_smoother", model, y).raw)))
     s, _, found = moments(_on_host(model), data, False)
     if found is None:
         with numpy.errstate(divide="ignore", invalid="ignore"):
@@ -101,6 +100,8 @@ def _on_host(model: LinearGaussian) -> LinearGaussian:
 def _root(cov: numpy.ndarray) -> numpy.ndarray:
     """R with R R' = cov, which may be singular."""
     size, axes = numpy.linalg.eigh((cov + cov.T) / 2)
+    if size[0] < -ROUNDING * abs(size).max():
+        raise NotPositiveDefiniteError(f"a covariance of the model has the eigenvalue {size[0]:.6g}; wanted none below 0")
     return axes * numpy.sqrt(numpy.maximum(size, 0.0))
 
 

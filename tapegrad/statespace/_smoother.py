@@ -27,7 +27,7 @@ from ._compiled import moments
 from ._filter import Block, Diffuse, Moments, Path, Scalar, moments_on_arrays, observed, require_settled
 from ._host import brought
 from ._kernel import triangle, weights
-from ._model import LinearGaussian, Observations, System
+from ._model import LinearGaussian, Observations, System, given
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     >>> ss.smooth(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3]).mean[:, 0].round(6)
     array([0.154118, 0.181176, 0.098824, 0.165882])
     """
-    data = y if isinstance(y, Observations) else Observations(y)
+    data = given("smooth", model, y)
     s, there, found = moments(model, data, joseph)
     if found is None:
         x, path, _, settled = moments_on_arrays(s, data, joseph)

@@ -33,7 +33,11 @@ globals().update(_CLASSIC)
 @functools.cache
 def _further() -> dict:
     """The other families, which kernels and models of the library do without."""
-    return {**families(load("tapegrad.stats._continuous")), **families(load("tapegrad.stats._discrete"))}
+    return {
+        **families(load("tapegrad.stats._continuous")),
+        **families(load("tapegrad.stats._elementary")),
+        **families(load("tapegrad.stats._discrete")),
+    }
 
 
 def __getattr__(name: str) -> Any:

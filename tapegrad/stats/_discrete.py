@@ -8,6 +8,7 @@ from ..ops import incomplete as inc
 from ..ops import special as sp
 from ..ops.elementwise import absolute, expm1, log, log1p, sqrt, tanh
 from ..ops.further.bessels import ive
+from ..ops.zeta import hurwitz
 from ._families import Discrete, log1mexp
 
 nbinom = Discrete(
@@ -77,3 +78,4 @@ skellam = Discrete(
     lambda k, mu1, mu2: k == k,
     first=-math.inf,
 )
+zipf = Discrete("zipf", "a", lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)), lambda k, a: k >= 1, first=1)

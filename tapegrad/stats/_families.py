@@ -11,11 +11,11 @@ import numpy as np
 from .._array import NUMBERS, xp_of
 from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, layout_of, primal_of, values_of
+from .._primitive import OPEN, is_tracked, layout_of, primal_of
 from .._variable import Variable
 from ..errors import ArgumentError, NoRuleError
 from ..ops import shaping
-from ..ops._define import dtype, xp
+from ..ops._define import dtype, primitive, xp
 from ..ops._protocols import any_tracked
 from ..ops.elementwise import exp, expm1, log, log1p, select
 
@@ -83,6 +83,12 @@ def library_method(name: str, f: Any) -> Any:
         return f(*lend(args), **lend(given))
 
     return run
+
+
+@primitive(batch="elementwise")
+def quantiles(*xs, name, call):
+    """SciPy's quantiles of primal values: probabilities and shape parameters."""
+    return getattr(getattr(scipy_stats(), name), call)(*xs).astype(np.result_type(*xs))[()]
 
 
 class Distribution:
@@ -216,7 +222,7 @@ class Continuous(Distribution):
         direct = self._function("cdf" if call == "ppf" else "sf")
         if xp(q) is not np:
             raise ArgumentError(f"scipy.stats.{self.name}.{call}: CuPy has no such function; move the arguments with a.get()")
-        z = getattr(self.theirs(), call)(*lend([values_of(v) for v in (q, *shapes)]))
+        z = quantiles(*[primal_of(v) for v in (q, *shapes)], name=self.name, call=call)
         if any_tracked((q, *shapes)):
             for _ in range(2):
                 step = (direct(z, *shapes) - q) / exp(self._function("logpdf")(z, *shapes))

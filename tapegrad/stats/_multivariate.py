@@ -10,6 +10,8 @@ from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ..ops import linalg, shaping
 from ..ops._define import dtype, ndim, shape, xp
 from ..ops.elementwise import exp, log, square
+from ..ops.gamma import gammaln, multigammaln
+from ..ops.special import xlogy
 from ._classic import LOG_2PI
 from ._families import Distribution, array_of, derived, number_like
 
@@ -77,3 +79,100 @@ def log_diagonal(L: Any, d: int) -> Any:
 
 
 multivariate_normal = MultivariateNormal()
+
+
+# --- laws of shares, counts and matrices ---
+
+
+class Law(Distribution):
+    """A law by its log density `log` of (value, parameters), given by their names; `mass`: of counts, whose functions are logpmf, pmf."""
+
+    def __init__(self, name: str, names: str, log: Any, mass: bool = False):
+        self.name, self.names, self._log = name, names.split(), log
+        self._mass = mass
+
+    def _evaluated(self, call: str, x: Any, args: tuple, given: dict) -> Any:
+        if call.endswith("pmf") != self._mass:
+            raise ArgumentError(f"scipy.stats.{self.name} has {'logpmf and pmf' if self._mass else 'logpdf and pdf'}, not {call}")
+        args = [*args, *[given.pop(n) for n in self.names[len(args) :] if n in given]]
+        if given or len(args) > len(self.names):
+            raise ArgumentError(f"{self.name}.{call} takes (x, {', '.join(self.names)}); got more, or {', '.join(given)}")
+        return self._log(array_of(x), *[array_of(a) for a in args])
+
+    @derived
+    def logpdf(self, x: Any, *args: Any, **given: Any) -> Any:
+        return self._evaluated("logpdf", x, args, given)
+
+    @derived
+    def pdf(self, x: Any, *args: Any, **given: Any) -> Any:
+        return exp(self._evaluated("pdf", x, args, given))
+
+    @derived
+    def logpmf(self, x: Any, *args: Any, **given: Any) -> Any:
+        return self._evaluated("logpmf", x, args, given)
+
+    @derived
+    def pmf(self, x: Any, *args: Any, **given: Any) -> Any:
+        return exp(self._evaluated("pmf", x, args, given))
+
+
+def dirichlet_log(x: Any, alpha: Any) -> Any:
+    """x (n,) or (n, samples), or without its last element, which is what is left of 1."""
+    if shape(x)[0] == shape(alpha)[0] - 1:
+        x = shaping.concatenate(x, shaping.reshape(1.0 - shaping.sum(x, 0), to=(1, *shape(x)[1:])))
+    a = shaping.reshape(alpha, to=(-1,) + (1,) * (ndim(x) - 1))
+    constant = shaping.sum(gammaln(alpha)) - gammaln(shaping.sum(alpha))
+    return shaping.sum(xlogy(a - 1.0, x), 0) - constant
+
+
+def multinomial_log(x: Any, n: Any, p: Any) -> Any:
+    return gammaln(n + 1.0) + shaping.sum(xlogy(x, p) - gammaln(x + 1.0), -1)
+
+
+def dirichlet_multinomial_log(x: Any, alpha: Any, n: Any) -> Any:
+    total = shaping.sum(alpha, -1)
+    each = gammaln(x + alpha) - gammaln(alpha) - gammaln(x + 1.0)
+    return gammaln(total) + gammaln(n + 1.0) - gammaln(n + total) + shaping.sum(each, -1)
+
+
+def multivariate_t_log(x: Any, loc: Any = None, shape_: Any = 1.0, df: Any = 1.0) -> Any:
+    d = shape(shape_)[-1] if ndim(shape_) else 1
+    L = linalg.cholesky(shape_) if ndim(shape_) else shape_**0.5 * np.eye(1)
+    r = x if loc is None else x - loc
+    z = linalg.solve_triangular(L, shaping.reshape(r, to=(-1, d)).T, lower=True)
+    quad = shaping.reshape(shaping.sum(square(z), 0), to=shape(r)[:-1] if ndim(r) else ())
+    c = gammaln(0.5 * (df + d)) - gammaln(0.5 * df) - 0.5 * d * log(df * math.pi) - log_diagonal(L, d)
+    return c - 0.5 * (df + d) * log(1.0 + quad / df)
+
+
+def wishart_log(x: Any, df: Any, scale: Any) -> Any:
+    d = shape(scale)[-1]
+    L, C = linalg.cholesky(x), linalg.cholesky(scale)
+    trace = shaping.sum(square(linalg.solve_triangular(C, L, lower=True)))
+    halves = 0.5 * df * d * math.log(2.0) + multigammaln(0.5 * df, d)
+    return (df - d - 1.0) * log_diagonal(L, d) - 0.5 * trace - df * log_diagonal(C, d) - halves
+
+
+def invwishart_log(x: Any, df: Any, scale: Any) -> Any:
+    d = shape(scale)[-1]
+    L, C = linalg.cholesky(x), linalg.cholesky(scale)
+    trace = shaping.sum(square(linalg.solve_triangular(L, C, lower=True)))
+    halves = 0.5 * df * d * math.log(2.0) + multigammaln(0.5 * df, d)
+    return df * log_diagonal(C, d) - (df + d + 1.0) * log_diagonal(L, d) - 0.5 * trace - halves
+
+
+def matrix_normal_log(x: Any, mean: Any = None, rowcov: Any = 1, colcov: Any = 1) -> Any:
+    n, k = shape(x)[-2:]
+    R, C = linalg.cholesky(rowcov if ndim(rowcov) else rowcov * np.eye(n)), linalg.cholesky(colcov if ndim(colcov) else colcov * np.eye(k))
+    e = linalg.solve_triangular(R, x if mean is None else x - mean, lower=True)
+    z = linalg.solve_triangular(C, e.T, lower=True)
+    return -0.5 * shaping.sum(square(z)) - 0.5 * n * k * LOG_2PI - k * log_diagonal(R, n) - n * log_diagonal(C, k)
+
+
+dirichlet = Law("dirichlet", "alpha", dirichlet_log)
+multinomial = Law("multinomial", "n p", multinomial_log, mass=True)
+dirichlet_multinomial = Law("dirichlet_multinomial", "alpha n", dirichlet_multinomial_log, mass=True)
+multivariate_t = Law("multivariate_t", "loc shape df", multivariate_t_log)
+wishart = Law("wishart", "df scale", wishart_log)
+invwishart = Law("invwishart", "df scale", invwishart_log)
+matrix_normal = Law("matrix_normal", "mean rowcov colcov", matrix_normal_log)

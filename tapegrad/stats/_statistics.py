@@ -1,5 +1,6 @@
 """Statistics of samples, and densities estimated from them, under the names of scipy.stats; and laws of vectors and matrices."""
 
+import builtins
 import math
 from collections import namedtuple
 from typing import Any
@@ -7,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._loans import lend
-from .._primitive import is_tracked, primal_of, values_of
+from .._primitive import is_tracked, primal_of
 from ..errors import ArgumentError, NoRuleError
 from ..ops import incomplete as inc
 from ..ops import reductions as red
 from ..ops._define import ndim, shape
 from ..ops.corners import arctan2, hypot
 from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
-from ..ops.further import powers
+from ..ops.further import cumulative, powers
 from ..ops.further._declare import any_tracked, where_tracked
 from ..ops.linalg import cholesky, solve_triangular
 from ..ops.products import column, matmul, row
@@ -182,6 +183,147 @@ def median_abs_deviation(x, axis=0, center=None, scale=1.0, nan_policy="propagat
     return median(absolute(x - median(x, axis, keepdims=True)), axis) / scale
 
 
+# --- moments without limits ---
+
+
+def without_limits(name: str, limits: Any) -> None:
+    if limits is not None:
+        raise ArgumentError(f"scipy.stats.{name}: limits= is not supported on a tracked Variable; select the elements before")
+
+
+@statistic
+def tmean(a, limits=None, inclusive=(True, True), axis=None, *, nan_policy="propagate", keepdims=False):
+    without_limits("tmean", limits)
+    a, axis = sample(a, axis, nan_policy)
+    return red.mean(a, axis, keepdims=keepdims)
+
+
+@statistic
+def tvar(a, limits=None, inclusive=(True, True), axis=0, ddof=1, *, nan_policy="propagate", keepdims=False):
+    without_limits("tvar", limits)
+    a, axis = sample(a, axis, nan_policy)
+    return red.var(a, axis, ddof=ddof, keepdims=keepdims)
+
+
+@statistic
+def tstd(a, limits=None, inclusive=(True, True), axis=0, ddof=1, *, nan_policy="propagate", keepdims=False):
+    return sqrt(tvar(a, limits, inclusive, axis, ddof, nan_policy=nan_policy, keepdims=keepdims))
+
+
+@statistic
+def tsem(a, limits=None, inclusive=(True, True), axis=0, ddof=1, *, nan_policy="propagate", keepdims=False):
+    n = shape(sample(a, axis, nan_policy)[0])[0 if axis is None else axis]
+    return tstd(a, limits, inclusive, axis, ddof, nan_policy=nan_policy, keepdims=keepdims) / math.sqrt(n)
+
+
+@statistic
+def tmin(a, lowerlimit=None, axis=0, inclusive=True, nan_policy="propagate", *, keepdims=False):
+    without_limits("tmin", lowerlimit)
+    a, axis = sample(a, axis, nan_policy)
+    return red.amin(a, axis, keepdims=keepdims)
+
+
+@statistic
+def tmax(a, upperlimit=None, axis=0, inclusive=True, nan_policy="propagate", *, keepdims=False):
+    without_limits("tmax", upperlimit)
+    a, axis = sample(a, axis, nan_policy)
+    return red.amax(a, axis, keepdims=keepdims)
+
+
+# --- tests of means, and a line through points ---
+
+TtestResult = namedtuple("TtestResult", "statistic pvalue df")
+
+
+def t_test(name: str, difference: Any, error: Any, df: Any, alternative: str) -> TtestResult:
+    t = difference / error
+    if alternative == "two-sided":
+        p = 2.0 * inc.stdtr(df + 0.0 * t, -absolute(t))
+    elif alternative in ("less", "greater"):
+        p = inc.stdtr(df + 0.0 * t, t if alternative == "less" else -t)
+    else:
+        raise ValueError("`alternative` must be 'less', 'greater', or 'two-sided'.")
+    return TtestResult(t, p, df)
+
+
+@statistic
+def ttest_1samp(a, popmean, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+    a, axis = sample(a, axis, nan_policy)
+    n = shape(a)[axis]
+    return t_test("ttest_1samp", red.mean(a, axis) - popmean, red.std(a, axis, ddof=1) / math.sqrt(n), n - 1.0, alternative)
+
+
+@statistic
+def ttest_rel(a, b, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+    return ttest_1samp(array_of(a) - array_of(b), 0.0, axis, nan_policy, alternative)
+
+
+@statistic
+def ttest_ind(a, b, *, axis=0, equal_var=True, nan_policy="propagate", alternative="two-sided", trim=0, method=None, keepdims=False):
+    if trim or method is not None:
+        raise ArgumentError("scipy.stats.ttest_ind: trim= and method= are not supported on a tracked Variable")
+    (a, axis), (b, _) = sample(a, axis, nan_policy), sample(b, axis, nan_policy)
+    n, m = shape(a)[axis], shape(b)[axis]
+    u, v = red.var(a, axis, ddof=1), red.var(b, axis, ddof=1)
+    if equal_var:
+        df = n + m - 2.0
+        error = sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m))
+    else:
+        error = sqrt(u / n + v / m)
+        df = square(u / n + v / m) / (square(u / n) / (n - 1) + square(v / m) / (m - 1))
+    return t_test("ttest_ind", red.mean(a, axis) - red.mean(b, axis), error, df, alternative)
+
+
+class LinregressResult(namedtuple("LinregressResult", "slope intercept rvalue pvalue stderr")):
+    """SciPy's five values, and the error of the intercept, which is not among them."""
+
+    intercept_stderr: Any = None
+
+
+@statistic
+def linregress(x, y, alternative="two-sided"):
+    x, y = array_of(x), array_of(y)
+    n = shape(x)[0]
+    u, v = x - red.mean(x), y - red.mean(y)
+    xx, xy, yy = red.mean(u * u), red.mean(u * v), red.mean(v * v)
+    slope, r = xy / xx, xy / sqrt(xx * yy)
+    error = sqrt((1.0 - r * r) * yy / xx / (n - 2.0))
+    p = t_test("linregress", slope, error, n - 2.0, alternative).pvalue
+    line = LinregressResult(slope, red.mean(y) - slope * red.mean(x), r, p, error)
+    line.intercept_stderr = error * sqrt(xx + square(red.mean(x)))
+    return line
+
+
+F_onewayResult = namedtuple("F_onewayResult", "statistic pvalue")
+
+
+@statistic
+def f_oneway(*samples, axis=0, equal_var=True, nan_policy="propagate", keepdims=False):
+    if not equal_var:
+        raise ArgumentError("scipy.stats.f_oneway: equal_var=False is not supported on a tracked Variable")
+    groups = [sample(s, axis, nan_policy)[0] for s in samples]
+    sizes = [shape(g)[axis] for g in groups]
+    n, k = builtins.sum(sizes), len(groups)
+    means = [red.mean(g, axis, keepdims=True) for g in groups]
+    whole = builtins.sum([m * size for m, size in zip(means[1:], sizes[1:], strict=True)], means[0] * sizes[0]) / n
+    between = builtins.sum(
+        [size * square(m - whole) for m, size in zip(means[1:], sizes[1:], strict=True)], sizes[0] * square(means[0] - whole)
+    )
+    inner = [red.sum(square(g - m), axis) for g, m in zip(groups, means, strict=True)]
+    f = red.sum(between, axis) / (k - 1.0) / (builtins.sum(inner[1:], inner[0]) / (n - k))
+    return F_onewayResult(f, cumulative.fdtrc(k - 1.0, n - k + 0.0, f))
+
+
+SignificanceResult = namedtuple("SignificanceResult", "statistic pvalue")
+
+
+@statistic
+def jarque_bera(x, *, axis=None, nan_policy="propagate", keepdims=False):
+    x, axis = sample(x, axis, nan_policy)
+    s = shape(x)[axis] / 6.0 * (square(skew(x, axis)) + 0.25 * square(kurtosis(x, axis)))
+    return SignificanceResult(s, exp(-0.5 * s))
+
+
 # --- angles ---
 
 
@@ -244,8 +386,8 @@ def yeojohnson(x, lmbda=None):
 def yeojohnson_llf(lmb, data, *, axis=0, nan_policy="propagate", keepdims=False):
     data, axis = sample(data, axis, nan_policy)
     y = yeojohnson(data, lmb)
-    sign = np.sign(values_of(data))
-    total = (lmb - 1.0) * red.sum(sign * log1p(absolute(data)), axis, keepdims=keepdims)
+    up = primal_of(data) >= 0
+    total = (lmb - 1.0) * red.sum(select(up, 1.0, -1.0) * log1p(absolute(data)), axis, keepdims=keepdims)
     return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
 
 

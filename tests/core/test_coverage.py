@@ -8,6 +8,7 @@ import coverage_table
 import numpy as np
 import pytest
 import scipy
+import scipy.linalg
 
 import tapegrad as tg
 from tapegrad.errors import NoRuleError
@@ -60,3 +61,10 @@ def test_what_is_constant_exists():
     for space in NATURE:
         module = importlib.import_module(space)
         assert sum(hasattr(module, name) for name in NATURE[space]) > 0.8 * len(NATURE[space])
+
+
+def test_a_module_answers_for_its_own_functions_only():
+    """scipy.spatial.distance has scipy.linalg's norm among its names, and does not know its rule."""
+    tg.scipy.spatial  # noqa: B018 (it is made)
+    x = np.array([3.0, 4.0])
+    assert np.allclose(tg.grad(lambda x: scipy.linalg.norm(x))(x), x / 5)

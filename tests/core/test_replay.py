@@ -557,3 +557,29 @@ def test_report():
     p.grad(X)
     p.grad(X)
     assert "one text of Python" in p.report() and ".grad" in p.report() and ".hvp" not in p.report()
+
+
+def test_many_directions_at_once_are_recorded():
+    """Rows of V are parts of an argument, and enough of them are done by one sweep."""
+    p = tg.prepare(lambda x: (x**3).sum() + x[0] * x[1], np.ones(10))
+    x = np.linspace(1, 2, 10)
+    np.testing.assert_allclose(p.hmp(x, np.eye(10)), tg.hessian(p.f)(x))
+    np.testing.assert_allclose(p.hmp(x + 1, np.eye(10)), tg.hessian(p.f)(x + 1))
+    assert "run as it is" not in p.report()
+
+
+@pytest.mark.parametrize("n", [3, 100])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_results_lie_in_memory_as_those_of_a_plain_call(order, n):
+    x = np.array(np.random.default_rng(0).random((n, n)), order=order)
+    functions = [np.sin, lambda x: (x * 2).T, lambda x: x, lambda x: (x * 2)[:, ::-1], lambda x: np.cumsum(x[::-1], 0)]
+    for f in functions:
+        p, want = tg.prepare(f, x), f(x)
+        for _ in range(4):
+            found = p.value(x)
+            assert found.strides == want.strides and np.array_equal(found, want)
+        assert not np.shares_memory(p.value(x), x)
+        q = tg.prepare(lambda x, f=f: (f(x) ** 2).sum(), x)
+        want = tg.grad(q.of)(x)
+        for _ in range(4):
+            assert q.grad(x).strides == want.strides

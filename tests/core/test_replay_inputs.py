@@ -472,3 +472,23 @@ def test_products_at_a_point_know_its_inputs():
     here = tg.prepare(scaled(ours), X).at(X)
     for _ in range(5):
         assert close(here.hvp(X), tg.hvp(scaled(theirs), X, X))
+
+
+LOOKS = {
+    "a key": lambda x, h: (x * {0.5: 1.0, 0.25: 2.0}.get(h, 3.0)).sum(),
+    "a member": lambda x, h: (x * h).sum() if h in {0.5, 1.0} else (x**2).sum(),
+    "its class": lambda x, h: (x * h).sum() ** 2 if type(h) is float and isinstance(h, float) else x.sum(),
+    "as text": lambda x, h: (x * len(f"{h:.2g}")).sum() + len(str(h)),
+    "text of an array": lambda x, h: (x * h).sum() * len(f"{x[0]:.4g}"),
+    "the class of an array": lambda x, h: (x * h).sum() if type(x) is np.ndarray and type(x.sum()) is np.float64 else x[0],
+    "is it one": lambda x, h: (x * (h or 2.0)).sum() if h is not None and np.isscalar(h) else x.sum(),
+}
+
+
+@pytest.mark.parametrize("form", ["value", "grad"])
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_is_seen_of_an_input_is_that_of_a_plain_call(name, form):
+    f = LOOKS[name]
+    p = tg.prepare(f, X, 0.5)
+    for x, h in zip((X, X, X, X * 1.3125, X, X), (0.5, 0.25, 0.125, 0.5, 10.0, 0.25), strict=True):
+        assert close(replayed(form, p, x, h), np.asarray(plainly(form, f, x, h)))

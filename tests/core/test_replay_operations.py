@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import all_cases
+from cases import all_cases, all_lines
 from looped import same
 
 import tapegrad as tg
@@ -76,3 +76,10 @@ def test_some_operations():
 @pytest.mark.parametrize("first", range(20))
 def test_all_operations(first):
     judged(all_cases()[first::20])
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", range(10))
+def test_all_that_is_declared_on_first_use(first):
+    judged(all_lines()[first::10])

@@ -184,6 +184,8 @@ ELSEWHERE = {
     "_shadow/builtin": "exec and compile of the user's, followed",
     "_reads": "the check of what a program read",
     "replay/_emitted": "a replay's own text",
+    "replay/_fused": "the text that calls a compiled group",
+    "replay/_rows": "the text that calls compiled rows",
 }
 
 

@@ -428,7 +428,7 @@ def fallback_suppressed(x):
 
 def fallback_any(x):
     try:
-        s = np.unwrap(x).sum()
+        s = np.histogram2d(x, x)[0].sum()
     except Exception:
         s = x.sum()
     return s

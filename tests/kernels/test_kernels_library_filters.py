@@ -199,6 +199,51 @@ def test_arguments_of_each_step_as_data():
     close((tg.grad(f)(M.r) * v).sum(), differences(f, M.r, v), 1e-8)
 
 
+def test_numbers_of_each_step_that_are_none():
+    """What is not differentiated holds numbers; else the sample alone is rejected."""
+    M, y = varying(model(1, 3), 5, "r", 3), series(5, holes=[1])
+    for bad in (np.nan, np.inf):
+        r = M.r.copy()
+        r[2, 1] = bad
+        with pytest.raises(ArgumentError, match=f"kalman: r holds {bad}"):
+            kalman.loglik(M._replace(r=r), y)
+        value, gradient = kalman.loglik.value_and_grad(M._replace(r=r), y)
+        good, slope = kalman.loglik.value_and_grad(M, y)
+        assert value[1] == -np.inf and not gradient.r[:, 1].any() and not gradient.A[..., 1].any()
+        close(value[::2], good[::2])
+        close(gradient.r[:, ::2], slope.r[:, ::2])
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8, 9, 23])
+def test_the_last_block_and_columns_of_tables(batch):
+    """Blocks that share samples give the same bits as one sample after the other, `out=` that is an argument too; and data that are a
+    column, or hold a gap in a repeated call only, take no wrong way."""
+
+    def step(m, theta, y):
+        here = ~np.isnan(y)
+        v = np.where(here, y, 0.0) - m
+        return m + np.where(here, np.tanh(theta[1]) * v, 0.1), np.where(here, -theta[2] * v * v, 0.0)
+
+    k, theta = tg.kernels.recursion(lambda theta: theta[0], step, missing="step"), np.array([0.1, 0.3, 0.8])[:, None]
+    theta = np.ascontiguousarray(theta * np.random.default_rng(0).uniform(0.9, 1.1, (3, batch)))
+    table = np.random.default_rng(1).normal(size=(50, 3))
+    value, gradient = k.value_and_grad(theta, np.ascontiguousarray(table[:, 1]))
+    one = [k.value_and_grad(theta[:, [b]], table[:, 1].copy()) for b in range(batch)]
+    close(value, np.concatenate([v for v, _ in one]))
+    for _ in range(2):
+        found = k.value_and_grad(theta, table[:, 1])
+        assert np.array_equal(found[0], value) and np.array_equal(found[1], gradient)
+    gap = table[:, 1].copy()
+    gap[7] = np.nan
+    missing = k.value_and_grad(theta, gap)
+    assert np.isfinite(missing[0]).all() and (missing[0] != value).all()
+    with pytest.raises(ArgumentError, match="the data hold inf"):
+        k.value_and_grad(theta, np.where(np.isnan(gap), np.inf, gap))
+    room = theta.copy()
+    k.value_and_grad(room, table[:, 1], out=(np.empty(batch), room))
+    assert np.array_equal(room, gradient)
+
+
 def test_out():
     M, y = model(2, 3), series(9)
     value, gradient = kalman.loglik.value_and_grad(M, y)

@@ -131,9 +131,9 @@ TRACKED = {
     "other law": lambda x: scipy.stats.nct.pdf(x, 3, 0.2),
     "kde": lambda x: scipy.stats.gaussian_kde(x).resample(3),
     "captured law": lambda x: law.pdf(x),
-    "spline": lambda x: spline(x),
+    "lagrange": lambda x: scipy.interpolate.lagrange(times[:3], x)(times),
     "cossin": lambda x: scipy.linalg.cossin(np.outer(x, x), 1, 1),
-    "lfilter": lambda x: scipy.signal.savgol_filter(x, 3, 1),
+    "linprog": lambda x: scipy.optimize.linprog(x).x,
 }
 
 

@@ -1,8 +1,7 @@
 """The operations that are declared with tapegrad.scipy: every line of tests/support/names_*.py.
 
-By default every third line: the value, and both modes against each other and against differences of the plain function; in the long
-run all lines, the second order
-with its four nestings, samples under `vmap`, hidden values and each operation's word `batch` too."""
+By default every fourth line: the value, and both modes against each other and against differences of the plain function; in the long
+run all lines, the second order with its four nestings, samples under `vmap`, CuPy and each operation's word `batch` too."""
 
 import collections
 
@@ -10,12 +9,13 @@ import numpy as np
 import pytest
 from batched_words import failing, watched_calls
 from cases import all_lines, covered, declared_late
-from grid import derivatives
+from grid import derivatives, on
 from hidden_values import Escaped
 from looped import judged
 
 import tapegrad as tg
 from tapegrad._tree import leaves
+from tapegrad.errors import ArgumentError, BatchError, DeviceError
 from tapegrad.ops._define import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads
 
@@ -33,8 +33,18 @@ def moved(x, v, step):
     return tuple([a if d is None else a + step * d for a, d in zip(x, v, strict=True)])
 
 
+# the shape of the result depends on values
+BY_VALUES = {"polydiv", "union1d", "intersect1d", "setdiff1d", "setxor1d", "unique_values", "unique_counts", "unique_inverse", "unique_all"}
+ON_CUPY = set(
+    """
+    gammainc gammaincc gammaincinv gammainccinv betainc betaincinv gdtr gdtrc chdtr chdtrc chdtri bdtr bdtrc nbdtr nbdtrc bdtri nbdtri
+    pdtr pdtrc pdtri fdtr fdtrc fdtri lpmv ellipk ellipkm1 ellipkinc ellipeinc ellipj shichi zetac boxcox boxcox1p inv_boxcox inv_boxcox1p
+    sindg cosdg tandg cotdg round radian wright_bessel solve_toeplitz matmul_toeplitz circulant solve_circulant scipy_lstsq
+    eigh_tridiagonal eigvalsh_tridiagonal eig_banded eigvals_banded cosm sinm tanm coshm sinhm tanhm expm_frechet pinvh hankel companion
+    leslie convolution_matrix fiedler diagsvd khatri_rao hfftn hfft2 ihfftn ihfft2""".split()
+)  # as measured
 SLOW = {"fractional_matrix_power", "tanm", "tanhm", "cosm", "sinm", "coshm", "expm_frechet"}  # through expm of doubled matrices
-SOME = [line for n, line in enumerate(LINES) if n % 3 == 0 and line.name.split()[0] not in SLOW]
+SOME = [line for n, line in enumerate(LINES) if n % 4 == 0 and line.name.split()[0] not in SLOW]
 
 
 @pytest.mark.parametrize("line", SOME, ids=repr)
@@ -79,7 +89,29 @@ def test_second_order(line):
 @pytest.mark.filterwarnings("ignore")
 @over_lines
 def test_samples(line):
-    judged(line, 2, order=2)
+    if line.name.split()[0] in BY_VALUES:
+        with pytest.raises(BatchError, match="a value is asked for"):
+            judged(line, 2, order=2)
+    else:
+        judged(line, 2, order=2)
+
+
+@pytest.mark.long
+@pytest.mark.cupy_only
+@over_lines
+def test_on_cupy(xp, line):
+    """Right where CuPy has what the line needs, else an error of ours that says so."""
+    try:
+        check_grads(line.f, on(xp, line.inputs), order=1, rtol=max(line.rtol, 1e-8), atol=1e-8, eps=line.eps)
+    except (ArgumentError, DeviceError) as error:
+        assert line.name.split()[0] not in ON_CUPY and ("CuPy" in str(error) or "move" in str(error))
+    except (
+        NotImplementedError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+    ):  # the plain call of CuPy's own, or a kernel that the hosted one does not know
+        assert line.name.split()[0] not in ON_CUPY
 
 
 @pytest.mark.long

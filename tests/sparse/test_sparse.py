@@ -62,16 +62,15 @@ def test_jacobian_is_the_dense_one(name):
 
 
 @pytest.mark.parametrize("kind", ["columns", "rows", "both"])
-@pytest.mark.parametrize("name", ["graph", "captured buffer", "joined", "brusselator"])
+@pytest.mark.parametrize("name", ["graph", "captured buffer", "joined"])
 @pytest.mark.filterwarnings("ignore::tapegrad.errors.DenseWarning")
 def test_each_kind_and_format_gives_the_same(name, kind):
     f, x, _ = FUNCTIONS[name]
     dense = dense_of(f, x)
-    for order in ("natural", "largest_first", "smallest_last", "incidence_degree", "random"):
-        for format in ("csr", "csc", "coo"):
-            J = sp.prepare_jacobian(f, x, kind=kind, order=order, format=format)(x)
-            assert J.format == format
-            np.testing.assert_allclose(J.toarray(), dense, rtol=1e-11, atol=1e-11 * abs(dense).max())
+    for order, format in (("largest_first", "csr"), ("smallest_last", "csc"), ("random", "coo")):
+        J = sp.prepare_jacobian(f, x, kind=kind, order=order, format=format)(x)
+        assert J.format == format
+        np.testing.assert_allclose(J.toarray(), dense, rtol=1e-11, atol=1e-11 * abs(dense).max())
 
 
 @pytest.mark.parametrize("name", ["stencil in place", "graph of cells", "block model", "captured buffer", "chosen", "groups", "joined"])
@@ -231,7 +230,7 @@ def test_local_pattern_is_smaller_and_guarded():
     assert sp.pattern(f, x, scope="local").nnz == local.pattern.nnz
     np.testing.assert_allclose(local(x + 1e-9).toarray(), dense_of(f, x + 1e-9))
     np.testing.assert_allclose(whole(x[::-1].copy()).toarray(), dense_of(f, x[::-1]))
-    with pytest.raises(GuardError, match=r"scope='local'.*sparse.prepare_jacobian\(chosen\)"):
+    with pytest.raises(GuardError, match=r"sparse.prepare_jacobian\(chosen\): a branch or an index .* scope='local'"):
         local(x[::-1].copy())
 
 
@@ -246,7 +245,9 @@ def test_order_of_elements_is_an_index():
 
 def test_another_branch_is_noticed():
     plan = sp.prepare_jacobian(lambda x: x**2 if x[0] > 0 else np.roll(x, 1), np.ones(3))
-    with pytest.raises(GuardError, match=r"test_sparse.py:\d+: a condition is no longer True; sparse.prepare_jacobian"):
+    with pytest.raises(
+        GuardError, match=r"^sparse.prepare_jacobian\(<lambda>\): \S+test_sparse.py:\d+: a condition is no longer True; the plan"
+    ):
         plan(-np.ones(3))
     np.testing.assert_allclose(plan(np.full(3, 2.0)).toarray(), 4 * np.eye(3))
     constant = sp.prepare_jacobian(lambda x: np.floor(x) if x[0] > 0 else x, np.ones(3))
@@ -270,10 +271,21 @@ def test_captured_matrices_may_change_but_not_their_zeros():
     np.testing.assert_allclose(plan(np.full(20, 2.0)).toarray(), 4 * A)
 
 
+def swapped(u):
+    """Written through a view of u, where there is one."""
+    flat = u.ravel()
+    flat[0] = flat[3] * 2.0
+    return u.reshape(-1) ** 2
+
+
 def test_shapes_layouts_and_numbers():
     plan = sp.prepare_jacobian(lambda x: x**2, np.ones(4))
     wide = np.arange(8.0)
     np.testing.assert_allclose(plan(wide[::2]).diagonal(), 2 * wide[::2])
+    ravelled = lambda x: swapped(x.reshape(2, 2)) + 0.0 * x
+    plan_of_rows, turned = sp.prepare_jacobian(ravelled, np.ones(4)), np.arange(1.0, 5.0)[::-1]
+    for x in (turned, turned.copy(), turned):  # a view of x, or a copy
+        np.testing.assert_allclose(plan_of_rows(x).toarray(), dense_of(ravelled, x))
     np.testing.assert_allclose(plan([1, 2, 3, 4]).diagonal(), [2, 4, 6, 8])
     np.testing.assert_allclose(plan(np.arange(4)).diagonal(), [0, 2, 4, 6])
     with pytest.raises(GuardError, match="shape"):
@@ -302,6 +314,19 @@ def test_results_are_fresh():
     before = J.toarray()
     J.data[:] = 9.0
     np.testing.assert_allclose(plan(np.ones(4)).toarray(), before)
+    for format in ("csr", "csc"):
+        plan = sp.prepare_jacobian(lambda x: x * np.roll(x, 1), np.ones(4), format=format)
+        x = np.array([1.0, 0.0, 2.0, 0.0])
+        dense = dense_of(lambda x: x * np.roll(x, 1), x)
+        J = plan(x)
+        J.eliminate_zeros()  # which writes indices where they lie
+        assert J.nnz < plan.pattern.nnz
+        np.testing.assert_allclose(J.toarray(), dense)
+        np.testing.assert_allclose(plan(x).toarray(), dense)
+        np.testing.assert_allclose((plan(x) @ plan(x).T).toarray(), dense @ dense.T)
+        np.testing.assert_allclose(
+            scipy.sparse.linalg.splu(plan(x + 1).tocsc()).solve(np.ones(4)), np.linalg.solve(plan(x + 1).toarray(), np.ones(4))
+        )
 
 
 def test_numbers_beside_may_vary():
@@ -523,12 +548,27 @@ def test_optimisers_take_them():
             assert scipy.sparse.issparse(r.jac) and r.jac.nnz <= 50 + 98
             np.testing.assert_allclose(r.flat, dense.flat, atol=1e-6)
     cost = lambda p: (residuals(p) ** 2).sum()
-    for method in ("trust-constr", "trust-ncg", "trust-krylov", "Newton-CG"):
+    for method in ("trust-constr", "trust-ncg"):
         r = tg.optimize.minimize(cost, start, method=method, hess="sparse")
         np.testing.assert_allclose(r.flat, tg.optimize.least_squares(residuals, start).flat, atol=1e-4)
         assert r.hessians > 0 and (r.products == 0) is (method == "trust-constr")
     with pytest.raises(ArgumentError, match=r"hess='sparse' with method='trust-exact': those that take a sparse matrix"):
         tg.optimize.minimize(cost, start, method="trust-exact", hess="sparse")
+
+
+def test_a_factorisation_is_a_preconditioner():
+    """Of the matrix at the start, for products with the Hessian at another point."""
+    x = np.linspace(0.5, 1.5, 300)
+    energy = lambda x: (100 * np.diff(x) ** 2).sum() + (x**4).sum()
+    first = scipy.sparse.linalg.splu(sp.hessian(energy, x, format="csc"))
+    H = tg.operators.hessian(energy, x + 0.1)
+    steps = {}
+    for name, M in (("plain", None), ("preconditioned", scipy.sparse.linalg.LinearOperator(H.shape, first.solve))):
+        seen = []
+        y, failed = scipy.sparse.linalg.cg(H, np.ones(300), rtol=1e-10, M=M, callback=seen.append, maxiter=5000)
+        assert not failed and abs(H @ y - 1.0).max() < 1e-6
+        steps[name] = len(seen)
+    assert steps["preconditioned"] < 12 < steps["plain"] / 5
 
 
 def test_a_search_may_cross_a_branch():
@@ -537,3 +577,37 @@ def test_a_search_may_cross_a_branch():
 
     r = tg.optimize.least_squares(residuals, np.linspace(-1, 0, 12), sparse=True)
     np.testing.assert_allclose(r.x, 3.0, atol=1e-6)
+
+
+def test_index_arrays_among_the_arguments_are_those_of_the_plan():
+    x, i = np.linspace(0.1, 1.0, 8), np.array([1, 2, 3, 4, 5, 6, 7, 0])
+
+    def added(x, i):
+        y = np.zeros(8)
+        np.add.at(y, i, x**2)
+        return y
+
+    for f, entries in ((lambda x, i: x[i] ** 2 * x, 16), (added, 8)):
+        plan = tg.sparse.prepare_jacobian(f, x, i)
+        assert plan.pattern.nnz == entries
+        assert np.allclose(plan(x * 2, i).toarray(), tg.jacobian(f)(x * 2, i))
+        with pytest.raises(tg.errors.GuardError, match="an index among the arguments differs"):
+            plan(x, i[::-1].copy())
+
+
+def test_a_function_that_draws_random_numbers_has_no_plan():
+    rng = np.random.default_rng(0)
+    with pytest.raises(tg.errors.GuardError, match="draws random numbers"):
+        tg.sparse.prepare_jacobian(lambda x: x * rng.normal(size=8), np.ones(8))
+
+
+def test_masks_that_are_written_by_have_both_ways():
+    def f(x):
+        y = x * 1.0
+        y[x > 0.5] = x[0]
+        return y
+
+    x = np.linspace(0.1, 1.0, 8)
+    plan = tg.sparse.prepare_jacobian(f, x)
+    for point in (x, x[::-1].copy(), x + 1):
+        assert np.allclose(plan(point).toarray(), tg.jacobian(f)(point))

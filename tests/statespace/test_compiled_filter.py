@@ -254,7 +254,7 @@ def test_a_variance_that_is_not_positive_is_named(at_once):
             call(ss.local_level(-0.55, 1.0), y)
         Z, two = np.ones((2, 1)), np.stack([y, y], axis=1)
         with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
-            call(ss.LinearGaussian(0.5, Z, 1.0, np.array([[1.0, 5.0], [5.0, 1.0]]), start=ss.Start(0.0, 1.0)), two)
+            call(ss.LinearGaussian(0.5, Z, 1.0, np.array([-3.0, 1.0]), start=ss.Start(0.0, 1.0)), two)
     assert len(at_once) == 6
 
 

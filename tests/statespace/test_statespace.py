@@ -573,6 +573,48 @@ def test_diffuse_smoother_and_forecast_on_any_device(xp):
     np.testing.assert_allclose(host(ahead.mean)[:, 0], [775.166677990453, 768.138738402927], rtol=1e-11)
 
 
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda y: ss.loglik(ss.LinearGaussian("one", 1.0, 1.0, 1.0), y), ArgumentError, "transition: a str that is no real number"),
+        (lambda y: ss.filter(ss.LinearGaussian(1.0, 1j, 1.0, 1.0), y), ArgumentError, "observation: a complex that is no real number"),
+        (lambda y: ss.smooth(ss.LinearGaussian(np.eye(2) * 1j, np.ones(2), 1.0, 1.0), y), ArgumentError, "transition: dtype complex128"),
+        (lambda y: ss.loglik(y, ss.local_level(1.0, 1.0)), ArgumentError, "loglik: the model is a ndarray; wanted a LinearGaussian"),
+        (lambda y: ss.simulate_smoother([1.0], y), ArgumentError, "simulate_smoother: the model is a list"),
+        (lambda y: ss.forecast(ss.local_level(1.0, 1.0), y, 2.5), ArgumentError, r"steps=2.5\): wanted a whole number, at least 1"),
+        (lambda y: ss.loglik(stationary(1.0), y), NotPositiveDefiniteError, "eigenvalue of the transition has size 1,"),
+        (lambda y: ss.loglik(stationary([[0.5, 9.0], [0.0, -1.5]]), y), NotPositiveDefiniteError, "the transition has size 1.5,"),
+        (lambda y: ss.loglik(stationary(np.diag([0.5, 2.0, 0.1])), y), NotPositiveDefiniteError, "the transition has size 2,"),
+        (
+            lambda y: ss.loglik(noisy([[1.0, 3.0], [3.0, 1.0]]), y),
+            NotPositiveDefiniteError,
+            "transition_cov: .* eigenvalue -2",
+        ),
+        (lambda y: ss.simulate(ss.local_level(-1.0, 1.0), 5), NotPositiveDefiniteError, "has the eigenvalue -1"),
+        (
+            lambda y: ss.fit(with_a_stranger, y, dict(a=1.5e4, b=1.5e3, c=1.0), ss.positive()),
+            DataError,
+            "does not depend on c; leave it out",
+        ),
+    ],
+)
+def test_what_cannot_be_a_model(call, error, message):
+    with pytest.raises(error, match=message):
+        call(NILE[:40])
+
+
+def stationary(T):
+    return ss.LinearGaussian(T, np.ones(np.shape(T)[:1]), 1.0, 1.0, start=ss.Start(stationary=True))
+
+
+def noisy(Q):
+    return ss.LinearGaussian(0.5 * np.eye(2), np.ones(2), Q, 1.0, start=ss.Start(0.0, 1.0))
+
+
+def with_a_stranger(p):
+    return ss.local_level(p["a"], p["b"])
+
+
 def test_f3_on_any_device_without_round_trip(xp):
     A, B = (
         xp.asarray([[0.9, 0.2, 0], [-0.1, 0.8, 0.1], [0, 0.3, 0.7]]),

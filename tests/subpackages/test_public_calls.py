@@ -28,7 +28,7 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("call", CALLS[::5], ids=name_of)
+@pytest.mark.parametrize("call", [c for c in CALLS[::5] if "BDF" not in c[0]], ids=name_of)
 def test_values_and_both_modes(call):
     _, f, x, options = call
     judged(f, *x, **{**options, "order": 1, "samples": False})

@@ -50,3 +50,12 @@ t("sq back", lambda a: s.squareform(s.squareform(a)), rng.uniform(size=6))
 t("callable", lambda a, b: s.cdist(a, b, lambda u, v: ((u - v) ** 4).sum()), A, B)
 t("callable scipy", lambda a, b: s.cdist(a, b, s.euclidean), A, B, h=1e-4, rtol=1e-6)
 t("euc alias", lambda a, b: s.cdist(a, b, "l2" if 0 else "cityblock"), A, B)
+
+
+def into_buffer(a, b):
+    room = np.zeros((4, 5))
+    s.cdist(a, b, "sqeuclidean", out=room)
+    return room
+
+
+t("cdist out", into_buffer, A, B)

@@ -75,3 +75,18 @@ t(
     rtol=1e-5,
     h=1e-2,
 )
+
+STIFF = lambda t, u, a, b: np.array([-40 * a * u[0] + 3 * u[1] ** 2, 2 * u[0] - b * u[1]])
+LOOSE = {"samples": False, "rtol": 1e-4, "h": 1e-2}
+DENSE = {"method": "Radau", "dense_output": True, "rtol": 1e-6, "atol": 1e-7}
+t("ivp Radau", lambda u, p: s.solve_ivp(STIFF, (0, 0.3), u, "Radau", args=(p[0], p[1]), rtol=1e-6, atol=1e-7).y[:, -1], z + 0.1, z, **LOOSE)
+t("ivp BDF", lambda p: s.solve_ivp(lambda t, u: STIFF(t, u, p[0], p[1]), (0, 0.3), z, "BDF", rtol=1e-7, atol=1e-8).y[:, -1], z, **LOOSE)
+t("ivp LSODA", lambda u, p: s.solve_ivp(STIFF, (0, 0.3), u, "LSODA", [0.1, 0.3], args=(p[0], p[1]), rtol=1e-8, atol=1e-9).y, z, z, **LOOSE)
+t("ivp dense Radau", lambda p: s.solve_ivp(STIFF, (0, p[0]), [1.0, 0.4], args=(p[0], p[1]), **DENSE).sol(p * 0.2), z, **LOOSE, order=1)
+t(
+    "nquad",
+    lambda p: s.nquad(lambda y, x, c: np.exp(p[0] * x * y) * c, [lambda x, c: (0, x * p[1]), (0, 1)], args=(p[1],))[0],
+    z,
+    samples=False,
+    order=1,
+)

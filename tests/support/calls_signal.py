@@ -129,3 +129,45 @@ t("chirp vertex", lambda t: s.chirp(t, 1.3, 2.0, 0.4, "quadratic", 30, False), x
 t("sweep_poly", lambda t, p: s.sweep_poly(t, p, 20), x[:5], np.array([0.1, 0.5, 0.3]))
 t("gausspulse", lambda t: np.stack(s.gausspulse(t, 1.5, retquad=True, retenv=True)), x[:5])
 t("sawtooth", lambda t, w: s.sawtooth(t, w), x[:5] * 3, np.array([0.3, 0.5, 0.6, 0.2, 0.9]), h=1e-4)
+
+LOW, BAND = np.array([0.31]), np.array([0.22, 0.47])
+for name, f in {
+    "butter": lambda w, kind, **o: s.butter(3, w, kind, **o),
+    "cheby1": lambda w, kind, **o: s.cheby1(3, 0.5, w, kind, **o),
+    "cheby2": lambda w, kind, **o: s.cheby2(2, 20, w, kind, **o),
+    "ellip": lambda w, kind, **o: s.ellip(3, 0.5, 30, w, kind, **o),
+    "bessel": lambda w, kind, **o: s.bessel(3, w, kind, **o),
+}.items():
+    for kind, w in {"low": LOW, "high": LOW, "band": BAND, "stop": BAND}.items():
+        t(f"{name} {kind}", lambda w, f=f, k=kind: np.concatenate(f(w if len(w) > 1 else w[0], k)), w, samples=False, rtol=1e-6, exact=1e-9)
+    t(f"{name} sos", lambda w, f=f: f(w[0], "low", output="sos"), LOW, samples=False, rtol=1e-6, exact=1e-7)
+    t(f"{name} analog", lambda w, f=f: np.concatenate(f(w * 3, "band", analog=True)), BAND, samples=False, rtol=1e-6, exact=1e-9)
+t("butter fs", lambda w, fs: np.concatenate(s.butter(2, w[0], fs=fs[0])), LOW, np.array([1.5]), samples=False)
+t("butter filters", lambda w, x: s.sosfilt(s.butter(4, w, "band", output="sos"), x), BAND, x, samples=False, rtol=1e-6, exact=1e-7)
+t("iirfilter", lambda w: np.concatenate(s.iirfilter(2, w, rs=30, ftype="cheby2")), BAND, samples=False, exact=1e-9)
+t("iirnotch", lambda w, q: np.concatenate(s.iirnotch(w[0], q[0])), LOW, np.array([5.0]))
+t("iirpeak", lambda w, q: np.concatenate(s.iirpeak(w[0], q[0], fs=1.3)), LOW, np.array([5.0]))
+for kind, w in {"lowpass": LOW, "highpass": LOW, "bandpass": BAND, "bandstop": BAND}.items():
+    t("firwin " + kind, lambda w, k=kind: s.firwin(9, w, pass_zero=k), w, samples=False)
+t("firwin width", lambda w: s.firwin(9, w, width=0.2, scale=False), LOW, samples=False)
+t("kaiser_beta", lambda a: np.stack([s.kaiser_beta(a[0]), s.kaiser_beta(a[1]), s.kaiser_beta(a[2])]), np.array([10.0, 30.0, 60.0]))
+N, D = np.array([1.0, 0.4]), np.array([1.3, 0.7, 0.5])
+t("lp2lp", lambda b, a, w: np.concatenate(s.lp2lp(b, a, w[0])), N, D, LOW, samples=False)
+t("lp2hp", lambda b, a, w: np.concatenate(s.lp2hp(b, a, w[0])), N, D, LOW, samples=False)
+t("lp2bp", lambda b, a, w: np.concatenate(s.lp2bp(b, a, w[0], w[1])), N, D, BAND, samples=False)
+t("lp2bs", lambda b, a, w: np.concatenate(s.lp2bs(b, a, w[0], w[1])), N, D, BAND, samples=False)
+t("bilinear", lambda b, a, w: np.concatenate(s.bilinear(b, a, w[0])), N, D, LOW, samples=False)
+t("normalize", lambda b, a: np.concatenate(s.normalize(b, a)), N, D, samples=False)
+t("tf2zpk", lambda b, a: np.concatenate([*s.tf2zpk(b, a)[:2], [s.tf2zpk(b, a)[2]]]), N, D, samples=False, exact=1e-9)
+t("zpk2tf", lambda z, p, k: np.concatenate(s.zpk2tf(z, p, k[0])), N, D, LOW)
+t("tf2sos", lambda b, a: s.tf2sos(b, a), N, D, samples=False, exact=1e-9)
+t("sos2zpk", lambda q: np.concatenate(s.sos2zpk(full(q))[:2]), Q, samples=False, exact=1e-7, rtol=1e-5, h=1e-4, order=1)
+t("freqs_zpk", lambda z, p: s.freqs_zpk(z, p, 2.0, [0.4, 1.2])[1], N, D)
+
+for name in ("welch", "spectrogram", "stft"):
+    t(name + " by fs", lambda x, fs, n=name: getattr(s, n)(x, fs[0], nperseg=16)[0], xl, np.array([2.3]))
+t("spectrogram times by fs", lambda x, fs: s.spectrogram(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
+t("stft times by fs", lambda x, fs: s.stft(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
+t("cspline1d_eval by dx", lambda c, d: s.cspline1d_eval(c, np.array([0.3, 4.4]), d[0], d[1]), x, np.array([0.9, 0.05]))
+t("gausspulse by bwr", lambda t, r: s.gausspulse(t, 1.5, 0.5, r[0]), x[:5], np.array([-6.0]))
+t("gausspulse cutoff", lambda r: s.gausspulse("cutoff", 1.5, 0.5, r[0], r[1]), np.array([-6.0, -60.0]))

@@ -91,3 +91,16 @@ def write(d, x):
 
 
 t("write", write, d, b, samples=False)
+
+SYM = lambda d: mk(d) + mk(d).T + s.eye_array(6) * 0.1
+t("eigsh", lambda d: l.eigsh(SYM(d), 2, v0=np.ones(6))[0], d, samples=False, exact=1e-9, h=1e-4, rtol=1e-6)
+t("eigsh v", lambda d: l.eigsh(SYM(d), 1, which="SA", v0=np.ones(6))[1] ** 2, d, samples=False, exact=1e-8, h=1e-4, rtol=1e-6)
+t("expm dense", lambda d: l.expm(mk(d) * 0.3).toarray(), d, samples=False)
+t("inv", lambda d: l.inv(mk(d).tocsc()).toarray(), d, samples=False)
+TALL = lambda d: s.vstack([mk(d), R])
+t("lsqr", lambda d, b: l.lsqr(TALL(d), np.concatenate([b, b[:4]]), atol=1e-13, btol=1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
+t("lsmr", lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), 0.3, 1e-13, 1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
+
+TWICE = (np.r_[0, 0, 2, 1, 1], np.r_[0, 2, 5])  # columns 0, 0 of the first row, 1, 1 of the second
+t("csr with duplicates", lambda d: s.csr_array((d[:5], *TWICE), shape=(2, 3)).toarray(), d)
+t("csr with duplicates @", lambda d, x: s.csr_array((d[:5], *TWICE), shape=(2, 3)).T @ x[:2], d, b)

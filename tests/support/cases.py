@@ -111,5 +111,5 @@ def covered(cases):
 
 
 def declared_late(entry):
-    """Is the operation, or the composition, one of those that are declared with tapegrad.scipy?"""
-    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith("tapegrad.ops.further")
+    """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or tapegrad.stats?"""
+    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(("tapegrad.ops.further", "tapegrad.stats"))

@@ -39,6 +39,11 @@ def svd_parts(a):
     return np.abs(u[..., 0, :]) ** 2 * s, np.abs(vh[..., 1]) ** 2, (u * s[..., None, :] ** 2) @ vh
 
 
+def projectors(a):
+    u, s, vh = np.linalg.svd(a)
+    return u[:, 3:] @ T(u[:, 3:]), s, T(vh[3:]) @ vh[3:]
+
+
 CASES = [
     # products
     case("matmul", lambda a, b: a @ b, a23, a34, covers=("column", "product")),
@@ -121,6 +126,8 @@ CASES = [
     case("scipy_eigvalsh", lambda a: scipy.linalg.eigvalsh(hermitian(a)), a33, **SPECTRAL),
     case("svd", svd_parts, b234, covers=("svd_of", "singular"), **SPECTRAL),
     case("svd tall", svd_parts, a43, **SPECTRAL),
+    case("svd whole", projectors, a43, covers=("additional",), **SPECTRAL),
+    case("svd whole and wide", projectors, a34, **SPECTRAL),
     case("svd complex", svd_parts, z43, **SPECTRAL),
     case("svdvals", lambda a: np.linalg.svdvals(a), b234, **SPECTRAL),
     case("scipy_svdvals", lambda a: scipy.linalg.svdvals(a), a34, **SPECTRAL),

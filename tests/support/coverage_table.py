@@ -17,6 +17,7 @@ import tapegrad.numpy
 import tapegrad.scipy
 from tapegrad import stats
 from tapegrad._faces import is_function
+from tapegrad._scipy._declare import NAMESPACES
 from tapegrad.ops import zero_derivative
 from tapegrad.ops._define import NUMPY
 from tapegrad.ops.creation import CREATORS
@@ -74,13 +75,9 @@ def table():
     for space in OURS:
         module = importlib.import_module(space)
         found[space] = {name: kinds_of(space, name, f) for name, f in public(module).items()}
-    try:
-        from tapegrad._scipy import _declare
-    except ImportError:
-        return found
     for name in vars(tapegrad.scipy)["_ON_USE"]:
         getattr(tapegrad.scipy, name)
-    for space, declared in _declare.NAMESPACES.items():
+    for space, declared in NAMESPACES.items():
         found[space] = {name: {kind} for name, kind in declared.kinds().items()}
     return found
 
@@ -95,7 +92,7 @@ def is_called(f):
 
 
 def why(space, name):
-    return WHY.get(space, {}).get(name, "")
+    return NAMESPACES[space].why(name) if space in NAMESPACES else WHY.get(space, {}).get(name, "")
 
 
 def page():

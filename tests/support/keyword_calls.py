@@ -87,7 +87,7 @@ IN_PLACE = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_
 WHERE = np.array([[True, False, True, True], [False, True, True, True], [True, True, False, True]])
 QUANTILES = "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased interpolated_inverted_cdf".split()
 QUANTILES += ["inverted_cdf", "averaged_inverted_cdf", "closest_observation"]
-MODES = "wrap clip full same valid reduced r complete economic edge reflect symmetric mean linear_ramp raw".split()
+MODES = "wrap clip full same valid reduced r complete economic edge reflect symmetric mean median maximum minimum linear_ramp raw".split()
 # Other values of a keyword, by its name; (function, name) where the name says too little.
 OTHERS = {
     "axis": [0, -1, (0, 1)], "axes": [0, (1, 0)], "keepdims": [True], "dtype": [np.float32, np.complex128, int], "out": ["result"],
@@ -116,6 +116,7 @@ OTHERS = {
     "prefix": [">"], "formatter": [{"float": str}], "threshold": [3], "edgeitems": [1], "sign": ["+"], "floatmode": ["fixed"],
     "suffix": ["<"], "legacy": ["1.13"], "einsum_call": [], "count": [1], "decimals": [2], "condition": [], "y": [A * 0.5], "ind": [1],
     "wrap": [True], "shape": [(2, 2)], "args": [], "kw": [], "kwargs": [], "varargs": [], "test_elements": [V], "constant_values": [0.3],
+    "end_values": [0.4], "stat_length": [2], "reflect_type": ["odd"],
     "bins": [RANGE], "xi": [], "fill": [], (np.bincount, "weights"): [V], (np.average, "weights"): [abs(A)],
     (np.quantile, "weights"): [abs(A)], (np.roll, "axis"): [0, 1], (np.flip, "axis"): [0, 1, (0, 1)],
     (scipy.special.logsumexp, "b"): [abs(A)], (np.where, "x"): [], (np.where, "y"): [], (np.einsum, "kwargs"): [],

@@ -28,6 +28,7 @@ FLOORS = [
         "ops.bessel",
         "ops.reductions",
         "ops.products",
+        "ops.scans",
         "ops.einsum",
         "ops.sorting",
         "ops.picking",
@@ -43,6 +44,7 @@ FLOORS = [
     [
         "ops.views",
         "ops.gathering",
+        "ops.padding",
         "ops.names",
         "ops.further.",
         "ops.writing",

@@ -29,7 +29,9 @@ def eigen(w, v):
 
 
 SYSTEMS = [
-    line("lu", lambda a: la.lu(a)[1:], A, covers=("lu_of",)),
+    line(
+        "lu", lambda a: la.lu(a)[1:], A, covers=("lu_of", "rows_in_order", "exchanges", "exchanged", "riccati", "general_spectrum", "apart")
+    ),
     line("lu tall", lambda a: la.lu(a, permute_l=True), R43),
     line("lu wide", lambda a: la.lu(a, p_indices=True)[1:], R34),
     line("lu complex", lambda a: la.lu(a)[1:], Z),
@@ -80,6 +82,11 @@ MATRICES = [
     line("polar left", lambda a: la.polar(a, "left"), R34, rtol=1e-7),
     line("polar complex", lambda a: la.polar(a), Z, rtol=1e-7),
     line("orthogonal_procrustes", lambda a, b: la.orthogonal_procrustes(a, b), R43, normal(4, 3, seed=1), rtol=1e-7),
+    line("orth", lambda a: la.orth(a) @ la.orth(a).T, R43, rtol=1e-7),
+    line("null_space", lambda a: la.null_space(a) @ la.null_space(a).T, R34, rtol=1e-7),
+    line("subspace_angles", lambda a, b: la.subspace_angles(a, b), R43[:, :2], normal(4, 2, seed=1), rtol=1e-7),
+    line("rq", lambda a: la.rq(a), A, rtol=1e-7, covers=("signs_of_rq",)),
+    line("rq economic", lambda a: la.rq(a, mode="economic"), R34, rtol=1e-7),
     line("hankel", lambda c, r: la.hankel(c, r) ** 2, X3, X4),
     line("hankel zeros", lambda c: la.hankel(c) ** 2, X3),
     line("companion", lambda a: la.companion(a) ** 2, 1 + P3),

@@ -291,8 +291,8 @@ class Filter(Shelved):
         theta = shaping.concatenate(*[x if x.shape[1] == batch else shaping.broadcast_to(x, (x.shape[0], batch)) for x in theta])
         theta = theta if layout_of(theta).dtype == dtype else theta.astype(dtype)
         for a, v, _, mode in given:
-            if mode == 2 and bool(xp.isnan(v).any()):
-                raise ArgumentError(f"{stem}: {a.name} holds nan; only y may")
+            if mode == 2 and not bool(xp.isfinite(v).all()):
+                raise ArgumentError(f"{stem}: {a.name} holds " + ("nan; only y may" if bool(xp.isnan(v).any()) else "inf"))
         stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
         if stepped:

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import observation
 from .filters import Argument, Filter, Parts
-from .observation import one_by_one
 
 
 class Model(NamedTuple):
@@ -62,8 +62,8 @@ def step(carry: tuple, model: Model, y: Any) -> tuple:
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    m, P, term = one_by_one(*carry, [c], [r], [np.where(here, y, 0.0)], [here])
-    return (A @ m, A @ P @ A.T + Q), np.where(valid, -0.5 * term, np.nan)
+    after, density, *_ = observation.step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
+    return after, np.where(valid, density, np.nan)
 
 
 loglik = Filter(

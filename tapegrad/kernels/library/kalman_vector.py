@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import observation
 from .filters import Argument, Filter, Parts
 from .kalman import start
-from .observation import together
 
 
 class Model(NamedTuple):
@@ -55,8 +55,8 @@ def step(carry: tuple, model: Model, y: Any) -> tuple:
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    m, P, term = together(*carry, C, R, np.where(here, y, 0.0), here)
-    return (A @ m, A @ P @ A.T + Q), np.where(valid, -0.5 * term, np.nan)
+    after, density, *_ = observation.step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
+    return after, np.where(valid, density, np.nan)
 
 
 loglik = Filter(

@@ -1,14 +1,27 @@
-"""What one observation does to the state of a linear Gaussian filter, written once: in the kernels `kalman` and `kalman_vector`, and in
-those that `tapegrad.statespace` makes of a model.
+"""One step of a linear Gaussian filter, written once: for the kernels `kalman` and `kalman_vector`, and for those that
+`tapegrad.statespace` makes of a model.
 
 The state is N(a, P), the observation y = Z a + e.  `seen`: which of its elements are there, or None for all; the others are numbers that
-do not matter.  What comes back is mean and covariance of the state given the observation, and -2 log density of the observation."""
+do not matter.  `one_by_one` and `together` give mean and covariance of the state given the observation, and -2 log density of the
+observation."""
 
 from typing import Any
 
 import numpy as np
 
 FEW = 8  # elements up to which a triangular system is solved row by row
+
+
+def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False) -> tuple:
+    """Mean and covariance of the next state, the log density of the observation, and mean and covariance behind it.  `apart`: the errors
+    are independent, and H are their variances."""
+    a, P, term = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
+    return predicted(a, P, T, Q, c), -0.5 * term, a, P
+
+
+def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
+    """Mean and covariance one transition on."""
+    return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
 def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any]:

@@ -9,6 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..._array import is_array, xp_of
 from ..._loans import lend
 from ..._primitive import is_tracked
 from ...errors import ArgumentError, NoRuleError
@@ -53,6 +56,24 @@ def library(f: Any) -> Callable:
         if own is None:
             raise ArgumentError(f"scipy.special.{name}: CuPy has no such function; move the arguments with a.get()")
         return own(*xs)
+
+    return of
+
+
+def host_only(name: str, *xs: Any) -> None:
+    if any(is_array(x) and xp_of(x) is not np for x in xs):
+        raise ArgumentError(f"{name}: CuPy has no such function; move the arguments with a.get()")
+
+
+def of_arrays(name: str, body: Callable) -> Callable:
+    """`body`; where it takes no CuPy arrays it says so."""
+
+    def of(*xs):
+        try:
+            return body(*xs)
+        except (TypeError, OverflowError):
+            host_only(f"scipy.special.{name}", *xs)
+            raise
 
     return of
 
@@ -105,7 +126,7 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
     """Declare scipy.special's f.  `body`: what computes it, if that is not f itself; `name`: if f is not a function of SciPy's."""
     n = len(partials)
     name = name or f.__name__
-    run = BODIES[n](body or library(f))
+    run = BODIES[n](library(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
     given = [refusing(name, k, p) if isinstance(p, str) else p for k, p in enumerate(partials)]

@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import values_of
+from ..._primitive import primal_of, seen, values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, ndim, shape
+from .._define import dtype, ndim, primitive, shape
 from ..bessel import i0
-from ..gathering import vander, vstack
+from ..corners import floor, maximum
+from ..elementwise import absolute, select
+from ..gathering import diff, take, vander, vstack
 from ..linalg import inv
 from ..products import column, convolve, polyval
+from ..reductions import cumsum
 from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
 from ..spectral import lstsq
+from ..views import moveaxis
 from ._declare import implements
 from .matrices import eigvals
 
@@ -32,21 +36,29 @@ def poly(seq_of_zeros):
     p = np.ones(1, np.result_type(dtype(z), 0.0))
     for k in range(shape(z)[0]):
         p = concatenate(p, np.zeros(1)) - concatenate(np.zeros(1), z[k] * p)
-    roots = values_of(z)
-    return real(p) if roots.dtype.kind == "c" and np.all(np.sort(roots) == np.sort(roots.conj())) else p
+    roots = seen(primal_of(z))
+    paired = roots is not None and dtype(z).kind == "c" and np.all(np.sort(roots) == np.sort(roots.conj()))
+    return real(p) if paired else p
+
+
+@primitive()
+def simple_roots(p):
+    return np.roots(p).astype(complex)
 
 
 @implements(np.roots)
 def roots(p):
     """NumPy's roots are taken for constants; two of Newton's steps give them the derivatives up to the third order."""
     p = line(p)
-    values = values_of(p)
-    r = np.roots(values)
-    if not len(r):
-        return r
-    slope = polyder(p)
-    if (abs(np.polyval(np.polyder(values), r)) <= 1e-10 * np.polyval(abs(np.polyder(values)), abs(r))).any():
-        raise SingularError("numpy.roots: a root is multiple, and has no derivative")
+    values, slope = seen(primal_of(p)), polyder(p)
+    if values is None:
+        r = simple_roots(primal_of(p))
+    else:
+        r, steep = np.roots(values), np.polyder(values)
+        if not len(r):
+            return r
+        if (abs(np.polyval(steep, r)) <= 1e-10 * np.polyval(abs(steep), abs(r))).any():
+            raise SingularError("numpy.roots: a root is multiple, and has no derivative")
     for _ in range(2):
         r = r - polyval(p, r) / polyval(slope, r)
     return r
@@ -149,13 +161,38 @@ def kaiser(M, beta):
 
 @implements(np.unwrap)
 def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
-    """What is added is a constant."""
-    values = values_of(p)
-    return p + (np.unwrap(values, discont, axis, period=values_of(period)) - values)
+    """What is added to each element is a whole number of periods, which is a constant."""
+    d, whole = diff(primal_of(p), 1, axis), primal_of(period)
+    turns = -floor((d + 0.5 * whole) / whole)
+    turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
+    if discont is not None:
+        turns = select(absolute(d) < maximum(primal_of(discont), 0.5 * whole), 0.0, turns)
+    axis = axis % ndim(p)
+    turns = cumsum(embed(turns, axis=axis, start=1, size=shape(p)[axis]), axis)
+    return p + turns * period
 
 
 if hasattr(np, "row_stack"):
     implements(np.row_stack)(vstack)
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
+    """The windows as values: a copy, not a view."""
+    sizes = tuple(np.atleast_1d(window_shape).tolist())
+    if axis is None and len(sizes) != ndim(x):
+        raise ValueError("window_shape must give a length for each axis of x, or axis= must be given")
+    axes = tuple(range(ndim(x))) if axis is None else tuple(np.atleast_1d(axis).tolist())
+    n = ndim(x)
+    for size, a in zip(sizes, axes, strict=True):
+        a %= n
+        count = shape(x)[a] - size + 1
+        if size < 0 or count < 1:
+            raise ValueError("window shape cannot be larger than input array shape, nor negative")
+        at = np.arange(count)[:, None] + np.arange(size)
+        x = moveaxis(take(x, at, a), a + 1, -1)
+    return x
+
 
 # --- sets: the values that NumPy gives, each taken from where it stands ---
 

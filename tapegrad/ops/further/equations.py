@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..._array import xp_of
-from ..._primitive import primal_of, values_of
+from ..._primitive import primal_of
 from ...errors import ArgumentError, ShapeError
-from .._define import dtype, ndim, primitive, rules, shape
-from ..gathering import diag
+from .._define import dtype, ndim, primitive, rules, shape, xp
+from ..gathering import diag, take
 from ..linalg import TRANS, cholesky, inv, solve, solve_triangular, square, triangle
 from ..norms import sylvester
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
 from ..spectral import lstsq
 from ..structured import toeplitz
-from ._declare import implements
+from ..zero_derivative import argsort
+from ._declare import host_only, implements
 
 # --- LU factors ---
 
@@ -27,8 +27,7 @@ from ._declare import implements
 @primitive(multi=2, batch="matrix")
 def lu_of(x):
     """The factors L (unit lower) and U of a square matrix whose rows are in the order of pivoting."""
-    if xp_of(x) is not np:
-        raise ArgumentError("scipy.linalg.lu: not on CuPy arrays; move the matrix with a.get()")
+    host_only("scipy.linalg.lu", x)
     lower, upper = np.zeros_like(x), np.zeros_like(x)
     for i in np.ndindex(*x.shape[:-2]):
         a, n = x[i].copy(), x.shape[-1]
@@ -59,11 +58,40 @@ def _lu_jvp(t, out, x):
 rules(lu_of, joint=_lu_vjp, jvp=_lu_jvp)
 
 
+@primitive(batch="matrix")
+def rows_in_order(x):
+    """In which order pivoting takes the rows."""
+    host_only("scipy.linalg.lu", x)
+    order = np.empty(x.shape[:-1], int)
+    for i in np.ndindex(*x.shape[:-2]):
+        order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0])
+    return order
+
+
+@primitive(batch="matrix")
+def exchanges(x):
+    """LAPACK's pivots: with which row each is exchanged."""
+    host_only("scipy.linalg.lu_factor", x)
+    pivots = np.empty(x.shape[:-1], np.int32)
+    for i in np.ndindex(*x.shape[:-2]):
+        pivots[i] = scipy.linalg.lu_factor(x[i])[1]
+    return pivots
+
+
+@primitive()
+def exchanged(pivots):
+    """The order of rows that exchanges make."""
+    order = np.arange(len(pivots))
+    for i, p in enumerate(pivots):
+        order[[i, p]] = order[[p, i]]
+    return order
+
+
 def factored(a: Any) -> tuple:
     """(the order of the rows, which is a constant, L, U) of any matrix: what lies below or beside its square part is solved for."""
     n, k = shape(a)[-2:]
-    order = np.argsort(scipy.linalg.lu(values_of(a), p_indices=True)[0])
-    a = a[order]
+    order = rows_in_order(primal_of(a))
+    a = take(a, order, 0)
     m = min(n, k)
     low, up = lu_of(a[:m, :m])
     if n > k:
@@ -82,37 +110,29 @@ def one_matrix(name: str, a: Any) -> None:
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
     one_matrix("lu", a)
     order, low, up = factored(a)
-    back = np.argsort(order)  # of the rows of a, which SciPy's permutation brings back
+    back = argsort(order)  # of the rows of a, which SciPy's permutation brings back
     if permute_l:
-        return low[back], up
-    return (back if p_indices else np.eye(len(order), dtype=dtype(a))[back]), low, up
+        return take(low, back, 0), up
+    return (back if p_indices else take(np.eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
 
 
 @implements(scipy.linalg.lu_factor)
 def lu_factor(a, overwrite_a=False, check_finite=True):
     one_matrix("lu_factor", a)
     square("lu_factor", a)
-    pivots = scipy.linalg.lu_factor(values_of(a))[1]
-    low, up = lu_of(a[order_of(pivots)])
+    pivots = exchanges(primal_of(a))
+    low, up = lu_of(take(a, exchanged(pivots), 0))
     return triangle(low, lower=True, strict=True) + up, pivots
-
-
-def order_of(pivots: Any) -> Any:
-    """The order of rows that exchanges make."""
-    order = np.arange(len(pivots))
-    for i, p in enumerate(pivots):
-        order[[i, p]] = order[[p, i]]
-    return order
 
 
 @implements(scipy.linalg.lu_solve)
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     """x of op(A) x = b for A given by its factors, a pair (lu, piv)."""
     a, pivots = lu_and_piv
-    order, trans = order_of(values_of(pivots)), TRANS[trans]
+    order, trans = exchanged(primal_of(pivots)), TRANS[trans]
     if trans == 0:
-        return solve_triangular(a, solve_triangular(a, b[order], 0, True, True))
-    return solve_triangular(a, solve_triangular(a, b, trans), trans, True, True)[np.argsort(order)]
+        return solve_triangular(a, solve_triangular(a, take(b, order, 0), 0, True, True))
+    return take(solve_triangular(a, solve_triangular(a, b, trans), trans, True, True), argsort(order), 0)
 
 
 # --- banded systems: row r of ab holds the diagonal u - r, each element in its column ---
@@ -129,8 +149,7 @@ def moved(x: Any, by: int) -> Any:
 
 @primitive()
 def solve_band(ab, b, *, low, up):
-    if xp_of(ab) is not np:
-        raise ArgumentError("scipy.linalg.solve_banded: not on CuPy arrays; move them with a.get()")
+    host_only("scipy.linalg.solve_banded", ab, b)
     return scipy.linalg.solve_banded((low, up), ab, b)
 
 
@@ -193,7 +212,7 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
 
 def from_band(ab, low, up):
     """The matrix of a band."""
-    n, total = shape(ab)[1], 0.0
+    n, total = shape(ab)[1], diag(0.0 * ab[0])
     for r in range(low + up + 1):
         k = up - r
         part = slice_of(ab[r], axis=0, start=max(k, 0), stop=n + min(k, 0))
@@ -278,7 +297,7 @@ def solve_continuous_lyapunov(a, q):
 @implements(scipy.linalg.solve_discrete_lyapunov)
 def solve_discrete_lyapunov(a, q, method=None):
     """x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
-    eye = np.eye(shape(a)[-1])
+    eye = xp(a).eye(shape(a)[-1])
     back = inv(H(a) + eye)
     b = matmul(H(a) - eye, back)
     c = 2.0 * matmul(matmul(inv(a + eye), q), back)
@@ -290,11 +309,18 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
         raise ArgumentError(f"scipy.linalg.{name}: e= and s= are not supported on a tracked Variable")
 
 
+@primitive()
+def riccati(a, b, q, r, *, discrete, balanced):
+    """SciPy's solution."""
+    host_only("scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r)
+    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
+
+
 @implements(scipy.linalg.solve_continuous_are)
 def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
     """x of a^H x + x a - x b r^-1 b^H x + q = 0; the steps are Kleinman's."""
     plain_problem("solve_continuous_are", e, s)
-    x = scipy.linalg.solve_continuous_are(*[values_of(primal_of(m)) for m in (a, b, q, r)], balanced=balanced)
+    x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=False, balanced=balanced)
     for _ in range(2):
         k = solve(r, matmul(H(b), x))
         x = solve_continuous_lyapunov(H(a - matmul(b, k)), -(q + matmul(H(k), matmul(r, k))))
@@ -305,7 +331,7 @@ def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
 def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
     """x of a^H x a - x - a^H x b (r + b^H x b)^-1 b^H x a + q = 0; the steps are Hewer's."""
     plain_problem("solve_discrete_are", e, s)
-    x = scipy.linalg.solve_discrete_are(*[values_of(primal_of(m)) for m in (a, b, q, r)], balanced=balanced)
+    x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=True, balanced=balanced)
     for _ in range(2):
         k = solve(r + matmul(H(b), matmul(x, b)), matmul(H(b), matmul(x, a)))
         x = solve_discrete_lyapunov(H(a - matmul(b, k)), q + matmul(H(k), matmul(r, k)))

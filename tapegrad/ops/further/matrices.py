@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..._array import xp_of
-from ..._primitive import values_of
+from ..._primitive import primal_of, seen
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, shape
-from ..elementwise import absolute
+from .._define import dtype, primitive, shape, xp
+from ..elementwise import absolute, arccos, arcsin, select
 from ..gathering import diag
 from ..linalg import inv, solve, square
 from ..norms import expm, frechet, log_of, root_of
 from ..products import H, column, diagonals, matmul, row
-from ..shaping import concatenate, conj, embed, real, reshape, sum
-from ..spectral import eigh, eigvalsh, pinv
-from ._declare import implements
+from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
+from ..spectral import eigh, eigvalsh, pinv, qr, svd
+from ..zero_derivative import argmax
+from ._declare import host_only, implements
 from .equations import from_band, whole_band
 
 # --- eigenvalues ---
@@ -35,13 +35,25 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
     return diagonals(solve(v, matmul(a, v))), v
 
 
+@primitive(multi=2, batch="matrix")
+def general_spectrum(x):
+    """The eigenvalues and eigenvectors of primal values."""
+    host_only("numpy.linalg.eig", x)
+    return tuple(np.linalg.eig(x))
+
+
+@primitive(batch="matrix")
+def apart(w):
+    """1 for each set of eigenvalues that differ, nan for one in which two are equal to rounding."""
+    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
+    return np.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+
+
 def eigen_start(name: str, a: Any) -> tuple:
     square(name, a)
-    if xp_of(values_of(a)) is not np:
-        raise ArgumentError(f"{name}: not on CuPy arrays; move the matrix with a.get()")
-    w, v = np.linalg.eig(values_of(a))
-    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
-    if (gaps <= 1e-13 * abs(w[..., None])).any():
+    w, v = general_spectrum(primal_of(a))
+    known = seen(apart(w))
+    if known is not None and np.isnan(known).any():
         raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
     return w, v
 
@@ -52,12 +64,13 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 @implements(np.linalg.eig)
 def eig(a):
     """Each vector has length 1, and its largest element is real, as LAPACK has it."""
-    w0, v0 = eigen_start("eig", a)
+    v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
-    if v0.dtype.kind == "c":
-        at = abs(v0).argmax(-2)[..., None, :]
-        first = sum(v * (np.arange(v0.shape[-1])[:, None] == at), -2)
+    if dtype(v0).kind == "c":
+        size = absolute(v0)
+        largest = argmax(size, -2)
+        first = sum(select(np.arange(shape(v0)[-1])[:, None] == row(largest), v, 0.0 * v), -2)
         v = v * row(conj(first) / absolute(first))
     return EigResult(w, v)
 
@@ -114,6 +127,67 @@ def eig_banded(
 @implements(scipy.linalg.eigvals_banded)
 def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
     return eig_banded(a_band, lower, True, select=select)
+
+
+# --- bases and angles ---
+
+
+def full_rank(name: str, s: Any, rcond: Any) -> None:
+    """Where singular values are zero, or are cut off, the space has another dimension nearby."""
+    known = seen(primal_of(s))
+    least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
+    if known is not None and known.size and known.min() <= least * known.max():
+        raise SingularError(f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension nearby")
+
+
+@implements(scipy.linalg.orth)
+def orth(A, rcond=None):
+    u, s, _ = svd(A, full_matrices=False)
+    full_rank("orth", s, rcond)
+    return u
+
+
+@implements(scipy.linalg.null_space)
+def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+    """Of the bases the one that turns as little as it can (`spectral.complement`)."""
+    n, k = shape(A)
+    _, s, vh = svd(A)
+    full_rank("null_space", s, rcond)
+    return H(vh[min(n, k) :])
+
+
+@implements(scipy.linalg.subspace_angles)
+def subspace_angles(A, B):
+    """By the cosines, the angles that are small by the sines."""
+    a, b = orth(A), orth(B)
+    cosines = matmul(H(a), b)
+    c = svd(cosines, compute_uv=False)
+    rest = b - matmul(a, cosines) if shape(a)[1] >= shape(b)[1] else a - matmul(b, H(cosines))
+    s = svd(rest, compute_uv=False)[: shape(c)[0]]
+    c = c[::-1]
+    small = primal_of(c) ** 2 >= 0.5
+    half = 0.5 + 0.0 * c
+    return select(small, arcsin(select(small, s, half)), arccos(select(small, half, c)))
+
+
+@implements(scipy.linalg.rq)
+def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
+    """a = r q, from the QR factors of the matrix turned round; the signs are those of SciPy's."""
+    n, k = shape(a)
+    if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):
+        raise ArgumentError(f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or mode='economic'")
+    q, r = qr(H(a[::-1]))
+    r, q = H(r)[::-1, ::-1], H(q)[::-1]
+    turn = signs_of_rq(primal_of(a), primal_of(r))
+    r = r * row(turn)
+    return r if mode == "r" else (r, q * column(conj(turn)))
+
+
+@primitive()
+def signs_of_rq(a, r):
+    """By what SciPy's columns of r differ from these: numbers of modulus 1."""
+    theirs = scipy.linalg.rq(a, mode="economic")[0]
+    return np.diagonal(theirs) / np.diagonal(r)
 
 
 # --- functions of matrices ---
@@ -208,7 +282,7 @@ def orthogonal_procrustes(A, B, check_finite=True):
 def hankel(c, r=None):
     """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
     n = shape(c)[0]
-    r = np.zeros(n, dtype(c)) if r is None else r
+    r = zeros_like(c) if r is None else r
     k = shape(r)[0]
     line = concatenate(c, r[1:]) if k > 1 else c
     return line[np.arange(n)[:, None] + np.arange(k)]
@@ -218,7 +292,7 @@ def hankel(c, r=None):
 def companion(a):
     n = shape(a)[0]
     first = reshape(-a[1:] / a[0], to=(1, n - 1))
-    return concatenate(first, np.eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
+    return concatenate(first, xp(a).eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
 
 
 @implements(scipy.linalg.leslie)
@@ -234,7 +308,7 @@ def convolution_matrix(a, n, mode="full"):
     low, high = {"full": (0, n + k - 1), "same": ((min(n, k) - 1) // 2, (min(n, k) - 1) // 2 + max(n, k)),
                  "valid": (min(n, k) - 1, max(n, k))}[mode]  # fmt: skip
     at = np.arange(low, high)[:, None] - np.arange(n)
-    return a[np.clip(at, 0, k - 1)] * ((at >= 0) & (at < k))
+    return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
 
 
 @implements(scipy.linalg.fiedler)

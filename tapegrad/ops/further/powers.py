@@ -8,7 +8,7 @@ import scipy.special as sp
 from ..._array import xp_of
 from ..._primitive import primal_of
 from .._define import NUMPY, primitive, rules, same
-from ..elementwise import cos, exp, log, log1p, power, sin, times0
+from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
 from ._declare import function, implements
@@ -59,7 +59,14 @@ def sinh_over(x):
     return 0.5 * (exprel(x) + exprel(-x))
 
 
-spence = function(sp.spence, lambda out, z: -log1p_over(z - 1.0))
+def log_over(z):
+    """log(z) / (z - 1); near 1 by log1p_over, elsewhere as it stands, for z - 1 is not exact at small z."""
+    near = abs(primal_of(z) - 1.0) < 0.5
+    far = select(near, 2.0 + 0.0 * z, z)
+    return select(near, log1p_over(select(near, z, 1.0 + 0.0 * z) - 1.0), log(far) / (far - 1.0))
+
+
+spence = function(sp.spence, lambda out, z: -log_over(z))
 sine_integral = function(None, lambda out, x: sine_over(x), body=lambda x: sp.sici(x)[0], name="sine_integral")
 cosine_integral = function(None, lambda out, x: cos(x) / x, body=lambda x: sp.sici(x)[1], name="cosine_integral")
 sinh_integral = function(None, lambda out, x: sinh_over(x), body=lambda x: sp.shichi(x)[0], name="sinh_integral")

@@ -1,0 +1,90 @@
+"""The methods `reduce`, `accumulate` and `reduceat` of ufuncs that have no function of their own for them.
+
+Where the order does not matter, halves are combined, or elements at distances 1, 2, 4, ...: as many operations as the logarithm of the
+length.  Else one after the other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ._define import NUMPY, ndim, shape
+from .shaping import concatenate, reshape, slice_of
+
+ASSOCIATIVE = {np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot}
+FOLLOWED = ASSOCIATIVE | {np.subtract, np.divide}
+
+
+def part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return slice_of(x, axis=axis, start=start, stop=stop)
+
+
+def one_axis(f: Any, x: Any, axis: Any) -> tuple:
+    """x with the axes that are reduced as one, its place, and the shape of the result with these axes as 1."""
+    n = ndim(x)
+    axes = tuple(range(n)) if axis is None else tuple(np.atleast_1d(axis).tolist())
+    axes = tuple([a % n for a in axes])
+    kept = tuple([1 if a in axes else k for a, k in enumerate(shape(x))])
+    if len(axes) == 1:
+        return x, axes[0], kept
+    if f not in ASSOCIATIVE:
+        raise ValueError(f"reduction operation '{f.__name__}' is not reorderable, so at most one axis may be specified")
+    rest = [a for a in range(n) if a not in axes]
+    x = NUMPY[np.transpose](x, (*axes, *rest))
+    return reshape(x, to=(-1, *[shape(x)[k] for k in range(len(axes), n)])), 0, kept
+
+
+def reduced(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None) -> Any:
+    axes = range(ndim(x)) if axis is None else [a % ndim(x) for a in np.atleast_1d(axis).tolist()]
+    x, axis, kept = one_axis(f, x, axis)
+    n = shape(x)[axis]
+    to = kept if keepdims else tuple([k for a, k in enumerate(kept) if a not in axes])
+    if n == 0:
+        if initial is None and f.identity is None:
+            raise ValueError(f"zero-size array to reduction operation {f.__name__} which has no identity")
+        return np.full(to, f.identity if initial is None else initial) + 0.0 * NUMPY[np.sum](x)
+    while f in ASSOCIATIVE and n > 1:
+        half = n // 2
+        y = entry(part(x, axis, 0, half), part(x, axis, half, 2 * half))
+        x, n = (concatenate(y, part(x, axis, n - 1, n), axis=axis), half + 1) if n % 2 else (y, half)
+    y = part(x, axis, 0, 1)
+    y = y if initial is None else entry(initial, y)
+    for k in range(1, n):
+        y = entry(y, part(x, axis, k, k + 1))
+    return reshape(y, to=to)[()]
+
+
+def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
+    axis %= ndim(x)
+    n = shape(x)[axis]
+    if f in ASSOCIATIVE:
+        k = 1
+        while k < n:
+            x = concatenate(part(x, axis, 0, k), entry(part(x, axis, 0, n - k), part(x, axis, k, n)), axis=axis)
+            k *= 2
+        return x
+    rows = [part(x, axis, 0, 1)]
+    for k in range(1, n):
+        rows.append(entry(rows[-1], part(x, axis, k, k + 1)))
+    return concatenate(*rows, axis=axis) if n else x
+
+
+def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) -> Any:
+    """`reduce(part)`, with the axis kept, for each part from an index to the next; of an index that is not below the next, its element."""
+    axis %= ndim(x)
+    n = shape(x)[axis]
+    at = np.asarray(indices).tolist()
+    if any(not -n <= k < n for k in at):
+        raise IndexError(f"numpy.{f.__name__}.reduceat: an index is out of range for {n} elements")
+    at = [k % n for k in at]
+    ends = [*at[1:], n]
+    pieces = [reduce(part(x, axis, a, b if a < b else a + 1)) for a, b in zip(at, ends, strict=True)]
+    return concatenate(*pieces, axis=axis)
+
+
+def refuse_where(f: Any, where: Any) -> None:
+    if where is not None and where is not True:
+        raise ArgumentError(
+            f"numpy.{f.__name__}.reduce: where= is not supported on a tracked Variable; write numpy.where with its identity"
+        )

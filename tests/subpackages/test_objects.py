@@ -1,0 +1,185 @@
+"""Objects of SciPy's that a function captured or makes: they are followed, written back, and left as SciPy's own."""
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.interpolate
+import scipy.ndimage
+import scipy.optimize
+import scipy.signal
+import scipy.sparse
+import scipy.sparse.linalg
+from scipy.sparse import csr_array, lil_matrix
+
+import tapegrad as tg
+from tapegrad.errors import ArgumentError, NoRuleError, SingularError
+
+X = np.array([1.0, 2.0, 3.0])
+
+
+def slopes(f, x=X, h=1e-6):
+    return np.array([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))])
+
+
+def agrees(f):
+    want = slopes(f)
+    np.testing.assert_allclose(tg.grad(f)(X), want, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose([tg.jvp(f, (X,), (e,))[1] for e in np.eye(3)], want, rtol=1e-6, atol=1e-8)
+
+
+def test_plain_matrices_are_filled_and_compared_inside():
+    def f(x):
+        B = lil_matrix((3, 3))
+        for i in range(3):
+            B[i, i] = i + 1.0
+        B[0, 2] = 5
+        C = B.tocsr()
+        assert scipy.sparse.issparse(B) and isinstance(C, scipy.sparse.csr_matrix) and (C != 0).nnz == 4 and C.shape == (3, 3)
+        C.setdiag([1.0, 2.0, 4.0])
+        D = scipy.sparse.dok_array((3, 3))
+        D[1, 1] = 1.0
+        return (C @ x).sum() + (D @ x).sum() + (B * 2 @ x).sum() + C.diagonal() @ x + (x * (C + C.T)[0].toarray()).sum()
+
+    agrees(f)
+
+
+def test_a_captured_matrix_is_written_as_by_a_plain_call():
+    A = csr_array(np.diag([1.0, 2.0, 3.0]))
+    B = copy.deepcopy(A)
+
+    def f(A, x):
+        A.data[:] = A.data * x
+        A *= 2.0
+        return ((A @ x) ** 2).sum()
+
+    gradient = tg.grad(lambda x: f(A, x))(X)
+    np.testing.assert_allclose(gradient, slopes(lambda x: f(copy.deepcopy(B), x)), rtol=1e-6)
+    f(B, X)
+    assert type(A) is csr_array and np.array_equal(A.data, B.data)
+
+
+def test_what_a_plain_call_would_do_to_the_users_object_and_ours_cannot_is_refused():
+    A, L, s = csr_array(np.eye(3)), lil_matrix((3, 3)), scipy.interpolate.CubicSpline(np.arange(4.0), np.arange(4.0))
+
+    def put(object, name, value):
+        setattr(object, name, value)
+        return value[0]
+
+    with pytest.raises(NoRuleError, match=r"test_objects.*A\[i, j\] = value .*outside of the transform"):
+        tg.grad(lambda x: (A.__setitem__((0, 0), 2.0), (A @ x).sum())[1])(X)
+    with pytest.raises(NoRuleError, match="of a tracked value"):
+        tg.grad(lambda x: (L.__setitem__((0, 0), x[0]), x.sum())[1])(X)
+    with pytest.raises(ArgumentError, match=r"csr_array\.data = .* write into its arrays"):
+        tg.grad(lambda x: put(A, "data", x))(X)
+    with pytest.raises(ArgumentError, match=r"CubicSpline\.c = "):
+        tg.grad(lambda x: put(s, "c", x))(X)
+    assert np.array_equal(A.toarray(), np.eye(3)) and L.nnz == 0
+
+
+def test_objects_that_the_function_keeps_are_scipys_afterwards():
+    kept = {}
+
+    def f(x):
+        kept["spline"] = scipy.interpolate.CubicSpline(np.arange(4.0), np.arange(4.0) ** 2)
+        kept["of x"] = scipy.interpolate.CubicSpline(np.arange(3.0), x)
+        kept["lu"] = scipy.sparse.linalg.splu(scipy.sparse.csc_array(np.diag([1.0, 2.0, 4.0])))
+        kept["matrix"] = csr_array(np.diag([1.0, 2.0, 4.0]))
+        return kept["lu"].solve(x).sum() + kept["spline"](x).sum() + kept["of x"](x / 4).sum()
+
+    tg.grad(f)(X)
+    kinds = {"spline": scipy.interpolate.CubicSpline, "of x": scipy.interpolate.CubicSpline, "matrix": csr_array}
+    assert all(type(kept[name]) is kind for name, kind in kinds.items()) and type(kept["lu"]).__name__ == "SuperLU"
+    assert type(kept["of x"].c) is np.ndarray and type(kept["of x"](0.5)) is np.ndarray
+    agrees(f)
+
+
+def test_what_has_no_face_gets_scipys_objects():
+    A = csr_array(np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]]))
+
+    def f(x):
+        count, labels = scipy.sparse.csgraph.connected_components(A + csr_array(A.T))
+        far = scipy.sparse.csgraph.shortest_path(A, indices=0)[2]
+        return count * far * (A.sqrt() @ x).sum() + np.sum(A) * x[0] + (A.real @ x)[0] + A.max() * x[1] + labels[0]
+
+    agrees(f)
+    B = csr_array(np.eye(3, dtype=int))
+    with pytest.raises(ValueError, match="read-only"):
+        tg.grad(lambda x: (B.data.__setitem__(0, 5), (B @ x).sum())[1])(X)
+    assert B.data[0] == 1
+
+
+def test_captured_objects_in_a_class():
+    class Model:
+        def __init__(self):
+            self.spline = scipy.interpolate.make_interp_spline(np.arange(5.0), np.sin(np.arange(5.0)))
+            self.matrix = scipy.sparse.diags_array([np.arange(1.0, 4.0)], offsets=[0]).tocsc()
+            self.lu = scipy.sparse.linalg.splu(self.matrix)
+
+        def __call__(self, x):
+            return self.spline(x).sum() + self.lu.solve(x) @ (x @ self.matrix)
+
+    model = Model()
+    agrees(model)
+    assert type(model.spline) is scipy.interpolate.BSpline and type(model.matrix) is scipy.sparse.csc_array
+
+
+def test_a_singular_system_says_so():
+    A = scipy.sparse.csc_array(np.diag([1.0, 0.0, 2.0]))
+    with pytest.raises(SingularError, match="singular"):
+        tg.grad(lambda x: scipy.sparse.linalg.spsolve(A, x).sum())(X)
+
+
+def test_bad_input_is_answered_as_scipy_does():
+    for f in (
+        lambda x: scipy.signal.lfilter(np.ones((2, 2)), [1.0], x).sum(),
+        lambda x: scipy.signal.convolve(x, np.ones((2, 2))).sum(),
+        lambda x: scipy.signal.convolve(x, X, mode="middle").sum(),
+        lambda x: scipy.interpolate.CubicSpline([0.0, 2.0, 1.0], x)(0.5),
+        lambda x: scipy.interpolate.interp1d(np.arange(3.0), x)(7.0),
+        lambda x: (scipy.sparse.eye_array(4) @ x).sum(),
+        lambda x: scipy.interpolate.RegularGridInterpolator((np.arange(3.0),), x)([[7.0]])[0],
+    ):
+        for call in (f, tg.grad(f)):
+            with pytest.raises(ValueError):
+                call(X)
+    for f in (lambda x: scipy.ndimage.map_coordinates(x, np.zeros((2, 3))).sum(), lambda x: scipy.ndimage.shift(x, 1, order=7).sum()):
+        for call in (f, tg.grad(f)):
+            with pytest.raises(RuntimeError):
+                call(X)
+
+
+def test_single_precision_stays():
+    x = X.astype(np.float32)
+    s = scipy.sparse.csr_array(np.eye(3, dtype=np.float32))
+    for f in (
+        lambda x: scipy.signal.lfilter([1.0], [1.0, 0.5], x).sum(),
+        lambda x: scipy.ndimage.gaussian_filter(x, 1.0).sum(),
+        lambda x: (s @ x).sum(),
+        lambda x: scipy.signal.detrend(x)[0],
+    ):
+        assert tg.grad(f)(x).dtype == np.float32
+
+
+def test_replayed():
+    nodes = np.arange(20.0)
+    x = np.sin(nodes)
+    A = scipy.sparse.csc_array(np.eye(20) * 3 + np.eye(20, k=1))
+    spline = scipy.interpolate.CubicSpline(nodes, x)
+    for f in (
+        lambda x: (scipy.signal.lfilter([1.0, 0.2], [1.0, 0.3], x) ** 2).sum(),
+        lambda x: (spline(x + 5) ** 2).sum() + (scipy.interpolate.CubicSpline(nodes, x)(nodes[:-1] + 0.3) ** 2).sum(),
+        lambda x: (scipy.sparse.linalg.spsolve(A, x) ** 2).sum(),
+        lambda x: scipy.optimize.brentq(lambda t: t**3 + t - x[1], -5, 5),
+    ):
+        prepared = tg.prepare(f, x)
+        np.testing.assert_allclose(prepared.grad(0.9 * x), tg.grad(f)(0.9 * x), rtol=1e-9, atol=1e-12)
+
+
+def test_importing_tapegrad_loads_none_of_them():
+    code = "import sys, tapegrad, tapegrad.scipy; print([m for m in sys.modules if m.startswith(('scipy.', 'tapegrad._scipy'))])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not any(f"'scipy.{name}" in found for name in ("signal", "ndimage", "interpolate", "integrate", "optimize", "sparse", "spatial"))
+    assert "tapegrad._scipy" not in found
