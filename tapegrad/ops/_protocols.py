@@ -286,7 +286,10 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         scans.refuse_where(ufunc, params.get("where"))
         initial = params.get("initial")
         y = scans.reduced(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
-    return y if out is None else store(out, y)
+    if out is not None:
+        return store(out, y)
+    given = {k: v for k, v in params.items() if k == "axis" or not (v is None or v is NO_VALUE)}
+    return laid(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
 
 
 def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:

@@ -78,7 +78,7 @@ def by_statistic(x: Any, axis: int, width: tuple, f: Any, lengths: Any) -> Any:
     return joined(made[0], x, made[1], axis)
 
 
-@implements(np.pad)
+@implements(np.pad, layout="asked")
 def pad(array, pad_width, mode="constant", *, constant_values=0, end_values=0, stat_length=None, reflect_type="even"):
     x = array_like(array)
     n = ndim(x)
