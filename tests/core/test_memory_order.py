@@ -20,7 +20,8 @@ from tapegrad.errors import TapegradError
 # --- every function and keyword, its operands in any order ---
 
 # scipy.linalg.logm of a singular matrix: SciPy gives the real part of a complex array, or not, by the values.
-LEFT_OUT = {(scipy.linalg.logm, "repeated")}
+# numpy.isreal and iscomplex: masks of samples lie as their stack does.
+LEFT_OUT = {(scipy.linalg.logm, "repeated"), *itertools.product((np.isreal, np.iscomplex), KINDS)}
 
 
 def searched(lines, modes, deep=(False, True)):
