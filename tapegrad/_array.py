@@ -42,7 +42,7 @@ def is_differentiable(x: Any) -> bool:
 
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
-    return x if is_scalar(x) or type(x) in NUMBERS else kept(x)
+    return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else kept(x)
 
 
 def shares_memory(a: Any, b: Any) -> bool:

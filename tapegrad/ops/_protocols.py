@@ -3,6 +3,7 @@
 `call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -241,6 +242,10 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
 def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
     """A function of the last axes, such as matmul, of other axes: they are moved there, and those of the result to their places."""
     to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
+    for n, (a, x, core) in enumerate(zip(to, inputs, re.findall(r"\(([^)]*)\)", ufunc.signature), strict=False)):
+        needed = min(core.count(",") + 1, len(shape(x))) if "?" in core else core.count(",") + 1
+        if len(a) != needed:
+            raise np.exceptions.AxisError(f"{ufunc.__name__}: operand {n} has {needed} core dimensions, and axes= names {len(a)}")
     moved = [call(np.moveaxis, (x, a, tuple(range(-len(a), 0))), {}) for x, a in zip(inputs, to, strict=False)]
     y = ufunc_call(ufunc, "__call__", tuple(moved), {k: v for k, v in params.items() if k != "out" or v is not None})
     last = to[ufunc.nin] if len(to) > ufunc.nin else ()

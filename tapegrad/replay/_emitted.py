@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array, kept, room_like
+from .._array import NUMBERS, is_array, kept, owned, room_like
 from .._flags import leave
 from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
@@ -221,7 +221,7 @@ class Emitted:
     def result(self, k: int | None, leaf: Any) -> str:
         if k is None:
             name = self.given(leaf, "c")
-            return f"{self.given(kept, 'f')}({name})" if is_array(leaf) else name
+            return f"{self.given(owned, 'f')}({name})" if is_array(leaf) else name
         name = self.name[k]
         numpys, shape, strides, dtype, _ = self.shown[k]
         if numpys is None:
@@ -231,7 +231,7 @@ class Emitted:
         alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
         if alone and k not in [j for _, j in self.program.written]:
             return name
-        return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(kept, 'f')}({name})"
+        return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
         block = Block(self.program, start, stop, self.last)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, kept, room_laid, same_bits, xp_of
+from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
 from .._random import DRAW
@@ -119,7 +119,7 @@ class Program:
             if failed is not None:
                 return failed
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
-        return [kept(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
+        return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 
     def fixed(self, values: dict) -> "Program | None":
         """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured

@@ -755,13 +755,13 @@ def test_case_46_tracked_value_into_a_plain_array():
 
 
 def test_case_47_function_without_a_rule():
-    f = lambda x: np.unwrap(x).sum()
-    with pytest.raises(NoRuleError, match="unwrap"):
+    f = lambda x: np.histogram_bin_edges(x, 3).sum()
+    with pytest.raises(NoRuleError, match="histogram_bin_edges"):
         tg.grad(f)(np.array([1.0, 9.0]))
-    with pytest.raises(NotImplementedError, match="unwrap"):
+    with pytest.raises(NotImplementedError, match="histogram_bin_edges"):
         tg.jvp(f, (np.array([1.0, 9.0]),), (np.ones(2),))
-    c = np.unwrap(np.array([1.0, 9.0])).sum()
-    close(tg.grad(lambda x: x.sum() * np.unwrap(np.array([1.0, 9.0])).sum())(np.ones(2)), [c, c])
+    c = np.histogram_bin_edges(np.array([1.0, 9.0]), 3).sum()
+    close(tg.grad(lambda x: x.sum() * np.histogram_bin_edges(np.array([1.0, 9.0]), 3).sum())(np.ones(2)), [c, c])
 
 
 def test_case_48_scipy_special():
@@ -769,8 +769,8 @@ def test_case_48_scipy_special():
     check_first(lambda x: scipy.special.gammaln(x).sum(), x, scipy.special.digamma(x))
     check_first(lambda x: scipy.special.expit(x).sum(), x, np.exp(-x) / (1 + np.exp(-x)) ** 2)
     check_first(lambda x: scipy.special.erf(x).sum(), x, 2 / np.sqrt(np.pi) * np.exp(-(x**2)))
-    with pytest.raises((NoRuleError, DroppedDerivativeError), match="airy"):
-        tg.grad(lambda x: scipy.special.airy(x)[0].sum())(x)
+    with pytest.raises((NoRuleError, DroppedDerivativeError), match="mathieu_a"):
+        tg.grad(lambda x: scipy.special.mathieu_a(2, x).sum())(x)
 
 
 def test_case_49_plain_operand_on_the_left(xp):

@@ -10,7 +10,7 @@ import pytest
 import scipy.special as sp
 
 import tapegrad as tg
-from tapegrad.ops import gamma, reductions
+from tapegrad.ops import reductions
 from tapegrad.testing import host, nested
 
 WORDS2 = ["".join(w) for w in itertools.product("FR", repeat=2)]
@@ -292,12 +292,10 @@ def test_remainder_in_both(xp):
 
 
 def test_parameters_without_a_rule():
-    with pytest.raises(tg.errors.NoRuleError, match="gammainc has no derivative in a"):
-        tg.grad(lambda a: sp.gammainc(a, 2.0))(1.5)
-    with pytest.raises(tg.errors.NoRuleError, match="jv has no derivative in v"):
-        tg.jvp(lambda v: sp.jv(v, 2.0), (1.5,), (1.0,))
-    with pytest.raises(tg.errors.NoRuleError, match="zeta has no derivative in x"):
-        tg.grad(lambda x: gamma.zeta(x, 2.0))(1.5)
+    with pytest.raises(tg.errors.NoRuleError, match="hyp1f1 has no derivative in argument 1"):
+        tg.grad(lambda a: sp.hyp1f1(a, 1.0, 0.5))(1.5)
+    with pytest.raises(tg.errors.NoRuleError, match="struve has no derivative in argument 1"):
+        tg.jvp(lambda v: sp.struve(v, 2.0), (1.5,), (1.0,))
 
 
 def test_settings_that_are_refused(xp):

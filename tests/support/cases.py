@@ -113,3 +113,8 @@ def covered(cases):
 def declared_late(entry):
     """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or tapegrad.stats?"""
     return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(("tapegrad.ops.further", "tapegrad.stats"))
+
+
+def of_subpackage(entry):
+    """Is it one of a subpackage of SciPy's?  (Some have the name of what they wrap.)"""
+    return any(["tapegrad._scipy" in (home or "") for home in (entry.__module__, getattr(entry, "__globals__", {}).get("__name__"))])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 import scipy.special
-from cases import declared_late, distinct, normal
+from cases import declared_late, distinct, normal, of_subpackage
 
 import tapegrad as tg
 import tapegrad.numpy  # fills the registry
@@ -166,8 +166,12 @@ def others(f, name):
 FACTS_OF_MEMORY = {np.shares_memory, np.may_share_memory}  # the judge copies what it gives
 
 
+def is_late(ours):
+    return declared_late(ours) or of_subpackage(ours)
+
+
 def functions():
-    return [f for f, ours in NUMPY.items() if not isinstance(f, np.ufunc) and f not in FACTS_OF_MEMORY and not declared_late(ours)]
+    return [f for f, ours in NUMPY.items() if not isinstance(f, np.ufunc) and f not in FACTS_OF_MEMORY and not is_late(ours)]
 
 
 def calls():
@@ -192,7 +196,7 @@ DTYPES = (np.float32, np.float64, np.complex128, int, bool)
 def ufunc_calls():
     """Every ufunc of the registry, with each keyword of ufuncs; its methods with theirs."""
     for f, ours in NUMPY.items():
-        if not isinstance(f, np.ufunc) or declared_late(ours):
+        if not isinstance(f, np.ufunc) or is_late(ours):
             continue
         args = ARGUMENTS.get(f) or DOMAIN.get(f) or tuple([U + 0.057 * k for k in range(f.nin)])
         yield Call(f, args)

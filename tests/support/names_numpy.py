@@ -25,8 +25,6 @@ LINES = [
     line("polyint", lambda p, k: np.polyint(p, 2, k) ** 2, X3, X5[:2]),
     line("polyfit", lambda x, y: np.polyfit(x, y, 2), D5, X5, rtol=1e-6),
     line("polyfit weights", lambda x, y, w: np.polyfit(x, y, 1, w=w, cov=True), D5, X5, 1 + abs(X5), rtol=1e-6),
-    line("sliding_window_view", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1) ** 2, normal(2, 5)),
-    line("sliding_window_view of planes", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) ** 2, normal(3, 4)),
     line("kaiser", lambda b: face.kaiser(6, b), abs(X3[:1])[0] + 1),
     line("unwrap options", lambda p, t: np.unwrap(5 * p, 1.3, period=t) ** 2, X5, np.array(1.1)),
     line("unwrap", lambda p: np.unwrap(5 * p) ** 2, X5),

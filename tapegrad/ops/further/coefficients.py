@@ -12,13 +12,12 @@ from .._define import dtype, ndim, primitive, shape
 from ..bessel import i0
 from ..corners import floor, maximum
 from ..elementwise import absolute, select
-from ..gathering import diff, take, vander, vstack
+from ..gathering import diff, vander, vstack
 from ..linalg import inv
 from ..products import column, convolve, polyval
 from ..reductions import cumsum
 from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
 from ..spectral import lstsq
-from ..views import moveaxis
 from ._declare import implements
 from .matrices import eigvals
 
@@ -174,24 +173,6 @@ def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
 
 if hasattr(np, "row_stack"):
     implements(np.row_stack)(vstack)
-
-
-@implements(np.lib.stride_tricks.sliding_window_view)
-def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
-    """The windows as values: a copy, not a view."""
-    sizes = tuple(np.atleast_1d(window_shape).tolist())
-    if axis is None and len(sizes) != ndim(x):
-        raise ValueError("window_shape must give a length for each axis of x, or axis= must be given")
-    axes = tuple(range(ndim(x))) if axis is None else tuple(np.atleast_1d(axis).tolist())
-    n = ndim(x)
-    for size, a in zip(sizes, axes, strict=True):
-        a %= n
-        count = shape(x)[a] - size + 1
-        if size < 0 or count < 1:
-            raise ValueError("window shape cannot be larger than input array shape, nor negative")
-        at = np.arange(count)[:, None] + np.arange(size)
-        x = moveaxis(take(x, at, a), a + 1, -1)
-    return x
 
 
 # --- sets: the values that NumPy gives, each taken from where it stands ---
