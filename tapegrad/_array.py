@@ -97,7 +97,8 @@ def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> 
 def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
     """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
     `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
-    that it could join before, for where there was a gap there is one of one element.  `repeats`: what repeats (stride 0) does so."""
+    that it could join before, for where there was a gap there is one as wide as what lies between gaps: too wide for a view of each
+    third element, say, to be joined across it.  `repeats`: what repeats (stride 0) does so."""
     steps, first, room, before = [1] * len(shape), 0, 1, size
     for k in sorted(range(len(shape)), key=lambda k: -abs(strides[k]))[::-1]:
         n, stride = shape[k], abs(strides[k])
@@ -106,7 +107,7 @@ def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
         if not stride and repeats:
             steps[k] = 0
             continue
-        steps[k] = step = room if stride in (before, 0) else room + 1
+        steps[k] = step = room if stride in (before, 0) else 2 * room
         before = (stride or before) * n
         room = step * n
         if strides[k] < 0:
@@ -115,10 +116,27 @@ def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
     return first, tuple(steps), room
 
 
+WIDE = 4  # a gap of so many times the elements around it is made smaller
+
+
+def unaltered(shape: tuple, strides: tuple, size: int) -> tuple | None:
+    """What `steps_of` says, of gaps that stay as wide as they are, so that a diagonal, or each third element, is joined with the next
+    where it was before, and nowhere else.  None where elements share memory, or the gaps are much wider than what lies between them."""
+    room = 1
+    for k in sorted([k for k, n in enumerate(shape) if n > 1], key=lambda k: abs(strides[k])):
+        step, rest = divmod(abs(strides[k]), size)
+        if rest or not room <= step <= WIDE * room:
+            return None
+        room = step * (shape[k] - 1) + room
+    steps = [s // size for s in strides]
+    return sum([-s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0]), steps, room
+
+
 def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
     """Memory for an array that answers each question of layout as one with these strides (`steps_of`).  `count`: a stack of so many."""
     size = dtype.itemsize
-    first, steps, room = steps_of(shape, strides, size, repeats)
+    same = None if count is not None else unaltered(shape, strides, size)
+    first, steps, room = same or steps_of(shape, strides, size, repeats)
     if count is not None:
         shape, steps, room = (count, *shape), (room, *steps), room * count
     if not room or 0 in shape:
@@ -164,7 +182,7 @@ def overlaps(shape: tuple, strides: tuple, size: int) -> bool:
     for stride, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
         if stride < size:
             return True
-        size = stride * n
+        size += stride * (n - 1)  # (of each second column of three, a row begins in the gap that the last one ends with)
     return False
 
 

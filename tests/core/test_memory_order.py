@@ -338,3 +338,29 @@ def test_a_repeated_argument_is_read_only(made):
             call(made())
     assert prepared(made()) in (0.0, "assignment destination is read-only")
     np.testing.assert_allclose(tg.grad(lambda x: (x * x).sum())(made()), 2 * made())
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
+def test_an_argument_with_gaps_is_written_as_it_lies(columns, step):
+    """Rows may begin in the gap that the last one ends with; and what is taken of it is joined as before, no more."""
+    whole = np.random.default_rng(0).random((4, columns))
+
+    def f(x):
+        x[0] = x[-1] ** 2
+        y = x[:, ::2].reshape(-1)
+        y[-1] = 0.5
+        d = x.diagonal().reshape(-1)
+        return (x * x).sum() + (y**3).sum() + d.sum()
+
+    for x in (whole[:, ::step], whole[::step], whole.T[::step], whole[:, :-1]):
+        g = tg.grad(f)(x)
+        steps = 1e-6 * np.eye(x.size).reshape(x.size, *x.shape)
+
+        def moved(e, x=x):
+            memory = whole.copy()
+            at = np.ndarray(x.shape, float, memory, x.__array_interface__["data"][0] - whole.__array_interface__["data"][0], x.strides)
+            at += e
+            return f(at)
+
+        np.testing.assert_allclose(g.ravel(), [(moved(e) - moved(-e)) / 2e-6 for e in steps], rtol=1e-6, atol=1e-8)
