@@ -119,6 +119,7 @@ def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
 WIDE = 4  # a gap of so many times the elements around it is made smaller
 
 
+@functools.lru_cache(1024)
 def unaltered(shape: tuple, strides: tuple, size: int) -> tuple | None:
     """What `steps_of` says, of gaps that stay as wide as they are, so that a diagonal, or each third element, is joined with the next
     where it was before, and nowhere else.  None where elements share memory, or the gaps are much wider than what lies between them."""
@@ -129,7 +130,7 @@ def unaltered(shape: tuple, strides: tuple, size: int) -> tuple | None:
             return None
         room = step * (shape[k] - 1) + room
     steps = [s // size for s in strides]
-    return sum([-s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0]), steps, room
+    return sum([-s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0]), tuple(steps), room
 
 
 def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
