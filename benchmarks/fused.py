@@ -1,6 +1,6 @@
 """Large arrays in compiled loops, `tg.prepare(compile=True)`, beside compilers and loops by hand.
 
-    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3]
+    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3 | loops]
 
 The name in front of a goal is the goal's in the design.  Loops by hand are compiled by Numba, one pass, without its fast-math."""
 
@@ -9,6 +9,7 @@ import time
 
 import _harness as bench
 import _programs
+import kalman as filters
 import mutation
 import numba
 import numpy as np
@@ -241,8 +242,32 @@ def gm3(report):
         report.goal(f"G4a, gm3! with N = {N}, compiled: share of JAX's time", share, 0.75)
 
 
+# --- loops of Python, rolled ---
+
+
+def loops(report):
+    report.table(
+        "Kalman filters in array code, a step of a Python loop a time: value and gradient, milliseconds",
+        ["model", "replayed", "rolled", "JAX scan", "rolled / JAX", "recording and compiling, s"],
+    )
+    models = {"4 states, 2 observations": (filters.four_states, 1000), "the same in element form": (filters.four_states_elements, 100)}
+    for title, (model, T) in models.items():
+        y, theta = filters.simulated(50 if report.quick else T)
+        found, _ = filters.jobs_of(model, filters.four_states_jax, theta, y, filters.B)
+        f = model(np, y, filters.B)
+        plain, p, begin = tg.prepare(f, theta, compile=False), tg.prepare(f, theta, compile=True), time.process_time()
+        for _ in range(3):
+            p.value_and_grad(theta)
+        spent = time.process_time() - begin
+        jobs = {"replayed": lambda p=plain, at=theta: p.value_and_grad(at), "tapegrad": lambda p=p, at=theta: p.value_and_grad(at)}
+        t = bench.measure(jobs | {"JAX": found["JAX jit"]}, seconds=3, rounds=(3, 21))
+        share = bench.ratio(t["tapegrad"], t["JAX"])
+        report.row(f"{title}, T = {len(y)}", *[bench.times(s, 1e3) for s in t.values()], share, spent)
+        report.goal(f"G1d, {title}, rolled: share of JAX's time", share, 0.1)
+
+
 def main():
-    bench.start(__doc__).run(chain, stencils, logistic, programs, gm3)
+    bench.start(__doc__).run(chain, stencils, logistic, programs, gm3, loops)
 
 
 if __name__ == "__main__":

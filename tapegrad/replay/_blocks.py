@@ -4,6 +4,7 @@ Each value lies at places of an arena, which an array of integers of its shape a
 operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
 
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._interpreter import LIBM, NUMBER, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
+from ._rolled import literal, repeated, rolled
 from ._written_out import way
 
 SMALL = 256  # elements of a result: NumPy does more of them sooner
@@ -25,6 +27,8 @@ CALLED = 48  # of functions of the C library
 PRODUCTS = 300  # of a matrix product
 ROOM = 4096  # elements of an array that is read or written in part
 FEWEST = 5  # rows for which a call pays
+BETWEEN = 20  # instructions between two loops, which are done by the interpreter though they are large: else what the second one reads
+# of the first goes through Python
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -41,6 +45,7 @@ COMPARED = {
     "greater": ("lt", 1),
     "greater_equal": ("le", 1),
 }
+END = math.inf
 PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
@@ -51,6 +56,7 @@ class Kinds:
 
     def __init__(self, program: Program):
         self.program, self.shown = program, program.shown
+        self.small, self.called = SMALL, CALLED
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
 
     def is_float(self, k: int, most: int = ROOM) -> bool:
@@ -73,7 +79,7 @@ class Kinds:
             return False
         floats = all([self.is_float(a) for a in args])
         if prim in BINARY or prim in UNARY or prim in PAIRS:
-            return floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL)
+            return floats and self.is_float(k, self.called if UNARY.get(prim) in LIBM else self.small)
         if prim is LAID:
             return floats and self.is_float(k)
         if prim is READ:
@@ -83,18 +89,18 @@ class Kinds:
         if is_move(prim):
             return floats and self.is_float(k)
         if prim is matmul.prim:
-            return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
+            return floats and self.is_float(k, self.small) and self.products(args) <= PRODUCTS
         if prim is shaping.sum.prim:
             return floats and self.is_float(k)
         if prim is e.select.prim:
-            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
+            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, self.small)
         if way(i, [self.shown[a][1] for a in args]) is not None:
-            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
+            return floats and (self.is_float(k, self.small) or self.is_truth(k))
         if prim.vjp is None:
             compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
             given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
             return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
-        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, SMALL)
+        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, self.small)
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
@@ -116,8 +122,9 @@ class Block:
 
     `given` and `left`: the values that it takes and gives."""
 
-    def __init__(self, program: Program, start: int, stop: int, last: dict):
+    def __init__(self, program: Program, start: int, stop: int, last: dict, rolling: bool = False):
         self.program, self.last, self.shown = program, last, program.shown
+        self.rolling, self.loops, self.refused = rolling, [], {}  # `rolling`: each value has places of its own, so that trips are alike
         self.size, self.rows, self.table, self.known, self.free = 1, [], [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
@@ -133,6 +140,7 @@ class Block:
         self.held: dict = {}  # value -> the `Held`s where it may lie
         self.guards: dict = {}
         code = program.code[start:stop]
+        self.buffers = {i.args[0]: n for n, (_, i) in enumerate(code, start) if i.prim is ASSIGN or i.prim is ADD_AT}  # -> who writes it
         made = {k for k, _ in code}
         self.given = []
         for _, i in code:
@@ -153,7 +161,7 @@ class Block:
             self.instruction(n, k, i)
             for g in program.guards.get(k, ()):
                 self.guards[len(self.rows)] = g
-                self.rows.append((NUMBER["guard"], int(g.value), 0, self.indices(self.at[k], ()), 0, 0))
+                self.rows.append((NUMBER["guard"], int(g.value), 0, self.indices(self.at[k], ()), len(self.rows), 0))
             self.release(n)
         self.left = [k for k in made if last.get(k, -1) >= stop]
         self.pool: list = []
@@ -209,7 +217,7 @@ class Block:
         return at
 
     def free_temporaries(self) -> None:
-        for at in self.temporaries:
+        for at in () if self.rolling else self.temporaries:
             self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
         self.temporaries = []
 
@@ -236,7 +244,8 @@ class Block:
             for h in self.held[k]:
                 if h.own and h.until <= n:
                     h.own = False
-                    self.free.setdefault(h.places.size, []).append(h.first)
+                    if not self.rolling:
+                        self.free.setdefault(h.places.size, []).append(h.first)
 
     # --- rows ---
 
@@ -266,7 +275,11 @@ class Block:
         at = [self.at[a] for a in i.args]
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
-            self.at[k] = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            self.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            if 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < self.last.get(k, -1):
+                self.place(k)  # a copy, for else the write would make one of all of the buffer
+                self.row("copy", self.at[k], view)
+                return
             self.hold(
                 k, [*{id(h): h for a in i.args for h in self.held[a]}.values(), *([] if prim is LAID or prim is READ else [self.zero])]
             )
@@ -333,6 +346,10 @@ class Block:
     def settle(self) -> None:
         self.code = np.array(self.rows, np.int64).reshape(-1, 6)
         self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
+        if self.rolling:
+            ends = [np.asarray(self.at[k]).ravel() for k in self.left]
+            numbers = {int(at): literal(v) for at, v in self.constants if np.ndim(v) == 0}
+            self.code, self.loops, self.refused = rolled(self.code, self.indexed, self.size, ends, numbers)
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
         self.ways = [self.leaving(k) for k in self.left]
@@ -429,19 +446,28 @@ def is_move(prim: Any) -> bool:
     return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is shaping.copy.prim)
 
 
-def runs(program: Program) -> list:
-    """(start, stop) of the instructions that are worth a block, in order."""
+def runs(program: Program, rolling: bool = False) -> list:
+    """(start, stop) of the instructions that are worth a block, in order; `rolling`: loops that are near to each other are in one."""
     if interpreter() is None:
         return []
     kinds = Kinds(program)
     can = [kinds.can(k, i) for k, i in program.code]
-    found, start = [], None
-    for n, ok in enumerate([*can, False]):
-        if ok and start is None:
-            start = n
-        elif not ok and start is not None:
-            views = sum([i.prim is READ or is_move(i.prim) for _, i in program.code[start:n]])
-            if n - start - views >= FEWEST:
-                found.append((start, n))
-            start = None
-    return found
+    found = stretches(can)
+    if rolling:
+        kinds.small = kinds.called = ROOM
+        for (start, a), (b, stop) in itertools.pairwise(found):
+            if b - a <= BETWEEN and all([kinds.can(k, i) for k, i in program.code[a:b]]):
+                if repeated(program, start, a) and repeated(program, b, stop):
+                    can[a:b] = [True] * (b - a)
+        found = stretches(can)
+    return [x for x in found if is_worth_it(program, *x)]
+
+
+def stretches(can: list) -> list:
+    """(start, stop) of all that are True and stand together."""
+    ends = np.flatnonzero(np.diff(np.array([False, *can, False], np.int8))).tolist()
+    return list(zip(ends[::2], ends[1::2], strict=True))
+
+
+def is_worth_it(program: Program, start: int, stop: int) -> bool:
+    return stop - start - sum([i.prim is READ or is_move(i.prim) for _, i in program.code[start:stop]]) >= FEWEST

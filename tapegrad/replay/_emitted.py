@@ -29,6 +29,7 @@ from ._blocks import Block, runs
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
+from ._rolled import repeated
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -44,7 +45,7 @@ UNARY = {
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS = 0.5  # ns: of an element of an instruction
+PASS, ROW = 0.5, 40  # ns: of an element of an instruction; of an instruction in a loop
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -71,6 +72,7 @@ class Emitted:
     def __init__(self, program: Program, compiled: bool = False):
         self.groups: list = []
         self.alone: dict = {}
+        self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -182,7 +184,7 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        blocks = dict(runs(program))
+        blocks = dict(runs(program, self.compiled))
         stopped = 0
         for n, (k, i) in enumerate(program.code):
             if n < stopped:
@@ -234,8 +236,7 @@ class Emitted:
         return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
-        block = Block(self.program, start, stop, self.last)
-        block.settle()
+        block = self.made(start, stop)
         self.blocks, self.inside = self.blocks + 1, self.inside + stop - start
         call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
@@ -245,6 +246,19 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+
+    def made(self, start: int, stop: int) -> Block:
+        """The block of these instructions, with loops in it if trips of one are alike."""
+        rolling = self.compiled and 2 * len(repeated(self.program, start, stop)) > stop - start
+        block = Block(self.program, start, stop, self.last, rolling)
+        block.settle()
+        self.loops += block.loops
+        for reason in block.refused:
+            self.refused[reason] = self.refused.get(reason, 0) + 1
+        if rolling and not block.loops:
+            block = Block(self.program, start, stop, self.last)
+            block.settle()
+        return block
 
     def group(self, n: int, i: Instruction) -> None:
         """One call, which is given dead memory for what it makes."""
@@ -433,7 +447,8 @@ class Emitted:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    reader = load("tapegrad.replay._groups").Reader(program)
+    looped = {k for start, stop in runs(program, True) if repeated(program, start, stop) for k, _ in program.code[start:stop]}
+    reader = load("tapegrad.replay._groups").Reader(program, looped)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
@@ -446,21 +461,31 @@ PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 def told(emitted: Emitted) -> str:
     """What runs in compiled loops, and what large instructions do not."""
+    trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
+    rolled = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    rolled += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
     names: dict = {}
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
-    if not names:
-        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
-    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
-    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
+    if names:
+        return (
+            f"; {counted('compiled loop', len(emitted.groups))} with {inside}" + (f"; by themselves {outside}" if outside else "") + rolled
+        )
+    return (
+        f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
+    ) + rolled
+
+
+def counted(what: str, n: int) -> str:
+    return f"{n} {what}{'s' if n > 1 else ''}"
 
 
 def saved(program: Program) -> float:
     """About how many nanoseconds of a replay groups might save, at most."""
     sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
-    return sum([PASS * size for size in sizes if size >= LEAST], 0.0)
+    return sum([PASS * size for size in sizes if size >= LEAST], 0.0) + ROW * len(repeated(program, 0, len(program.code)))
 
 
 def is_whole(path: tuple, at: Any) -> bool:

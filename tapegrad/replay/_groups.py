@@ -25,15 +25,15 @@ LONG = 150  # instructions of one
 
 
 class Kinds:
-    """What each instruction is in a group: its definition, or None."""
+    """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, others: Any = ()):
         self.program, self.shown, self.small = program, dict(program.shown), SMALL
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
-        self.known = {k: self.definition(k, i) for k, i in program.code}
+        self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
         self.users: dict = {}
         for k, i in program.code:
             for a in dict.fromkeys(operands(self.known[k], i)):
@@ -174,15 +174,16 @@ class Open:
 
 
 class Reader:
-    """The instructions of a program in the order of a replay, some of them as groups."""
+    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none."""
 
-    def __init__(self, program: Program):
-        self.program, self.kinds = program, Kinds(program)
+    def __init__(self, program: Program, others: Any = ()):
+        self.program, self.kinds = program, Kinds(program, others)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group
+        self.others = others
         self.now = Open({})
         for k, i in program.code:
             self.read(k, i)
@@ -215,7 +216,8 @@ class Reader:
                 self.plain(a, self.by_number[a])
         self.order.append((k, i))
         self.ready.add(k)
-        if self.kinds.shown[k][0] and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and viewed(i) is None:
+        large = self.kinds.shown[k][0] and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
+        if large and viewed(i) is None:
             name = i.prim if type(i.prim) is str else i.prim.name
             self.alone[name] = self.alone.get(name, 0) + 1
 

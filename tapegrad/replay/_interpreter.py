@@ -3,7 +3,8 @@
 A row says an operation, how many elements it has, and where in a table of indices those of the result and of the operands stand; the
 indices are places in one array of float64, the arena.  So a slice, a transpose, a broadcast or a reshape is no row, but other indices.
 
-It says whether a result was not finite: what NumPy would note there is found out by who asked."""
+A row may also stand for a compiled loop over many rows (_rolled.py).  The answer says whether a result was not finite: what NumPy would
+note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
@@ -35,8 +36,9 @@ EXACT = {
     "select": "%q = fcmp une double %x, 0.0\n  %r = select i1 %q, double %y, double %z",
 }
 OPERATIONS = (*CHECKED, *EXACT, "guard")
-NUMBER = {name: n for n, name in enumerate(OPERATIONS)}
-ROW = 6  # operation, elements (of a guard: the truth), places in the table: result, operands
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, "loop"))}
+ROW = 6  # operation, elements (of a guard: the truth), places in the table: result, operands (of a guard also its number, the fifth;
+# of a loop: its address, that of its bases, trips, the number of its first row)
 
 
 def element(local: str, table: str) -> str:
@@ -107,14 +109,15 @@ def field(n: int) -> str:
 
 
 def text() -> str:
-    """(Without a branch for each operation: 2 in the answer is a guard that failed, which ends the run, 1 is kept.)"""
+    """(Without a branch for each operation: 2 in the answer is a guard that failed, which ends the run, more than 2 is one within a loop;
+    1 is kept.)"""
     places = "\n  ".join(
         [f"{field(n)}\n  %{p} = getelementptr i32, ptr %table, i64 %t{n}" for n, p in ((2, "d"), (3, "a"), (4, "b"), (5, "c"))]
     )
     arguments = "(i64 %t1, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena)"
     cases = "\n    ".join([f"i64 {n}, label %do_{name}" for name, n in NUMBER.items()])
     calls = "".join([f"do_{name}:\n  %r_{name} = call i64 @o_{name}{arguments}\n  br label %done\n" for name in OPERATIONS])
-    results = ", ".join([f"[ %r_{name}, %do_{name} ]" for name in OPERATIONS])
+    results = ", ".join([f"[ %r_{name}, %do_{name} ]" for name in NUMBER])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     return f"""{declared}
 {"".join([operation(name, body) for name, body in {**CHECKED, **EXACT}.items()])}{GUARD}{TANH_SLOPE}
@@ -132,12 +135,19 @@ row_k:
   switch i64 %t0, label %stop [
     {cases}
   ]
-{calls}done:
+{calls}do_loop:
+  %loop = inttoptr i64 %t1 to ptr
+  %bases = inttoptr i64 %t2 to ptr
+  %r_loop = call i64 %loop(ptr %bases, i64 %t3, i64 %t4, ptr %arena)
+  br label %done
+done:
   %r = phi i64 {results}
-  %failed = icmp eq i64 %r, 2
+  %failed = icmp uge i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
-  %place = add i64 %k, 2
+  %by_row = icmp eq i64 %r, 2
+  %number = add i64 %t4, 2
+  %place = select i1 %by_row, i64 %number, i64 %r
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
@@ -156,7 +166,7 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the row of a guard that failed.
+    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = made()
@@ -164,12 +174,17 @@ def interpreter() -> Any:
 
 
 def made() -> Any:
-    llvm, cpu = load("llvmlite.binding"), load("tapegrad.kernels.launch.cpu")
+    llvm = load("llvmlite.binding")
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         for name in LIBM:
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
     except (OSError, AttributeError):
         return None
-    address = cpu.compiled(text(), "replay")
+    address = compiled(text(), "replay")
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
+
+
+def compiled(text: str, function: str) -> int:
+    """The address of this function; the machine code is kept on disk."""
+    return load("tapegrad.kernels.launch.cpu").compiled(text, function)
