@@ -484,6 +484,8 @@ def counted(what: str, n: int) -> str:
 
 def saved(program: Program) -> float:
     """About how many nanoseconds of a replay groups might save, at most."""
+    if any([shown[0] is False for shown in program.shown.values()]):
+        return 0.0  # kernels for a device are made when they are asked for
     sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
     return sum([PASS * size for size in sizes if size >= LEAST], 0.0) + ROW * len(repeated(program, 0, len(program.code)))
 

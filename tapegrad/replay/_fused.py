@@ -59,12 +59,12 @@ class Group:
                 needed.update([s for s, _ in now.values[k].sources()])
         self.values = {k: d for k, d in now.values.items() if k in needed}
         self.given = sorted([a for a in needed if a not in self.values and not kinds.is_constant(a)])
-        self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0]]
+        self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0] is not None]
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
         self.names = [(k, i.prim if type(i.prim) is str else i.prim.name) for k, i in now.code if k not in self.carried]
-        self.saved = self.gain(now) if self.left else 0.0
+        self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
         self.pool: list = []
 
@@ -112,7 +112,7 @@ class Group:
             key = None
         code = CODES.get(key)
         if code is None:
-            code = Code(self)
+            code = self.kinds.code(self)
             if key is not None and len(CODES) < MOST:
                 CODES[key] = code
         self.code = code
@@ -161,6 +161,13 @@ class Code:
             self.store(k)
         for k, d in self.sums.items():
             self.add_up(k, d)
+        self.emit()
+        self.call = self.caller()
+        del self.group, self.g, self.nests, self.values, self.sums, self.shown
+
+    def emit(self) -> None:
+        """Text and machine code."""
+        group = self.group
         totals = [(self.parts[k], k in group.watched) for k in group.totals]
         sizes = [self.shown[a][3].itemsize for a in self.table]
         loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[group.dtype])
@@ -168,8 +175,6 @@ class Code:
         self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "all"))
         self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled(loops.text, "loop"))
         self.last = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "last"))
-        self.call = self.caller()
-        del self.group, self.g, self.nests, self.values, self.sums, self.shown
 
     # --- what is to be emitted ---
 

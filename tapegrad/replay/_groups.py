@@ -10,8 +10,9 @@ import numpy as np
 
 from .._primitive import ASSIGN
 from ..ops import shaping
-from ._elements import Element, as_number, cost_of
-from ._fused import BOOL, COSTLY, FLOATS, Group, Summed, laid_out, packed
+from ._device import THEIRS, DeviceCode, worth
+from ._elements import ENDING, Element, as_number, cost_of, ufunc_of
+from ._fused import BOOL, COSTLY, FLOATS, Code, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from ._rows import joined
@@ -28,7 +29,9 @@ class Kinds:
     """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
     def __init__(self, program: Program, others: Any = ()):
-        self.program, self.shown, self.small = program, dict(program.shown), SMALL
+        self.program, self.shown = program, dict(program.shown)
+        self.on_device = any([shown[0] is False for shown in self.shown.values()])  # arrays of CuPy then, and none of NumPy
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (SMALL, Code, Group.gain)
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
@@ -42,6 +45,10 @@ class Kinds:
             d = self.known[k]
             if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
                 self.known[k] = None
+
+    def is_ours(self, k: int) -> bool:
+        """Is it an array of the library of this program?"""
+        return self.shown[k][0] is not None and bool(self.shown[k][0]) is not self.on_device
 
     def is_asked(self, k: int) -> bool:
         return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
@@ -61,18 +68,18 @@ class Kinds:
 
     def bits(self, k: int) -> np.dtype | None:
         """The dtype of a value that a loop may read or write."""
-        numpys, shape, strides, dtype, _ = self.shown[k]
-        if numpys is False or dtype is None or (dtype not in FLOATS and dtype != BOOL):
+        numpys, _, strides, dtype, _ = self.shown[k]
+        if (numpys is not None and not self.is_ours(k)) or dtype is None or (dtype not in FLOATS and dtype != BOOL):
             return None
         return None if any([s % dtype.itemsize for s in strides]) else dtype
 
     def definition(self, k: int, i: Instruction) -> Any:
         if "under" in i.watched or i.prim is PART:
             return None
-        numpys, shape, _, dtype, _ = self.shown[k]
+        _, shape, _, dtype, _ = self.shown[k]
         if i.prim is shaping.sum.prim:
             return self.sum(k, i)
-        if not numpys or math.prod(shape) < self.small or self.bits(k) is None:
+        if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
         shapes = [self.shown[a][1] for a in i.args]
         dtypes = [self.operand(a) for a in i.args]
@@ -85,6 +92,8 @@ class Kinds:
         if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
+            return None
+        if self.on_device and ufunc_of(i) is None and i.prim.name in ENDING - THEIRS:
             return None
         cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
         return (
@@ -107,14 +116,14 @@ class Kinds:
 
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
-        numpys, shape, _, dtype, _ = self.shown[x]
-        if not numpys or math.prod(shape) < self.small or self.bits(x) not in FLOATS or self.shown[k][3] != dtype:
+        _, shape, _, dtype, _ = self.shown[x]
+        if not self.is_ours(x) or math.prod(shape) < self.small or self.bits(x) not in FLOATS or self.shown[k][3] != dtype:
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
         if len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT and math.prod(self.shown[k][1]) >= self.small:
             return Added(x, shape, axes, keepdims)
-        if len(axes) == len(shape) and keepdims:
+        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape):
             return None
         return Summed(x, axes, shape)
 
@@ -216,7 +225,7 @@ class Reader:
                 self.plain(a, self.by_number[a])
         self.order.append((k, i))
         self.ready.add(k)
-        large = self.kinds.shown[k][0] and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
+        large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
         if large and viewed(i) is None:
             name = i.prim if type(i.prim) is str else i.prim.name
             self.alone[name] = self.alone.get(name, 0) + 1
