@@ -31,7 +31,7 @@ class Kinds:
     def __init__(self, program: Program, others: Any = ()):
         self.program, self.shown = program, dict(program.shown)
         self.on_device = any([shown[0] is False for shown in self.shown.values()])  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (SMALL, Code, Group.gain)
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
