@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .._array import xp_of
 from .._late import load
 from ..kernels.emit import elementary
@@ -16,6 +18,7 @@ from ._fused import BOOL, FLOATS, Code, Group, laid_out
 from ._loops import Nest
 
 THREADS, BLOCKS = 128, 1024  # of a block; of a launch, at most
+TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
 THEIRS = frozenset(("sin", "cos"))  # functions that CUDA has for all numbers, and ours end
 
 
@@ -28,8 +31,8 @@ class Text(Writer):
         self.functions: set = set()
 
     def text(self, arrays: list, written: list, singles: int, totals: list) -> str:
-        """`arrays` and `written`: are they truths?  `totals`: for each full sum (nest, its sum in it)."""
-        kinds = ["const unsigned char" if truth else "const real" for truth in arrays] + ["unsigned char" if t else "real" for t in written]
+        """`arrays` and `written`: their dtypes; `totals`: for each full sum (nest, its sum in it)."""
+        kinds = [f"const {TYPES.get(dtype, 'real')}" for dtype in arrays] + [TYPES.get(dtype, "real") for dtype in written]
         given = [f"i64 p{k}" for k in range(len(kinds))] + [f"real n{k}" for k in range(singles)] + ["i64 sums"] * bool(totals)
         for k, kind in enumerate(kinds):
             self.line(f"{kind}* const a{k} = ({kind}*)p{k};")
@@ -66,18 +69,18 @@ class Text(Writer):
         env: dict = {node: f"n{k}" for node, k in nest.numbers.items()}
         for node, a in nest.loads.items():
             there = self.place(a, counters)
-            env[node] = self.let(f"{there} != 0", "bool") if a.truth else self.let(there)
-        outs = [n for n, _ in nest.stores] + nest.sums
+            env[node] = self.let(f"{there} != 0", "bool") if a.truth else self.let(f"(real){there}" if a.whole else there)
+        outs = [n for n, _ in (*nest.stores, *nest.sums)]
         for n in self.g.reach(outs, nest.loads):
             if n not in env and self.g.op[n] not in ("in", "const", "bool"):
                 env[n] = self.instruction(self.g.op[n], self.g.args[n], [self.value(k, env) for k in self.g.args[n]])
         for n, a in nest.stores:
             self.line(f"{self.place(a, counters)} = {self.value(n, env)};")
         for k, j in sums:
-            self.line(f"s{k} += {self.value(nest.sums[j], env)};")
+            self.line(f"s{k} += {self.value(nest.sums[j][0], env)};")
 
     def place(self, a: Any, counters: list) -> str:
-        size = 1 if a.truth else self.bits // 8
+        size = 1 if a.truth else (a.whole or self.bits) // 8
         parts = [f"{c} * {s // size}" for c, s in zip(counters, a.strides, strict=True) if s]
         return f"a{a.pointer}[{' + '.join([*parts, str(a.first // size)])}]"
 
@@ -109,11 +112,10 @@ class DeviceCode(Code):
 
     def emit(self) -> None:
         group, nests = self.group, list(self.nests.values())
-        truth = lambda k: self.shown[k][3] == BOOL
-        written = list(group.written)
+        dtypes = lambda values: [self.shown[k][3] for k in values]
         text = Text(self.g, nests, FLOATS[group.dtype])
         totals = [self.parts[k] for k in group.totals]
-        self.text = text.text([truth(k) for k in group.arrays], [truth(k) for k in written], len(group.single), totals)
+        self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), totals)
         self.lines = self.text.count("\n")
         self.items = self.work = sum([math.prod(nest.extents) for nest in nests])
         self.grid = min(-(-self.items // THREADS), BLOCKS)

@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 
 from .._primitive import ASSIGN
-from ..ops import shaping
+from ..ops import elementwise as e
+from ..ops import reductions, shaping
 from ._device import THEIRS, DeviceCode, worth
 from ._elements import ENDING, Element, as_number, cost_of, ufunc_of
-from ._fused import BOOL, COSTLY, FLOATS, Code, Group, Summed, laid_out, packed
+from ._fused import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from ._rows import joined
 
+F8 = np.dtype("f8")
+HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
+WITH_FLOATS = frozenset((e.divide.prim, e.multiply.prim, e.times0.prim, e.over0.prim))
 SMALL = 100  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
+FEW = 4000  # counts of a mask
 SPREAD = 25  # places at which an operand is read
 AGAIN = 40  # operations of costly values that are worked out again
 HEAVY = 600  # operations of a group
@@ -36,6 +41,7 @@ class Kinds:
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
+        self.counts = self.counted()
         self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
         self.users: dict = {}
         for k, i in program.code:
@@ -45,6 +51,21 @@ class Kinds:
             d = self.known[k]
             if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
                 self.known[k] = None
+
+    def counted(self) -> set:
+        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a loop makes a float64."""
+        users: dict = {}
+        for k, i in self.program.code:
+            for a in i.args:
+                users.setdefault(a, []).append((k, i))
+        found = set()
+        for k, i in self.program.code:
+            numpys, shape, strides, _, owns = self.shown[k]
+            masks = i.prim is shaping.sum.prim and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
+            if masks and math.prod(shape) <= FEW and all([u.prim in WITH_FLOATS and self.shown[n][3] == F8 for n, u in users.get(k, ())]):
+                self.shown[k] = (numpys, shape, strides, F8, owns)
+                found.add(k)
+        return found
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -77,13 +98,15 @@ class Kinds:
         if "under" in i.watched or i.prim is PART:
             return None
         _, shape, _, dtype, _ = self.shown[k]
-        if i.prim is shaping.sum.prim:
+        if i.prim in HOW:
             return self.sum(k, i)
         if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
         shapes = [self.shown[a][1] for a in i.args]
         dtypes = [self.operand(a) for a in i.args]
         if any([d is None for d in dtypes]):
+            return None
+        if not INTEGERS.isdisjoint(dtypes) and dtype != F8:
             return None
         kinds = {d for d in dtypes if d in FLOATS}
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
@@ -112,20 +135,26 @@ class Kinds:
         if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
             v = self.program.constants.get(a)
             return None if as_number(v) is None else float if self.shown[a][3] is None else self.shown[a][3]
+        if self.shown[a][3] in INTEGERS and self.is_ours(a) and not any([s % self.shown[a][3].itemsize for s in self.shown[a][2]]):
+            return self.shown[a][3]
         return self.bits(a)
 
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
         _, shape, _, dtype, _ = self.shown[x]
-        if not self.is_ours(x) or math.prod(shape) < self.small or self.bits(x) not in FLOATS or self.shown[k][3] != dtype:
+        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
+            return None
+        how, bits = HOW[i.prim], self.bits(x)
+        if bits not in FLOATS and not (bits == BOOL and how == "add"):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
-        if len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT and math.prod(self.shown[k][1]) >= self.small:
+        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT
+        if few and math.prod(self.shown[k][1]) >= self.small:
             return Added(x, shape, axes, keepdims)
-        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape):
+        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
             return None
-        return Summed(x, axes, shape)
+        return Summed(x, axes, shape, how)
 
 
 def operands(d: Any, i: Instruction) -> Any:

@@ -181,7 +181,7 @@ def of_rows(group: Group, tiled: set, n: int) -> Group:
     for k in tiled:
         numpys, shape, _, dtype, owns = group.shown[k]
         part.shown[k] = (numpys, (n, *shape[1:]), packed((n, *shape[1:]), dtype.itemsize), dtype, owns)
-    part.sums = {k: Summed(d.k, d.axes, (n, *d.shape[1:])) for k, d in group.sums.items()}
+    part.sums = {k: Summed(d.k, d.axes, (n, *d.shape[1:]), d.how) for k, d in group.sums.items()}
     part.code, part.pool = None, []
     return part
 
@@ -208,7 +208,7 @@ def joined(reader: Any) -> None:
 
 def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     tiled = of_first_axis(group, kinds)
-    if tiled is None:
+    if tiled is None or not kinds.counts.isdisjoint(group.arrays):
         return None
     code = reader.by_number
     before: dict = {}
@@ -299,6 +299,6 @@ def of_first_axis(group: Group, kinds: Any) -> set | None:
                 return None
             tiled.add(a)
     for k, d in group.sums.items():
-        if k not in group.totals or d.k not in group.values:
+        if k not in group.totals or d.k not in group.values or d.how != "add":
             return None
     return tiled

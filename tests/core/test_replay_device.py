@@ -75,6 +75,18 @@ def test_what_is_written_read_and_carried_on(cupy):
     assert kept.emitted.groups and not kept.failures and not kept.refusals
 
 
+def test_integers_beside_floats(cupy):
+    whole, small = cupy.arange(600) - 300, cupy.arange(600, dtype="i4")[::-1]
+    f = lambda x: (x * whole + x / (small + 1.0), cupy.where(x > 0.0, x, whole))
+    x = cupy.asarray(X)
+    p = tg.prepare(f, x, compile=True)
+    for _ in range(4):
+        for a, b in zip(p.value(x), f(x), strict=True):
+            np.testing.assert_array_equal(cupy.asnumpy(a), cupy.asnumpy(b))
+    kept = p.forms["value"].programs[0]
+    assert kept.emitted.groups and not kept.failures
+
+
 def test_a_group_is_one_launch_and_waits_for_nothing(cupy):
     f = lambda x: cupy.exp(cupy.tanh(x) * 2.0 + x * x) - x[::-1]
     x = cupy.asarray(X)
