@@ -45,7 +45,7 @@ UNARY = {
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS, ROW = 0.5, 40  # ns: of an element of an instruction; of an instruction in a loop
+PASS, ROW, BUILT = 0.5, 40, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -482,12 +482,14 @@ def counted(what: str, n: int) -> str:
     return f"{n} {what}{'s' if n > 1 else ''}"
 
 
-def saved(program: Program) -> float:
-    """About how many nanoseconds of a replay groups might save, at most."""
+def worthwhile(program: Program, compiling: float) -> float:
+    """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
     if any([shown[0] is False for shown in program.shown.values()]):
-        return 0.0  # kernels for a device are made when they are asked for
+        return math.inf  # kernels for a device are made when they are asked for
     sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
-    return sum([PASS * size for size in sizes if size >= LEAST], 0.0) + ROW * len(repeated(program, 0, len(program.code)))
+    looped = len(repeated(program, 0, len(program.code)))
+    saved = PASS * sum([size for size in sizes if size >= LEAST]) + ROW * looped
+    return (compiling + BUILT * looped) / saved if saved else math.inf
 
 
 def is_whole(path: tuple, at: Any) -> bool:

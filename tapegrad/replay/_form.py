@@ -249,12 +249,15 @@ class Kept:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
         if self.compile == "auto":
-            saved = emitter.saved(program)
-            after = COMPILING / saved if saved else math.inf
+            after = emitter.worthwhile(program, COMPILING)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted or self.emitted is None:
-            self.emitted = emitter.Emitted(program, wanted)
+            COLLECTOR.pause()
+            try:
+                self.emitted = emitter.Emitted(program, wanted)
+            finally:
+                COLLECTOR.resume()
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""

@@ -7,7 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.replay import _form, _rolled
+from tapegrad.replay import _emitted, _form, _rolled
 
 
 def kept_of(p, method="grad"):
@@ -214,6 +214,7 @@ def test_trips_that_meet_their_own_places():
 
 def test_auto_compiles_a_loop_once_that_pays(monkeypatch):
     monkeypatch.setattr(_form, "COMPILING", 1e5)
+    monkeypatch.setattr(_emitted, "BUILT", 100)
     p = tg.prepare(trajectory(40), X)
     for _ in range(12):
         p.grad(X)
