@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._primitive import ADD_AT, ASSIGN, READ
-from ..ops import shaping
+from ..ops import products, shaping
 from ..ops.indexing import basic, region
 from ._program import LAID
 from ._recorder import Instruction
@@ -202,7 +202,19 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
         return layers(i, shape)
     if prim in (shaping.slice_of.prim, shaping.embed.prim):
         return sliced(i, shapes[0], shape)
+    if prim in (products.take_last.prim, products.put_last.prim):
+        return picked(i, shape)
     return None
+
+
+def picked(i: Instruction, shape: tuple) -> Moved:
+    """Some of the last axis, or their places among zeros."""
+    ahead, pieces = whole(shape)[:-1], []
+    for n, at in enumerate(i.params["at"]):
+        here, there = (n, at) if i.prim is products.take_last.prim else (at, n)
+        box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
+        pieces.append(Piece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
+    return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
 
 
 def sliced(i: Instruction, own: tuple, shape: tuple) -> Moved:

@@ -4,7 +4,6 @@ The recorded product with a direction gives each row as an expression at places 
 (`_coefficients`): no colours, and nothing is computed for a row and a direction that do not meet.  Where the places of a coefficient's
 entries are no steps of the loop, it is written beside, and put there by a table."""
 
-import itertools
 import math
 from typing import Any
 
@@ -14,7 +13,7 @@ import scipy.sparse
 from .._calls import overlapping
 from ..replay._elements import Exact
 from ..replay._form import Kept
-from ..replay._fused import Code, State
+from ..replay._fused import Code, State, packed
 from ..replay._loops import Access
 from ..replay._program import HEARD
 from ..replay._recorder import Guard
@@ -66,7 +65,8 @@ class Loop(Code):
 
     def __init__(self, rows: Rows, part: Part, outputs: list, keys: np.ndarray, n: int, direction: int):
         self.group, self.shown, self.values, self.sums = part, part.shown, part.values, {}
-        self.g, self.nests, self.direction = Exact(), {}, direction
+        self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
+        self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # entries of several parts may meet
         self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
         self.parts: dict = {}
         self.linear = Coefficients(self.g)
@@ -87,27 +87,33 @@ class Loop(Code):
         self.compile([])
 
     def leaf(self, nest: Any, a: int, place: tuple, form: tuple | None = None) -> int:
-        if a != self.direction:
+        if a != self.direction and a not in self.gathered:
             return super().leaf(nest, a, place, form)
-        strides = [s // self.shown[a][3].itemsize for s in self.shown[a][2]]
+        strides = packed(self.shown[a][1], 1)
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
         steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
-        return self.g.input(DIRECTION, 0, (first, steps))
+        return self.g.input(DIRECTION, 0, (a, first, steps))
 
-    def entries(self, k: int, held: tuple, row: int) -> None:
-        """The rows of one output."""
+    def columns(self, leaf: int, extents: tuple) -> np.ndarray:
+        a, first, steps = self.g.args[leaf][2]
+        found = affine(first, steps, extents)
+        return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
+
+    def entries(self, k: int, held: tuple, row: Any) -> None:
+        """The rows of one output: from this one on, or those of a table."""
         size = self.group.dtype.itemsize
         strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
         for nest, place, axes in self.boxes(k, held):
-            first = row + sum([start * s for (start, _), s in zip(place, strides, strict=True)])
+            first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
             rows = affine(first, tuple([strides[a] for a in axes]), nest.extents)
+            rows = row.reshape(-1)[rows] if type(row) is np.ndarray else rows + row
             found = []
             node = self.node(nest, k, place)
             self.g.reciprocals.clear()
             for leaf, c in self.linear.of(node).items():
                 if c != self.g.zero:
-                    found.append(Entry(c, self.places(rows, affine(*self.g.args[leaf][2], nest.extents))))
-            met = len(found) > 1 and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
+                    found.append(Entry(c, self.places(rows, self.columns(leaf, nest.extents))))
+            met = self.is_sum or len(found) > 1 and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
             for e in found:
                 self.covered[e.places] = True
                 if e.is_regular and not met:
@@ -137,8 +143,8 @@ class Direct:
         if program.generators:
             raise Unfit("random numbers")
         k, w = program.outputs[output][0], program.arguments[direction]
-        if k is None or program.shown[w][2] != packed_like(program.shown[w]):
-            raise Unfit("a direction that does not lie in C order" if k is not None else "a product that is always the same")
+        if k is None:
+            raise Unfit("a product that is always the same")
         written = [n for _, n in program.written]
         rows = Rows(program, [k, *written], w)
         before = rows.again([k])
@@ -169,6 +175,8 @@ class Direct:
         part.code = self.code
         self.part, self.stored = part, stored
         self.loose = np.concatenate(self.code.loose) if self.code.loose else None
+        if self.loose is None and self.code.is_sum:
+            raise Unfit("no entries")
         self.twice = self.loose is not None and np.unique(self.loose).size < self.loose.size
         self.rest = np.flatnonzero(~self.code.covered)
         self.given = given
@@ -207,18 +215,16 @@ class Direct:
         if out is None:
             return None
         data, loose, *stored = out
-        if self.twice:
+        if self.code.is_sum:
+            data = np.bincount(self.loose, loose, data.size).astype(data.dtype, copy=False)
+        elif self.twice:
             data[self.loose] = 0.0
             np.add.at(data, self.loose, loose)
         elif self.loose is not None:
             data[self.loose] = loose
-        if self.rest.size:
+        if self.rest.size and not self.code.is_sum:
             data[self.rest] = 0.0
         env.update(zip(self.stored, stored, strict=True))
         for array, k in program.written:
             array[...] = env[k]
         return data
-
-
-def packed_like(shown: tuple) -> tuple:
-    return tuple(itertools.accumulate(shown[1][:0:-1], lambda s, n: s * n, initial=shown[3].itemsize))[::-1]

@@ -7,7 +7,9 @@ import copy
 import math
 from typing import Any
 
-from .._primitive import READ
+import numpy as np
+
+from .._primitive import ADD_AT, READ
 from ..ops import shaping
 from ..ops.indexing import basic, region
 from ..replay._elements import Element
@@ -80,6 +82,8 @@ class Rows:
         self.cuts: dict = {}
         self.spread: dict = {}
         self.turned: dict = {}
+        self.gathered: dict = {}  # elements of the direction at places of a table: the table, of columns
+        self.scattered: dict = {}  # a sum of one value, and of another one whose elements go where a table says, of rows
         self.number = program.size
         self.depends = {direction}
         needed = set(outputs)
@@ -138,6 +142,9 @@ class Rows:
         if i.prim is READ:
             self.read(k, i)
             return
+        if i.prim is ADD_AT and not basic(i.params["at"]):
+            self.scatter(k, i)
+            return
         if i.prim in (shaping.reshape.prim, shaping.copy.prim) or i.prim is LAID:
             if self.kinds.bits(k) is not None and self.shown[i.args[0]][3] == self.shown[k][3]:
                 self.roots[k] = self.root(i.args[0])
@@ -156,11 +163,17 @@ class Rows:
         pieces = [Piece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces]
         self.add(k, Moved(*pieces), d.form if d.form and d.turned else shape)
 
+    def is_view(self, kind: str, what: Any) -> bool:
+        return kind in STEPS and (kind != "at" or basic(what))
+
     def read(self, k: int, i: Instruction) -> None:
         """A view, step by step."""
         path, at = list(i.params["path"]), i.params["at"]
         path += [] if at is None else [("at", at)]
         if self.kinds.bits(k) is None or self.shown[i.args[0]][3] != self.shown[k][3]:
+            return
+        if i.args == (self.direction,) and not all([kind == "reshape" or self.is_view(kind, what) for kind, what in path]):
+            self.gathered[k] = self.table(self.direction, i)
             return
         now, shape, n = i.args[0], self.shape(i.args[0]), 0
         while n < len(path):
@@ -169,7 +182,7 @@ class Rows:
                 shape, n = full(what, math.prod(shape)), n + 1
                 continue
             steps = []
-            while n < len(path) and path[n][0] in STEPS and (path[n][0] != "at" or basic(path[n][1])):
+            while n < len(path) and self.is_view(*path[n]):
                 steps.append(as_view(*path[n]))
                 n += 1
             found = of_view(lambda x, steps=tuple(steps): region(x, steps), shape) if steps else None
@@ -179,6 +192,18 @@ class Rows:
             shape = found[0]
             now = self.known(Moved(Piece(None, (source, found[1]))), shape, k)
         self.roots[k] = self.root(now)
+
+    def table(self, k: int, i: Instruction) -> np.ndarray:
+        """Which elements of the array a view of it has."""
+        numbers = region(np.arange(math.prod(self.shape(k))).reshape(self.shape(k)), i.params["path"])
+        return numbers if i.params["at"] is None else np.asarray(numbers[i.params["at"]])
+
+    def scatter(self, k: int, i: Instruction) -> None:
+        base, value = i.args[:2]
+        if len(i.args) == 2 and self.kinds.bits(k) is not None and self.shown[value][3] == self.shown[k][3]:
+            table = self.table(base, i)
+            if table.shape == self.shape(value):
+                self.scattered[k] = base, value, table
 
     def element(self, k: int, d: Element, shape: tuple) -> None:
         """In the shape in which an operand was made, if the others can be counted so."""
@@ -207,9 +232,12 @@ class Rows:
         return {v for v in found if v < self.program.size}
 
     def parts(self, k: int) -> list:
-        """The output: (number, shape in which its elements are counted, the first one's row)."""
+        """What the output is made of: (number, shape in which its elements are counted, the first one's row or a table of rows)."""
         root = self.root(k)
         d, shape = self.values.get(root), self.shape_of(root)
+        if root in self.scattered:
+            base, value, table = self.scattered[root]
+            return [*self.parts(base), (self.counted(value, table.shape), table.shape, table)]
         if type(d) is Turned:
             return self.parts(d.k)
         if type(d) is not Moved or len(d.pieces) < 2 or d.pieces[-1].box is None or not shape:
@@ -223,7 +251,7 @@ class Rows:
             own, lies = self.shape_of(a), whole(shape)
             if own != (stop - start, *shape[1:]) or m != ((-start, lies[0][1]), *lies[1:]):
                 return [(root, shape, 0)]
-            found += [(b, held, first + start * stride) for b, held, first in self.parts(a)]
+            found += [(b, held, rows + start * stride) for b, held, rows in self.parts(a)]
         return found
 
     def used(self, outputs: list, given: set) -> tuple:
@@ -234,7 +262,7 @@ class Rows:
                 values[k] = copy.copy(self.values[k])
                 needed.update([s for s, _ in values[k].sources()])
         rest = needed.difference(values)
-        lost = [k for k in rest if k in self.depends and k != self.direction]
+        lost = [k for k in rest if k in self.depends and k != self.direction and k not in self.gathered]
         if lost:
             raise Unfit(self.name(min(lost)))
         return dict(reversed(values.items())), rest

@@ -71,7 +71,28 @@ def chain(z):
     return np.exp(-((z[1:] - z[:-1]) ** 2)) / (1.0 + z[1:] ** 2)
 
 
-FUNCTIONS = [five_points, two_fields, captured, met, ragged, stacked, trajectory, chain]
+EDGES = np.random.default_rng(5).integers(30, size=(2, 40))
+FACES = np.random.default_rng(6).integers(10, size=(8, 3))
+
+
+def forces(z):
+    """Springs along the edges of a graph, which add up at its vertices."""
+    i, j = EDGES
+    r = np.zeros(30)
+    pull = np.sin(z[j] - z[i])
+    np.add.at(r, i, pull)
+    np.subtract.at(r, j, pull * z[i])
+    return r
+
+
+def faces(z):
+    """Areas, squared, of the triangles of a mesh, and where points are put by a permutation."""
+    X = z.reshape(10, 3)
+    area = np.cross(X[FACES[:, 1]] - X[FACES[:, 0]], X[FACES[:, 2]] - X[FACES[:, 0]])
+    return (area**2 * 0.25).sum(axis=1)
+
+
+FUNCTIONS = [five_points, two_fields, captured, met, ragged, stacked, trajectory, chain, forces, faces]
 
 
 def of(f, second=False, **options):
@@ -92,8 +113,12 @@ def test_entries_are_those_of_the_dense_matrix(f, second):
     for seed in range(4):
         x = np.random.default_rng(seed).normal(size=30)
         found, expected = plan(x), dense(f, x, second)
-        # a cotangent written into parts of a vector, each of a shape of its own, is done by products
-        assert plan.direct == "add_at" if second and f is two_fields else type(plan.direct) is Direct, plan.direct
+        # by products: a cotangent written into parts of a vector, each of a shape of its own; what is read of sums at vertices
+        assert (
+            plan.direct == {two_fields: "add_at", forces: "read"}.get(f)
+            if second and f in (two_fields, forces)
+            else type(plan.direct) is Direct
+        )
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-12, atol=1e-13 * abs(expected).max())
         assert found.nnz == plan.pattern.nnz
 
@@ -179,6 +204,19 @@ def test_small_problems_are_not_compiled_by_themselves():
     plan(np.ones(30))
     assert plan.direct is None
     assert tg.sparse.prepare_jacobian(chain, np.ones(30), compile=False).direct == "not asked for"
+
+
+def test_energy_of_a_graph():
+    energy = lambda z: ((z[EDGES[0]] - z[EDGES[1]]) ** 4).sum() + (z**2).sum()
+    plan = tg.sparse.prepare_hessian(energy, np.ones(30), compile=True)
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=30)
+        np.testing.assert_allclose(plan(x).toarray(), tg.hessian(energy)(x), rtol=1e-12, atol=1e-12)
+    assert type(plan.direct) is Direct
+    x32 = x.astype(np.float32)
+    single = tg.sparse.prepare_hessian(energy, x32, compile=True)
+    assert single(x32).dtype == np.float32
+    np.testing.assert_allclose(single(x32).toarray(), tg.hessian(energy)(x), rtol=1e-5, atol=1e-4)
 
 
 def test_several_threads():
