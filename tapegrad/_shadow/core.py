@@ -262,6 +262,16 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             leave(self, x)
         return new
 
+    def each(self, flat: Any) -> list:
+        """The shadows of the objects in a container."""
+        kinds = set(map(type, flat))
+        if len(kinds) == 1:  # mostly it holds things of one kind
+            if kinds == ARRAYS:
+                return self.all_captured(flat)
+            if kinds == FUNCTIONS:
+                return self.all_functions(flat)
+        return [self(v) for v in flat]
+
     def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
         leave(self, x)
@@ -313,6 +323,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 
 NOTHING: Any = frozenset()
+ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = ATOMS | {Variable}
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 
