@@ -101,8 +101,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.mine = None
         self.borrowed = False
         self.vacant = NOTHING  # ids of the cells that were empty when they were met
-        shadows = OPEN.shadows
-        self.outer = made_by(shadows) if shadows else NOTHING
+        self.outer = self.made_outside() if OPEN.shadows else NOTHING
         try:
             g = self(self.f)
             args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
@@ -111,6 +110,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         except BaseException as error:
             self.__exit__(type(error), error)
             raise
+
+    def made_outside(self) -> set:
+        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
+        return {id(new) for s in OPEN.shadows for new in s.seen.values()}
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
@@ -320,11 +323,6 @@ NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = ATOMS | {Variable}
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
-
-
-def made_by(shadows: tuple) -> set:
-    """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-    return {id(new) for s in shadows for new in s.seen.values()}
 
 
 def functions_in(args: list) -> list:
