@@ -11,7 +11,8 @@ from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
 from ..kernels.library.observation import predicted
-from ._filter import NotCompiled, begun, diffuse_plan, loglik_of, terms_of, update_diffuse
+from ._diffuse import plan_of, unknown
+from ._filter import NotCompiled, begun, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
 
@@ -41,7 +42,7 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
     key = (value(s.T).tobytes(), value(s.Z).tobytes(), s.diffuse.tobytes(), s.predict_first) if fixed else None
     known = data.begin
     if key is None or known is None or known[0] != key:
-        plan, settled = diffuse_plan(s, data)
+        plan, settled = plan_of(s, data)
         if not settled or len(plan) == data.steps:
             raise NotCompiled("no step is left behind those that settle the diffuse start")
         alone = data.width == 1 and not moving and not s.predict_first and all(all(step) for step in plan)
@@ -53,24 +54,24 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
 
 
 class Constants:
-    """The first steps after a diffuse start, where each observed number meets an infinite variance: with B = A A' the infinite part of
-    the covariance the gain is B z / z' B z, whatever the finite part is, and P <- (I - K z') P (I - K z')' + K h K'.
+    """The first steps after a diffuse start, where each observed number meets an infinite variance: with kappa A A' the infinite part of
+    the covariance, w = A' z, the gain is K = A w / w'w, whatever the finite part is, and P <- (I - K z') P (I - K z')' + K h K'.
 
     So the state at the end is a sum over the inputs: what enters as w leaves as X w, and its covariance W as X W X'."""
 
     def __init__(self, s: System, data: Observations, steps: int):
         m = len(s.diffuse)
-        B, gains, log_sizes = numpy.diag(s.diffuse.astype(float)), [], 0.0
+        A, gains, log_sizes = unknown(s), [], 0.0
         for t in range(steps):
             z, T = s.host(t, "Z")[0], s.host(t, "T")
             if data.rows[t]:
-                M = B @ z
-                gains.append(M / (z @ M))
-                log_sizes += math.log(2 * math.pi * (z @ M))
-                B = B - numpy.outer(M, gains[-1])
+                w = z @ A
+                gains.append(A @ w / (w @ w))
+                log_sizes += math.log(2 * math.pi * (w @ w))
+                A = A - numpy.outer(gains[-1], w)
             else:
                 gains.append(numpy.zeros(m))
-            B = T @ B @ T.T
+            A = T @ A
         self.steps, self.loglik = steps, -0.5 * log_sizes
         X = numpy.eye(m)
         noise, errors = [], []
@@ -124,19 +125,19 @@ def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_firs
     """What `Begin.state` gives, in plain operations that a kernel is traced from: of one series y and constant matrices.  `plan`: the
     elements seen at each step, and whether they meet an infinite variance."""
     T, Q, z, h, c, d = (fields[name] for name in ("T", "Q", "Z", "H", "c", "d"))
-    a, P, B, total = fields["mean"], fields["cov"], fields["infinite"], 0.0
+    a, P, A, total = fields["mean"], fields["cov"], fields["unknown"], 0.0
 
-    def moved(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
-        return *predicted(a, P, T, Q, c), T @ B @ T.T
+    def moved(a: Any, P: Any, A: Any) -> tuple[Any, Any, Any]:
+        return *predicted(a, P, T, Q, c), T @ A
 
     for t, infinite in enumerate(plan):
         if predict_first:
-            a, P, B = moved(a, P, B)
+            a, P, A = moved(a, P, A)
         if infinite:
-            a, P, B, updates = update_diffuse(a, P, B, (z, h, y[t] - d), infinite, numpy)
+            a, P, A, updates = update_diffuse(a, P, A, (z, h, y[t] - d), infinite, numpy)
             total = total + terms_of(updates, numpy)
         if not predict_first:
-            a, P, B = moved(a, P, B)
+            a, P, A = moved(a, P, A)
     if predict_first:
         a, P = predicted(a, P, T, Q, c)
     return a, P, total
