@@ -91,6 +91,10 @@ class Path:
     filtered: list[tuple[Any, Any, Any]] = field(default_factory=list)
     updates: list[list[Any]] = field(default_factory=list)
 
+    @property
+    def steps(self) -> int:
+        return len(self.updates)
+
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
     """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
@@ -172,8 +176,13 @@ def begun(s: System, data: Observations, steps: int, joseph: bool, plan: list[li
         a, P, infinite = path.filtered[-1]
         if infinite is not None:
             raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
-    a, P, _ = _predictor(s)(steps if s.predict_first else steps - 1, a, P, None)
-    return a, P, path
+    return *after(s, steps, a, P), path
+
+
+def after(s: System, steps: int, a: Any, P: Any, A: Any = None) -> tuple:
+    """The state at step `steps`, from that before the transition into it; with A, where that is given."""
+    found = _predictor(s)(steps if s.predict_first else steps - 1, a, P, A)
+    return found[:2] if A is None else found
 
 
 def require_settled(settled: bool, call: str) -> None:

@@ -54,7 +54,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     """
     _require_counts("simulate_smoother", draws=draws)
     data = Observations(to_host(value(given("simulate_smoother", model, y).raw)))
-    s, _, found = moments(_on_host(model), data, False)
+    s, _, found = moments(_on_host(model), data, False, on_arrays=True)
     if found is None:
         with numpy.errstate(divide="ignore", invalid="ignore"):
             path, settled = recursion(s, data, False)

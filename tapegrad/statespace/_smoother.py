@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ._compiled import moments
+from ._compiled import First, moments
 from ._diffuse import before, behind, smoothed, through
 from ._filter import Block, Moments, Path, moments_on_arrays, observed, require_settled
 from ._host import brought
@@ -88,10 +88,10 @@ def gains(s: System, data: Observations, x: Moments, steps: int) -> Gains:
     return Gains(Z, Y, K, T, T @ (numpy.eye(m) - K @ Z), here)
 
 
-def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[Any, Any]:
+def _compiled(s: System, data: Observations, x: Moments, first: First | Path) -> tuple[Any, Any]:
     """Mean and covariance of each state.  With L all steps of the backward recursion are of one form, which a kernel runs; what it is
     made of is computed for all steps at once."""
-    steps, n, m = len(path.updates), data.steps, len(s.diffuse)
+    steps, n, m = first.steps, data.steps, len(s.diffuse)
     g = gains(s, data, x, steps)
     y = data.values[steps:] - (s.d[steps:n] if "d" in s.varying else s.d)
     v = (y if g.here is None else y * g.here) - (g.Z @ x.mean[steps:, :, None])[:, :, 0]
@@ -108,9 +108,12 @@ def _compiled(s: System, data: Observations, x: Moments, path: Path) -> tuple[An
     mean, cov = a + (P @ rT[:, :, None])[:, :, 0], P - P @ NT @ P
     if not steps:
         return mean, cov
-    T = s.at(steps if s.predict_first else steps - 1, "T")
-    first, spread = _smoothed(s, path, r[0] @ T, T.T @ N[0] @ T)
-    return np.concatenate([first, mean]), np.concatenate([spread, cov])
+    if isinstance(first, First):
+        means, covs = first.smoothed(r[0], N[0])
+    else:
+        T = s.at(steps if s.predict_first else steps - 1, "T")
+        means, covs = _smoothed(s, first, r[0] @ T, T.T @ N[0] @ T)
+    return np.concatenate([means, mean]), np.concatenate([covs, cov])
 
 
 def _transitions(s: System, steps: int, n: int) -> Any:
