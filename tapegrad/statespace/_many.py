@@ -224,8 +224,11 @@ class _Together:
             r = solve_many(self.value_and_grad, self.hessian, U)
             errors = self._errors(r.x, r.hessian)
             natural = numpy.asarray(self.natural(r.x)).T
-        errors[~r.converged] = numpy.nan
-        for whole, part in zip(found, (natural, errors, -r.fun, r.converged, r.x.T, r.message), strict=True):
+            flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
+        message[flat] = "its observed values do not determine the parameters: the log-likelihood does not depend on them"
+        converged = r.converged & ~flat
+        errors[~converged] = numpy.nan
+        for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
             whole[self.here] = part
         return found
 
