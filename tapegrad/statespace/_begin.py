@@ -1,7 +1,6 @@
 """What the filter knows behind its first steps, where something of a diffuse start is infinite still: on arrays, or, where the gains of
 these steps are constants, by an affine map of the model's numbers."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
 from ..kernels.library.observation import predicted
-from ._diffuse import plan_of, unknown
+from ._diffuse import element, plan_of, term, unknown
 from ._filter import NotCompiled, begun, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
@@ -54,25 +53,24 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
 
 
 class Constants:
-    """The first steps after a diffuse start, where each observed number meets an infinite variance: with kappa A A' the infinite part of
-    the covariance, w = A' z, the gain is K = A w / w'w, whatever the finite part is, and P <- (I - K z') P (I - K z')' + K h K'.
+    """The first steps after a diffuse start, where each observed number meets an infinite variance: its gain K is the same whatever the
+    finite part P of the covariance is (`_diffuse`), and P <- (I - K z') P (I - K z')' + K h K'.
 
     So the state at the end is a sum over the inputs: what enters as w leaves as X w, and its covariance W as X W X'."""
 
     def __init__(self, s: System, data: Observations, steps: int):
         m = len(s.diffuse)
-        A, gains, log_sizes = unknown(s), [], 0.0
+        A, gains, total, nothing = unknown(s), [], 0.0, numpy.zeros((m, m))
         for t in range(steps):
             z, T = s.host(t, "Z")[0], s.host(t, "T")
             if data.rows[t]:
-                w = z @ A
-                gains.append(A @ w / (w @ w))
-                log_sizes += math.log(2 * math.pi * (w @ w))
-                A = A - numpy.outer(gains[-1], w)
+                *_, A, x = element(nothing[0], nothing, A, z, 0.0, 0.0, False, True)
+                gains.append(x.K)
+                total -= 0.5 * float(term(x))
             else:
                 gains.append(numpy.zeros(m))
             A = T @ A
-        self.steps, self.loglik = steps, -0.5 * log_sizes
+        self.steps, self.loglik = steps, total
         X = numpy.eye(m)
         noise, errors = [], []
         for t in reversed(range(steps)):
