@@ -46,11 +46,14 @@ class Element(NamedTuple):
 def element(a: Any, P: Any, A: Any, z: Any, h: Any, y: Any, finite: Any, infinite: Any) -> tuple[Any, Any, Any, Element]:
     """The state behind an element, and the element."""
     v, M, w = y - z @ a, P @ z, z @ A
-    F, Aw = z @ M + h, A @ w
+    F = z @ M + h
     per_F, per_w = _if(finite, lambda: 1.0 / F), _if(infinite, lambda: 1.0 / (w @ w))
-    K = M * per_F + Aw * per_w
+    K = M * per_F if finite is not False else 0.0
+    if infinite is not False:
+        along = A @ w * per_w
+        K, A = K + along if finite is not False else along, A - np.outer(along, w)
     X = np.outer(K * (F * 0.5) - M, K)
-    return a + K * v, P + X + X.T, A - np.outer(Aw * per_w, w), Element(z, v, F, M, K, w, finite, infinite, per_F, per_w)
+    return a + K * v, P + X + X.T, A, Element(z, v, F, M, K, w, finite, infinite, per_F, per_w)
 
 
 def _if(flag: Any, number: Any) -> Any:
