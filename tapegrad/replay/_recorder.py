@@ -26,7 +26,7 @@ from .._random import DRAW
 from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
-from .._variable import Variable, View, bottom, new, variable
+from .._variable import Variable, View, bottom, new
 from ..errors import BatchError, callers_line
 from ..ops import elementwise as e
 from ..ops._define import PRIMITIVES
@@ -48,8 +48,8 @@ NO_STEPS = ()  # Python has one empty tuple
 
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
-    """(hollow array, layout if it owns its memory, layout if it does not) of an array.  A layout: (is it an array of NumPy?  None: a number, shape,
-    strides, dtype, does it own its memory?)"""
+    """(hollow array, layout if it owns its memory, layout if it does not) of an array.  A layout: (is it an array of NumPy?  None: a number,
+    shape, strides, dtype, does it own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
