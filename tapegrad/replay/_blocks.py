@@ -16,7 +16,7 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import LIBM, NUMBER, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
@@ -25,6 +25,7 @@ CALLED = 48  # of functions of the C library
 PRODUCTS = 300  # of a matrix product
 ROOM = 4096  # elements of an array that is read or written in part
 FEWEST = 5  # rows for which a call pays
+SHORT = 3  # elements of a line below which a table is as good
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -44,6 +45,49 @@ COMPARED = {
 PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
+
+
+SINGLE_ROW = {name: row for row, name in SINGLE.items()}
+ITEM = 8  # bytes of an integer that tells a place
+
+
+@functools.lru_cache(4096)
+def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line, numbers of lines, for each
+    of these the steps of result and operands).  `forms`: (shape, strides) of the places of the result and the operands, None of one
+    place.  None where it does not go, or lines are short."""
+    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
+    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
+    axes.sort(key=lambda axis: axis[1:], reverse=True)
+    joined: list = []  # axes, those that are one line together joined
+    for size, *step in axes:
+        if joined and joined[-1][1:] == [size * s for s in step]:
+            size *= joined.pop()[0]
+        joined.append([size, *step])
+    best: Any = None
+    for axis in joined:
+        size, to, *others = axis
+        if to == 1 and {0, 1}.issuperset(others):
+            row = f"{name} {''.join(map(str, others))}"
+        elif to == 0 and name in SUMMED and set(others) == {1}:
+            row = SUMMED[name]
+        else:
+            continue
+        if row in IN_LINES and (best is None or size > best[1][0]):
+            best = row, axis
+    if best is None or len(joined) > 3:
+        return None
+    row, axis = best
+    outer = [other for other in joined if other is not axis]
+    if axis[0] < SHORT and outer:
+        return None
+    outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
+    return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+
+
+def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
+    """Steps in places along the axes of a result."""
+    return [0] * (rank - len(shape)) + [0 if n == 1 else s // ITEM for n, s in zip(shape, strides, strict=True)]
 
 
 class Kinds:
@@ -153,7 +197,7 @@ class Block:
             self.instruction(n, k, i)
             for g in program.guards.get(k, ()):
                 self.guards[len(self.rows)] = g
-                self.rows.append((NUMBER["guard"], int(g.value), 0, self.indices(self.at[k], ()), 0, 0))
+                self.rows.append((NUMBER["guard"], int(g.value), 0, self.at[k].item(), *[0] * 12))
             self.release(n)
         self.left = [k for k in made if last.get(k, -1) >= stop]
         self.pool: list = []
@@ -198,6 +242,7 @@ class Block:
 
     def taken_for_ever(self, v: Any) -> Any:
         at = ordered(self.size, v.shape, v.strides)
+        self.counting.add(id(at.base))
         self.size += v.size
         self.constants.append((at, v))
         return at
@@ -256,10 +301,32 @@ class Block:
         return found
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
-        if not to.size:
-            return
-        places = [self.indices(at, to.shape) for at in operands]
-        self.rows.append((NUMBER[name], to.size, self.indices(to, to.shape), *places, *[0] * (3 - len(places))))
+        """One operation, as a single element or as lines where its places are such, else by the table."""
+        if to.size == 1:
+            places = [at.item() for at in operands]
+            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
+        elif to.size and not self.lines(name, to, operands):
+            places = [self.indices(at, to.shape) for at in operands]
+            self.rows.append((NUMBER[name], to.size, self.indices(to, to.shape), *places, *[0] * (13 - len(places))))
+
+    def lines(self, name: str, to: Any, operands: tuple) -> bool:
+        first, forms = [], []
+        for at in (to, *operands):
+            if at.size == 1:
+                form: Any = None
+            elif id(at.base) in self.counting:  # an integer takes as much memory as a number
+                form = at.shape, at.strides
+            else:
+                return False
+            first.append(at.item(0))
+            forms.append(form)
+        found = in_lines(name, to.shape, *forms)
+        if found is None:
+            return False
+        number, size, (m, l), (over, beyond) = found
+        rest = [0] * (4 - len(first))
+        self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        return True
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim = i.prim
@@ -331,7 +398,7 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.array(self.rows, np.int64).reshape(-1, 6)
+        self.code = np.array(self.rows, np.int32).reshape(-1, ROW)
         self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
         self.run = interpreter()
         self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
