@@ -6,10 +6,16 @@ import scipy.linalg
 
 import tapegrad as tg
 from tapegrad._tree import leaves
+from tapegrad.replay import _blocks
 from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, steps_of, viewed
 from tapegrad.replay._interpreter import OPERATIONS, interpreter
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
+
+
+@pytest.fixture(autouse=True)
+def blocks_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(_blocks, "MOVED", 0)
 
 
 def blocked(f, *points, inside=None):
