@@ -277,7 +277,7 @@ class Kept:
         wanted = self.compile is True
         if self.compile == "auto":
             saved = emitter.saved(program)
-            after = COMPILING / saved if saved else math.inf
+            after = COMPILING / saved if saved > 0 else math.inf
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted or self.emitted is None:
