@@ -129,7 +129,7 @@ class Form:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.programs and self.owner.on_change == "raise":
+        if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
         return self.record(args)
 
@@ -243,12 +243,14 @@ class Kept:
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = 0
 
+    def is_of_setting(self) -> bool:
+        """Is NumPy asked to warn as it was then?"""
+        setting = now()
+        return (setting is not None and setting is self.setting) or np.geterr() == self.modes
+
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
-        setting = now()
-        if (setting is None or setting is not self.setting) and np.geterr() != self.modes:
-            return None
-        return self.signature.values(args)
+        return self.signature.values(args) if self.is_of_setting() else None
 
     def replay(self, values: list) -> Any:
         """The result; a guard that failed; what an operation raised; None where only a plain call will do: it warns, or arrays share
