@@ -73,7 +73,6 @@ class Program:
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         needed = {k for k, _ in self.outputs if k is not None} | {k for _, k in self.written} | set(self.guards)
         self.code: list = []
-        self.dead: dict = {}  # number of an instruction -> operands that are read by none after it
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
@@ -90,7 +89,6 @@ class Program:
             elif prim is CAPTURED:
                 self.captured.append((k, known[k]))
             elif prim is not ARGUMENT:
-                self.dead[k] = [a for a in row[1] if a not in needed]
                 needed.update(row[1])
                 self.code.append((k, Instruction(*row)))
         self.code.reverse()
@@ -111,10 +109,13 @@ class Program:
             if failed is not None:
                 return failed
         HEARD.shown = None
+        last = {j: n for n, (_, i) in enumerate(self.code) for j in i.args}  # the memory of what is read no more serves what comes
+        for k in (*[k for k, _ in self.outputs], *[k for _, k in self.written]):
+            last.pop(k, None)
         watched: Any = None
         entered = QUIET.enter()
         try:
-            for k, i in self.code:
+            for n, (k, i) in enumerate(self.code):
                 if i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
@@ -122,8 +123,9 @@ class Program:
                 failed = self.failing(k, env[k]) if k in self.guards else None
                 if failed is not None:
                     return failed
-                for j in self.dead[k]:
-                    env[j] = None
+                for j in i.args:
+                    if last.get(j) == n:
+                        env[j] = None
         finally:
             leave(entered)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
