@@ -7,8 +7,12 @@ from . import coefficients as coefficients
 from . import cumulative as cumulative
 from . import elliptic as elliptic
 from . import equations as equations
+from . import kolmogorov as kolmogorov
+from . import legendre as legendre
 from . import matrices as matrices
+from . import noncentral as noncentral
 from . import orders as orders
 from . import polynomials as polynomials
 from . import powers as powers
+from . import tables as tables
 from . import transforms as transforms
