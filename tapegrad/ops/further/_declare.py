@@ -97,6 +97,10 @@ def four(f):
     return lambda x, y, z, w: f(x, y, z, w)
 
 
+def five(f):
+    return lambda x, y, z, w, v: f(x, y, z, w, v)
+
+
 def rule_one(s):
     return lambda g, out, x: times0(g, s(out, x))
 
@@ -113,8 +117,12 @@ def rule_four(s):
     return lambda g, out, x, y, z, w: times0(g, s(out, x, y, z, w))
 
 
-BODIES = {1: one, 2: two, 3: three, 4: four}
-RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four}
+def rule_five(s):
+    return lambda g, out, x, y, z, w, v: times0(g, s(out, x, y, z, w, v))
+
+
+BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
+RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
 
 

@@ -46,27 +46,26 @@ def yve(v, z):
     return yv(v, z)
 
 
-def derived(f, signum, whole):
+def derived(scipys, f, signum, whole):
     """SciPy's function of the derivative of order n of f by z: differences of neighbours."""
 
     def of(v, z, n=1):
         terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
         return functools.reduce(operator.add, terms) * (whole**n * 0.5**n)
 
-    return of
+    of.__name__ = scipys.__name__
+    return implements(scipys)(of)
 
 
-for _name, _f, _signum, _whole in (("jvp", jv, -1, 1), ("yvp", yv, -1, 1), ("ivp", iv, 1, 1), ("kvp", kv, 1, -1)):
-    _derived = derived(_f, _signum, _whole)
-    _derived.__name__ = _name
-    implements(getattr(sp, _name))(_derived)
+jvp = derived(sp.jvp, jv, -1, 1)
+yvp = derived(sp.yvp, yv, -1, 1)
+ivp = derived(sp.ivp, iv, 1, 1)
+kvp = derived(sp.kvp, kv, 1, -1)
 
 hankel1 = function(sp.hankel1, ORDER, lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
 hankel2 = function(sp.hankel2, ORDER, lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
-for _name, _f in (("h1vp", hankel1), ("h2vp", hankel2)):
-    _derived = derived(_f, -1, 1)
-    _derived.__name__ = _name
-    implements(getattr(sp, _name))(_derived)
+h1vp = derived(sp.h1vp, hankel1, -1, 1)
+h2vp = derived(sp.h2vp, hankel2, -1, 1)
 hankel1e = function(sp.hankel1e, ORDER, lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
 hankel2e = function(sp.hankel2e, ORDER, lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
 
