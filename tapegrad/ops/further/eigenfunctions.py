@@ -22,7 +22,7 @@ from .bessels import jv, jvp, spherical_jn, yv, yvp
 from .legendre import ASSOCIATED, neighbours
 from .polynomials import DEGREE
 
-MOST = 2000.0  # of the parameter, where nobody may look at it
+MOST_Q, MOST_C = 1000.0, 40.0  # of the parameters, where nobody may look at them
 
 
 def of_orders(count: int) -> Callable:
@@ -53,14 +53,14 @@ def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
     return eigh(np.diag(start) + reshape(q, to=(*shape(q), 1, 1)) * change)
 
 
-def largest(q: Any) -> float:
+def largest(q: Any, most: float) -> float:
     known = seen(primal_of(q) * 1.0)
-    return MOST if known is None else float(np.max(np.abs(known), initial=0.0))
+    return most if known is None else float(np.max(np.abs(known), initial=0.0))
 
 
-def within(q: Any, y: Any) -> Any:
+def within(q: Any, most: float, y: Any) -> Any:
     """y, and nan where q was not seen and is too large for the matrix."""
-    return select(absolute(primal_of(q)) <= max(largest(q), 0.0), y, math.nan)
+    return select(absolute(primal_of(q)) <= largest(q, most), y, math.nan)
 
 
 # --- Mathieu ---
@@ -73,7 +73,7 @@ class Coefficients:
         self.odd, self.m = odd, m
         first = m % 2 if not (odd and m % 2 == 0) else 2
         self.index = k = (m - first) // 2
-        size = k + 20 + int(1.2 * math.sqrt(largest(q)))
+        size = k + 20 + int(1.2 * math.sqrt(largest(q, MOST_Q)))
         self.frequencies = first + 2.0 * np.arange(size)
         off = np.ones(size - 1)
         self.ends = np.ones(size)  # of the constant term
@@ -82,7 +82,7 @@ class Coefficients:
         change = np.diag(off, 1) + np.diag(off, -1)
         change[0, 0] = 0.0 if first != 1 else -1.0 if odd else 1.0
         w, v = eigen(self.frequencies**2, change, q)
-        self.value, v = within(q, w[..., k]), v[..., :, k]
+        self.value, v = within(q, MOST_Q, w[..., k]), within(last(q), MOST_Q, v[..., :, k])
         # the function or its slope is largest at a quarter turn for q > 0, at 0 for q < 0, and positive at 0
         turns = (-1.0) ** np.arange(size)
         quarter = turns * (-1.0) ** k * (self.frequencies if odd != (m % 2 == 1) else 1.0)
@@ -177,14 +177,14 @@ class Spheroid:
 
     def __init__(self, m: int, n: int, c: Any, sign: float):
         first, k = m + (n - m) % 2, (n - m) // 2
-        size = k + 20 + int(0.8 * largest(c))
+        size = k + 20 + int(0.8 * largest(c, MOST_C))
         self.m, self.n = m, n
         self.degrees = l = first + 2.0 * np.arange(size)
         beside = lambda l: np.sqrt((l * l - m * m) / (4.0 * l * l - 1.0))  # of x times a normalised function
         off = (beside(l + 1) * beside(l + 2))[:-1]
         change = np.diag(beside(l) ** 2 * (l > m) + beside(l + 1) ** 2) + np.diag(off, 1) + np.diag(off, -1)
         w, v = eigen(l * (l + 1), sign * change, c * c)
-        self.value, self.vector = within(c, w[..., k]), v[..., :, k]
+        self.value, self.vector = within(c, MOST_C, w[..., k]), within(last(c), MOST_C, v[..., :, k])
         # (l + m)! / (l - m)!, and what makes the Legendre functions orthonormal
         self.ratios = np.array([math.prod(range(int(d) - m + 1, int(d) + m + 1)) * 1.0 for d in l])
         self.norms = np.sqrt((l + 0.5) / self.ratios)
@@ -192,8 +192,9 @@ class Spheroid:
 
 def at_zero(m: int, l: np.ndarray) -> np.ndarray:
     """The Legendre functions at 0, or their slopes where they are odd."""
-    odd = (l[0] - m) % 2
-    return (l + m) * ASSOCIATED[2](l - 1, m, 0.0) if odd else ASSOCIATED[2](l, m, 0.0)
+    odd = int(l[0] - m) % 2
+    p = ASSOCIATED[2](l.astype(int) - odd, m, 0.0)
+    return (l + m) * p if odd else p
 
 
 def characteristic_of(name: str, sign: float) -> Callable:
@@ -227,8 +228,8 @@ def angular_of(name: str, sign: float) -> Callable:
         s = Spheroid(m, n, c, sign)
         l, z = s.degrees, last(x)
         scale = (-1.0) ** m * at_zero(m, np.array([n * 1.0]))[0] / sum(s.vector * s.norms * at_zero(m, l), -1)
-        p = ASSOCIATED[2](l, m, z)
-        dp = neighbours(p, l, m, z, ASSOCIATED[2])
+        p = ASSOCIATED[2](l.astype(int), m, z)
+        dp = neighbours(p, l.astype(int), m, z, ASSOCIATED[2])
         return scale * sum(s.vector * s.norms * p, -1), scale * sum(s.vector * s.norms * dp, -1)
 
     of.__name__ = name
