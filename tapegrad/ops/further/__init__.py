@@ -8,6 +8,7 @@ from . import cumulative as cumulative
 from . import eigenfunctions as eigenfunctions
 from . import elliptic as elliptic
 from . import equations as equations
+from . import factors as factors
 from . import kolmogorov as kolmogorov
 from . import legendre as legendre
 from . import matrices as matrices
