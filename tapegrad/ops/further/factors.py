@@ -293,8 +293,8 @@ def expm_cond(A, check_finite=True):
     """The norm of the derivative of expm, times |A| / |expm(A)|."""
     square("expm_cond", A)
     n = shape(A)[0]
-    units = [np.reshape(e, (n, n)) for e in np.eye(n * n)]
-    whole = concatenate(*[reshape(frechet(expm, A, e), to=(1, n * n)) for e in units])
+    units = np.reshape(np.eye(n * n), (n * n, n, n))
+    whole = reshape(frechet(expm, A + 0.0 * units, units), to=(n * n, n * n))
     return svdvals(whole)[0] * scipy_norm(A) / scipy_norm(expm(A))
 
 

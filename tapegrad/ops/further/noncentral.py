@@ -16,6 +16,7 @@ from ..incomplete import beta_density, beta_moment, gamma_density, gamma_moment
 from ..shaping import sum
 from ..special import ROOT_2PI, ndtr, xlogy
 from ._declare import function, inverse, last, with_partials
+from .cumulative import hyp0f1
 
 # --- mixtures ---
 
@@ -38,8 +39,25 @@ def mixed(f, nc, *xs):
     return sum(weight * f(j, *map(last, xs)), -1)
 
 
-def chndtr_by_df(x, df, nc):
+def chndtr_density(x, df, nc):
+    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2, as a hypergeometric function."""
+    half = 0.5 * df
+    return 0.5 * gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, 0.25 * x * nc)
+
+
+def chndtr_by_df(out, x, df, nc):
     return 0.5 * mixed(lambda j, x, df: gamma_moment(0.5 * df + j, 0.5 * x, n=1), nc, x, df)
+
+
+chndtr = function(
+    sp.chndtr,
+    lambda out, x, df, nc: chndtr_density(x, df, nc),
+    chndtr_by_df,
+    lambda out, x, df, nc: -chndtr_density(x, df + 2.0, nc),
+)
+chndtrix = inverse(sp.chndtrix, chndtr, 0, 0)
+chndtridf = inverse(sp.chndtridf, chndtr, 1, 1)
+chndtrinc = inverse(sp.chndtrinc, chndtr, 2, 2)
 
 
 def share(dfn, dfd, f):
