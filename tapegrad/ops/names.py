@@ -61,13 +61,7 @@ REFUSED = {
         "it is the solution of a linear program; write it for one axis with scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
         OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
         "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
-            dpareto_lognorm gausshyper irwinhall kappa4 ksone kstwo kstwobign landau
-            levy_stable ncf nct studentized_range """,
-        "its parameters are counts, or it has no closed form": """
-            nchypergeom_fisher nchypergeom_wallenius poisson_binom zipfian """,
-        "it is a law of matrices or directions; write its log density with numpy.linalg and scipy.special": """
-            matrix_t normal_inverse_gamma
-            vonmises_fisher""",
+            kstwo levy_stable""",
     },
 }
 

@@ -37,6 +37,7 @@ def _further() -> dict:
         **families(load("tapegrad.stats._continuous")),
         **families(load("tapegrad.stats._elementary")),
         **families(load("tapegrad.stats._discrete")),
+        **families(load("tapegrad.stats._integrated")),
     }
 
 

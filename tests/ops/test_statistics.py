@@ -111,7 +111,7 @@ FURTHER = {
         for m in ("mean", "sum", "std", "median", "min", "max")
     },
     "binned_statistic_2d": lambda s, x: s.binned_statistic_2d(PLACES, B, x, "sum", [2, 3])[0],
-    "binned_statistic_dd": lambda s, x: s.binned_statistic_dd(np.stack([PLACES, W], 1), x, "mean", [2, 2])[0],
+    "binned_statistic_dd": lambda s, x: s.binned_statistic_dd(np.stack([PLACES, B], 1), x, "mean", [2, 2])[0],
     "mvsdist": lambda s, x: [d.logpdf(0.9) for d in s.mvsdist(x)],
     "bayes_mvs": lambda s, x: [v for r in s.bayes_mvs(x) for v in (r[0], *r[1])],
     "probplot": lambda s, x: (lambda r: (r[0][1], *r[1]))(s.probplot(x)),

@@ -193,9 +193,9 @@ def last(x: Any) -> Any:
 
 
 @functools.cache
-def unit_nodes(count: int = 300) -> tuple:
+def unit_nodes(count: int = 400) -> tuple:
     """Nodes of (0, 1), 1 less them, and weights of the double exponential rule, for integrands that may be singular at either end."""
-    t = np.linspace(-4.2, 4.2, count)
+    t = np.linspace(-5.0, 5.0, count)
     rise = math.pi * np.sinh(t)
     x, rest = 1.0 / (1.0 + np.exp(-rise)), 1.0 / (1.0 + np.exp(rise))
     return x, rest, math.pi * np.cosh(t) * x * rest * (t[1] - t[0])

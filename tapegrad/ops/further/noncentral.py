@@ -109,13 +109,13 @@ POINTS = 1000
 MOST = 150.0  # of |nc|, so that the steps resolve Phi
 
 
-def over_chi(f, df, nc, t):
+def over_chi(f, df, nc, t, points=POINTS):
     """The mean of f(s, t s - nc).  With s = exp(u), u = v + 1 - exp(-v), the far end of small s is reached in few equal steps."""
     d = primal_of(df)
     low, high = -(sqrt(76.0 / d) + 76.0 / d), 0.5 * log(1.0 + 2.0 * sqrt(80.0 / d) + 160.0 / d)
     start, end = -log(1.0 - low), 1.0 + high
-    step = last((end - start) / (POINTS - 1.0))
-    v = last(start) + step * np.arange(POINTS)
+    step = last((end - start) / (points - 1.0))
+    v = last(start) + step * np.arange(points)
     u = v + 1.0 - exp(-v)
     s, k = exp(u), last(df)
     chi = exp(k * u - 0.5 * k * s * s + 0.5 * k * log(0.5 * k) - gammaln(0.5 * k))
