@@ -35,7 +35,6 @@ CONSTANT = {
 }
 
 MATRIX = "numpy.matrix is not followed; write numpy.array and @"
-TABLE = "it has integers or edges for a result that moves by steps; write numpy.histogram with weights="
 TEST = "its p-value is not followed; write the statistic with numpy's functions and its distribution function with scipy.stats"
 RANDOM = "it resamples at random; write the statistic itself"
 OBJECT = "it makes an object that holds plain arrays; write the function with numpy, or with the functions scipy.special.eval_*"
@@ -44,7 +43,7 @@ NO_FORMULA = "its derivatives have no closed form in known functions; give it a 
 PHASES = "its factors are fixed only up to signs or phases; write the singular value decompositions of the blocks"
 
 REFUSED = {
-    "numpy": {MATRIX: "asmatrix bmat", TABLE: "histogram2d histogramdd histogram_bin_edges"},
+    "numpy": {MATRIX: "asmatrix bmat"},
     "scipy.special": {
         OBJECT: """
             gegenbauer genlaguerre jacobi sh_jacobi""",

@@ -49,6 +49,7 @@ ASKING = {
     "ops.further.coefficients": "sets and remainders, whose shape depends on values",
     "ops.further.eigenfunctions": "orders of functions",
     "ops.further.factors": "signs, pivots and the order of eigenvalues",
+    "ops.further.histograms": "which cells elements are in",
     "ops.further.kolmogorov": "sizes of samples",
     "ops.gamma": "orders of functions",
     "ops.special": "orders of functions",

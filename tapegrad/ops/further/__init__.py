@@ -9,6 +9,7 @@ from . import eigenfunctions as eigenfunctions
 from . import elliptic as elliptic
 from . import equations as equations
 from . import factors as factors
+from . import histograms as histograms
 from . import kolmogorov as kolmogorov
 from . import legendre as legendre
 from . import matrices as matrices
