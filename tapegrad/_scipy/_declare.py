@@ -201,6 +201,9 @@ class Namespace:
                 module.__dict__[public] = face
             elif isinstance(x, type):
                 module.__dict__[public] = self.rules.get(x) or (refusing(self, x) if x in self.refusals else x)
+        for x, ours in self.rules.items():
+            if isinstance(x, type):  # those that are not public, too: an instance may be met
+                module.__dict__.setdefault(x.__name__, ours)
         return module
 
     def face(self, f: Callable) -> Callable:

@@ -10,10 +10,11 @@ import calls_ndimage
 import calls_optimize
 import calls_signal
 import calls_sparse
+import calls_systems
 import pytest
 from public_calls import judged
 
-TABLES = (calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_optimize, calls_signal, calls_sparse)
+TABLES = (calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_optimize, calls_signal, calls_sparse, calls_systems)
 CALLS = [(f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:]) for table in TABLES for call in table.CALLS]
 
 
