@@ -62,15 +62,15 @@ def function(f: Any) -> Any:
 
 # classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
 FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
-UNNAMED = {"SuperLU": "scipy.sparse.linalg", **dict.fromkeys(FORMS, "scipy.signal")}
+UNNAMED = {"SuperLU": "scipy.sparse.linalg", "poly1d": "numpy", **dict.fromkeys(FORMS, "scipy.signal")}
 
 
 def of_instance(kind: type) -> Any:
-    """The class of ours whose objects stand for those of a class of SciPy's, or None."""
+    """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
     module = kind.__module__ or ""
-    if kind.__name__ in UNNAMED and (module == "builtins" or module.startswith("scipy.")):
+    if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
-    elif module.startswith("scipy."):
+    elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
     else:
         return None

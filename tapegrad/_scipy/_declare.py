@@ -194,7 +194,7 @@ class Namespace:
         for public in dir(self.real):
             x = getattr(self.real, public)
             known = isinstance(x, type) and x in self.rules
-            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith("scipy")):
+            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])):
                 continue
             if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
                 face = FACES[x] = FACES.get(x) or self.face(x)

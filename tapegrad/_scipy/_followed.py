@@ -20,12 +20,39 @@ from .. import _stand_ins
 from .. import numpy as faces
 from .._shadow.builtin import LIBRARY, Globals, Module
 from .._shadow.kinds import ATOMS, NUMERIC
+from .._variable import variable
 from ._declare import Carrier, Kind, bare, carries, plain, tracked
+
+
+class At:
+    """`array_api_extra.at(x)[i].set(y)` and its kin."""
+
+    def __init__(self, x: Any, at: Any = Ellipsis):
+        self.x, self.at = x, at
+
+    def __getitem__(self, at: Any) -> "At":
+        return At(self.x, at)
+
+    def set(self, y: Any, **_: Any) -> Any:
+        """(SciPy counts on it that an array is written in place.)"""
+        self.x[self.at] = y
+        return self.x
+
+    def add(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] + y)
+
+    def multiply(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] * y)
+
+    def divide(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] / y)
+
 
 SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
 # SciPy's questions about the library of its arguments, which is ours
 ARRAY_API: dict[str, Any] = {
     "array_namespace": lambda *xs: faces,
+    "at": At,
     "xp_size": lambda x: x.size,
     "xp_copy": lambda x, xp=None, **_: faces.array(x),
     "_asarray": lambda x, **_: faces.asarray(x),
@@ -113,7 +140,7 @@ class Follower:
     """`homes`: modules whose code is followed; `given`: by name, what stands for something there."""
 
     def __init__(self, *homes: str, **given: Any):
-        self.homes, self.given = homes, {**ARRAY_API, **given}
+        self.homes, self.given = (*homes, "scipy._lib."), {**ARRAY_API, **given}
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
 
     def is_home(self, module: Any) -> bool:
@@ -135,10 +162,11 @@ class Follower:
         if getattr(x, "__name__", None) in self.given:
             return self.given[x.__name__]
         if kind is types.ModuleType:
-            ours = faces if x.__name__.endswith("array_api_compat.numpy") else MATH.get(x.__name__) or _stand_ins.module(x)
-            if ours is None and self.is_home(x.__name__):
+            if x.__name__.endswith("array_api_compat.numpy"):
+                return faces
+            if self.is_home(x.__name__):
                 return Module(self.space(vars(x)))
-            return ours or LIBRARY.get(x, x)
+            return MATH.get(x.__name__) or _stand_ins.module(x) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
         if kind in (dict, list, tuple):
@@ -146,11 +174,14 @@ class Follower:
             if any([type(v) is types.FunctionType or type(v) in (list, tuple) for v in parts]):
                 return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
             return x
+        if kind is np.ndarray and x.dtype.kind in "fc":
+            return variable(x.copy())  # so that what is computed of it takes what is tracked
         if not callable(x):
             return x
         if getattr(x, "__module__", None) in MATH:
             return getattr(MATH[x.__module__], x.__name__)
-        ours = _stand_ins.function(x)
+        private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
+        ours = None if private else _stand_ins.function(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
             ours = self.function(x)
         return x if ours is None else ours
@@ -165,6 +196,7 @@ class Follower:
 
     def function(self, f: Any) -> Callable:
         """f with other surroundings."""
+        f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
         cells = None
         if f.__closure__:
             cells = tuple([self.cell(c) for c in f.__closure__])

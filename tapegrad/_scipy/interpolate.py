@@ -13,6 +13,7 @@ from ..ops._define import ndim, shape
 from ..ops.creation import made
 from . import _gridded as _gridded
 from ._declare import Carrier, Kind, array, bare, constant, plain, refusal, tracked
+from ._followed import Follower
 from ._piecewise import INTERPOLATE, Interpolant, like_of, trailing
 from ._splines import interp1d
 
@@ -215,18 +216,24 @@ def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, resca
     return LinearNDInterpolator(points, values, fill_value, rescale)(xi)
 
 
+FOLLOWED = Follower("scipy.interpolate", "numpy.lib")
+for _name in ("lagrange", "pade", "approximate_taylor_polynomial"):
+    INTERPOLATE.rule(getattr(itp, _name), of_functions=_name.endswith("polynomial"))(FOLLOWED.function(getattr(itp, _name)))
+for _name in ("Rbf", "FloaterHormannInterpolator", "AAA"):
+    if hasattr(itp, _name):
+        INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.klass(getattr(itp, _name)))
+INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
 INTERPOLATE.refuse(
     "its knots or its support points are chosen by the data", "make_interp_spline, make_lsq_spline, or make_smoothing_spline(lam=)",
     *[getattr(itp, n) for n in (
-        "AAA", "FloaterHormannInterpolator", "LSQSphereBivariateSpline",
+        "LSQSphereBivariateSpline",
         "SmoothSphereBivariateSpline", "RectSphereBivariateSpline", "bisplrep", "generate_knots", "make_splprep", "make_splrep", "splprep",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 INTERPOLATE.refuse(
     "it is not smooth in its nodes, or too seldom used", "RBFInterpolator, RegularGridInterpolator or make_interp_spline",
     *[getattr(itp, n) for n in (
-        "CloughTocher2DInterpolator", "NdPPoly", "Rbf",
-        "approximate_taylor_polynomial", "insert", "interp2d", "lagrange", "pade",
+        "CloughTocher2DInterpolator", "NdPPoly", "insert",
     ) if hasattr(itp, n)],
 )  # fmt: skip
 

@@ -8,13 +8,24 @@ import calls_integrate
 import calls_interpolate
 import calls_ndimage
 import calls_optimize
+import calls_polynomial
 import calls_signal
 import calls_sparse
 import calls_systems
 import pytest
 from public_calls import judged
 
-TABLES = (calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_optimize, calls_signal, calls_sparse, calls_systems)
+TABLES = (
+    calls_distance,
+    calls_integrate,
+    calls_interpolate,
+    calls_ndimage,
+    calls_optimize,
+    calls_polynomial,
+    calls_signal,
+    calls_sparse,
+    calls_systems,
+)
 CALLS = [(f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:]) for table in TABLES for call in table.CALLS]
 
 

@@ -20,11 +20,12 @@ from tapegrad.errors import ArgumentError, NoRuleError
 
 X = np.array([0.7, 1.3, 0.2, 0.9])
 A = scipy.sparse.csr_array(np.eye(4) * 2.0)
+INPUTS = np.array([[1.0, 1, 1, 1], [0.3, 2, 1, 5]]).T
 OPERATOR = scipy.sparse.linalg.aslinearoperator(np.eye(4))
 
 REFUSED = {
     "scipy.signal.remez": (lambda x: scipy.signal.remez(3, [0, 0.2, 0.3, 0.5], x[:2]), "firls"),
-    "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), np.array([[1.0, 1, 1, 1], [0.3, 2, 1, 5]]).T, -X).gain_matrix, "one input"),
+    "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix, "one input"),
     "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
     "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
     "scipy.interpolate.AAA": (lambda x: scipy.interpolate.AAA(np.arange(4.0), x)(0.5), "make_interp_spline"),

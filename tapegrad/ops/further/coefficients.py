@@ -16,7 +16,7 @@ from ..gathering import diff, vander, vstack
 from ..linalg import inv
 from ..products import column, convolve, polyval, trace
 from ..reductions import cumsum
-from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
+from ..shaping import concatenate, embed, real, reshape, stacked, sum, zeros_like
 from ..spectral import lstsq
 from ._declare import implements
 from .matrices import eigvals
@@ -100,7 +100,7 @@ def polyint(p, m=1, k=None):
     p, m = line(p), operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    k = np.zeros(m) if k is None else line(k) if ndim(k) else reshape(array_of(k), to=(1,))
+    k = np.zeros(m) if k is None else line(k)
     if shape(k)[0] == 1 and m > 1:
         k = k * np.ones(m)
     if shape(k)[0] < m:
