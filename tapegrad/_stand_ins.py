@@ -62,7 +62,9 @@ def function(f: Any) -> Any:
 
 # classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
 FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
-UNNAMED = {"SuperLU": "scipy.sparse.linalg", "poly1d": "numpy", **dict.fromkeys(FORMS, "scipy.signal")}
+OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
+             "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
+UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sparse.linalg"), **dict.fromkeys(FORMS, "scipy.signal")}
 
 
 def of_instance(kind: type) -> Any:

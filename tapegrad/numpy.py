@@ -33,5 +33,5 @@ def __getattr__(name):
     if name not in ("polynomial", "poly1d"):
         return _of_faces(name)
     made = _load("tapegrad._scipy.polynomial")
-    globals().update(polynomial=made.stand_in, poly1d=made.poly1d)
+    globals().update(polynomial=made.stand_in, poly1d=made.poly1d, **made.OF_COEFFICIENTS)
     return globals()[name]

@@ -126,6 +126,5 @@ def on_objects(name: str) -> Any:
     return run
 
 
-for _name in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint"):
-    FOLLOWED.given[_name] = on_objects(_name)
-    setattr(np, _name, FOLLOWED.given[_name])
+OF_COEFFICIENTS = {n: on_objects(n) for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint")}
+FOLLOWED.given.update(OF_COEFFICIENTS)
