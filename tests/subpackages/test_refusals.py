@@ -26,10 +26,6 @@ REFUSED = {
     "scipy.signal.remez": (lambda x: scipy.signal.remez(3, [0, 0.2, 0.3, 0.5], x[:2]), "firls"),
     "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix, "one input"),
     "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
-    "scipy.integrate.solve_ivp(events=)": (
-        lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, events=lambda t, y: y[0]).y[0],
-        "brentq",
-    ),
     "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1, log=True).integral, "without log="),
     "scipy.integrate.LSODA": (lambda x: scipy.integrate.LSODA(lambda t, y: -y, 0.0, x, 1.0).y, "solve_ivp"),
     "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),

@@ -81,3 +81,78 @@ t(
     rtol=1e-4,
     h=1e-2,
 )
+z = np.array([1.1, 0.3])
+
+
+def fall(t, u, g, k):
+    return np.array([u[1], -g - k * u[1] * np.abs(u[1]) * 0 - k * u[1]])
+
+
+def ground(t, u, g, k):
+    return u[0]
+
+
+ground.terminal = True
+ground.direction = -1
+
+
+def top(t, u, g, k):
+    return u[1]
+
+
+TIGHT = dict(rtol=1e-10, atol=1e-12)
+for m in ("RK45", "DOP853", "Radau", "LSODA"):
+    t(
+        "events " + m,
+        lambda u, p, m=m: (lambda r: cat(r.t_events[0], r.t_events[1], r.y_events[0], r.y_events[1], r.t[-1], r.y[:, -1]))(
+            s.solve_ivp(fall, (0.0, 50.0), u, m, events=(ground, top), args=(p[0], p[1]), rtol=1e-9 if m != "Radau" else 1e-8, atol=1e-10)
+        ),
+        np.array([1.0, 5.0]),
+        z,
+        rtol=1e-4,
+        h=1e-2,
+        exact=1e-8,
+    )
+t(
+    "event end",
+    lambda u, p: s.solve_ivp(lambda t, u: fall(t, u, p[0], p[1]), (0.0, 50.0), u, events=lambda t, u: u[0] - p[1], **TIGHT).t_events[0],
+    np.array([1.0, 5.0]),
+    z,
+    rtol=1e-6,
+    h=1e-3,
+)
+
+
+def stop(t, u):
+    return u[0] - 0.5
+
+
+stop.terminal = 2
+t(
+    "event eval",
+    lambda u, p: (lambda r: cat(r.y, r.sol(0.7)))(
+        s.solve_ivp(
+            lambda t, u: np.array([u[1], -p[0] * u[0]]),
+            (0.0, 20.0),
+            u,
+            t_eval=[0.1, 0.5, 1.0, 9.0, 12.0],
+            dense_output=True,
+            events=stop,
+            **TIGHT,
+        )
+    ),
+    np.array([1.0, 0.2]),
+    z,
+    rtol=1e-6,
+    h=1e-3,
+)
+t(
+    "event backward",
+    lambda u, p: (lambda r: cat(r.t_events[0], r.y[:, -1]))(
+        s.solve_ivp(lambda t, u: np.array([u[1], -p[0] * u[0]]), (p[1], -20.0), u, events=stop, **TIGHT)
+    ),
+    np.array([1.0, 0.2]),
+    z,
+    rtol=1e-6,
+    h=1e-3,
+)
