@@ -21,7 +21,7 @@ from .. import numpy as faces
 from .._shadow.builtin import LIBRARY, Globals, Module
 from .._shadow.kinds import ATOMS, NUMERIC
 from .._variable import variable
-from ._declare import Carrier, Kind, bare, carries, plain, tracked
+from ._declare import Carrier, Kind, Refusing, bare, carries, plain, tracked
 
 
 class At:
@@ -126,14 +126,32 @@ class Object(Carrier):
 
     def _plain(self) -> Any:
         new = object.__new__(type(self)._theirs)
-        vars(new).update({name: plain(v) for name, v in vars(self).items() if name != "_captured"})
+        vars(new).update({name: moved(v, self, new) or plain(v) for name, v in vars(self).items() if name != "_captured"})
         return new
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
         new = object.__new__(cls)
-        vars(new).update({name: shadow(v) for name, v in vars(x).items()})
+        if hasattr(shadow, "seen"):  # before what leads back to it
+            shadow.seen[id(x)] = new
+            shadow.hold.append(x)
+        vars(new).update({name: moved(v, x, new) or shadow(v) for name, v in vars(x).items()})
         return new
+
+
+def moved(v: Any, x: Any, new: Any) -> Any:
+    """A method of x that x holds, as that of another object."""
+    return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+
+
+class Altered:
+    """A module with other functions."""
+
+    def __init__(self, module: Any, **others: Any):
+        self.__dict__.update(others, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
 
 
 class Follower:
@@ -215,9 +233,13 @@ class Follower:
     def of_class(self, c: type) -> Any:
         if issubclass(c, (BaseException, dict, tuple, list)) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
             return c
-        if self.is_home(c.__module__):
-            return self.klass(c)
-        return _stand_ins.function(c) or c
+        known = self.seen.get(id(c))
+        if known is not None:
+            return known[1]
+        ours = _stand_ins.function(c)
+        if isinstance(ours, Kind) and not isinstance(ours, Refusing):
+            return ours
+        return self.klass(c) if self.is_home(c.__module__) else ours or c
 
     def klass(self, c: type) -> Any:
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""

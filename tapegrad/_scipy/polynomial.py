@@ -13,7 +13,7 @@ from .. import numpy as np
 from .._faces import faces_of, is_function
 from .._primitive import primal_of
 from ._declare import Namespace, bare, tracked
-from ._followed import Follower, Object
+from ._followed import Altered, Follower, Object
 
 
 def untrimmed(seq: Any) -> Any:
@@ -45,16 +45,6 @@ def eigenvalues(m: Any) -> Any:
     y, found = np.linalg.eigvals(m), plain_np.linalg.eigvals(bare(m))
     y = found + (y - primal_of(y))
     return y if found.dtype.kind == "c" else y.real
-
-
-class Altered:
-    """A module with other functions."""
-
-    def __init__(self, module: Any, **others: Any):
-        self.__dict__.update(others, _module=module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
 
 
 def product_of(f: Any) -> Any:

@@ -12,6 +12,7 @@ import calls_optimize
 import calls_polynomial
 import calls_programs
 import calls_signal
+import calls_smoothing
 import calls_solutions
 import calls_sparse
 import calls_systems
@@ -20,7 +21,7 @@ from public_calls import judged
 
 TABLES = (
     calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize, calls_polynomial, calls_programs,
-    calls_signal, calls_solutions, calls_sparse, calls_systems,
+    calls_signal, calls_smoothing, calls_solutions, calls_sparse, calls_systems,
 )  # fmt: skip
 CALLS = [(f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:]) for table in TABLES for call in table.CALLS]
 
