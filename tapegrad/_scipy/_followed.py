@@ -219,7 +219,7 @@ class Follower:
         if f.__closure__:
             cells = tuple([self.cell(c) for c in f.__closure__])
         g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
-        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, f.__module__, f.__doc__
+        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
         if hasattr(f, "__wrapped__"):
             g.__wrapped__ = f.__wrapped__  # it has the signature
         return g
