@@ -20,14 +20,14 @@ from tapegrad.errors import ArgumentError, NoRuleError
 
 X = np.array([0.7, 1.3, 0.2, 0.9])
 A = scipy.sparse.csr_array(np.eye(4) * 2.0)
-ENDS, INPUTS = [-1, 5], np.array([[1.0, 1, 1, 1], [0.3, 2, 1, 5]]).T
+LOG, ENDS, INPUTS = {"log": True}, [-1, 5], np.array([[1.0, 1, 1, 1], [0.3, 2, 1, 5]]).T
 
 REFUSED = {
     "scipy.signal.remez": (lambda x: scipy.signal.remez(3, [0, 0.2, 0.3, 0.5], x[:2]), "firls"),
     "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix, "one input"),
     "scipy.interpolate.UnivariateSpline(bbox=)": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, bbox=ENDS)(0.5), "bbox="),
     "scipy.interpolate.bisplrep": (lambda x: scipy.interpolate.bisplrep(X, X, x)[2], "RectBivariateSpline"),
-    "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: x[0], 0, 1, log=True).integral, "without log="),
+    "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1, **LOG).integral, "without log="),
     "scipy.integrate.LSODA": (lambda x: scipy.integrate.LSODA(lambda t, y: -y, 0.0, x, 1.0).y, "solve_ivp"),
     "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),
     "scipy.sparse.linalg.spilu": (lambda x: scipy.sparse.linalg.spilu(A * x[0]).solve(X), "splu"),
