@@ -10,6 +10,7 @@ import scipy.sparse.linalg as sla
 from .. import numpy as np
 from .. import scipy as faces
 from .._primitive import primal_of
+from . import _assembled as _assembled
 from . import _eigenpairs as _eigenpairs
 from ._declare import Namespace, array, bare, refusal, tracked
 from ._matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
