@@ -110,15 +110,16 @@ class DeviceCode(Code):
 
     serial, room = False, 0
 
-    def emit(self) -> None:
+    def compile(self, totals: list) -> None:
         group, nests = self.group, list(self.nests.values())
         dtypes = lambda values: [self.shown[k][3] for k in values]
         text = Text(self.g, nests, FLOATS[group.dtype])
-        totals = [self.parts[k] for k in group.totals]
-        self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), totals)
+        self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), [parts for parts, *_ in totals])
         self.lines = self.text.count("\n")
         self.items = self.work = sum([math.prod(nest.extents) for nest in nests])
         self.grid = min(-(-self.items // THREADS), BLOCKS)
+        self.call = self.caller()
+        del self.group, self.g, self.nests, self.values, self.sums, self.shown
 
     def check(self, nest: Nest, v: int, n: int) -> None:
         """Nothing is looked at on a device."""

@@ -25,11 +25,11 @@ from ..ops._define import NUMPY
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._blocks import Block, runs
+from ._blocks import Arena, Block, runs
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
-from ._rolled import repeated
+from ._rolled import is_rolled, repeated, rolled
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -45,7 +45,8 @@ UNARY = {
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS, ROW, BUILT = 0.5, 40, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
+PASS, ROW, BUILT = 0.5, 20, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
+CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -99,10 +100,15 @@ class Emitted:
         self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.resting: dict = {}  # name that is idle -> the value that it stood for
-        self.used = self.blocks = self.inside = 0
+        self.used = self.inside = 0
+        self.made: list = []  # blocks
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
+
+    @property
+    def blocks(self) -> int:
+        return len(self.made)
 
     # --- memory ---
 
@@ -184,8 +190,12 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        blocks = dict(runs(program, self.compiled))
-        stopped = 0
+        found = runs(program)
+        self.rolling = self.compiled and is_rolled(program, found)
+        self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
+        within = {n for start, stop in found for n in range(start, stop)}
+        self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
+        self.outside |= {k for k, n in self.last.items() if n is END}
         for n, (k, i) in enumerate(program.code):
             if n < stopped:
                 continue
@@ -207,10 +217,20 @@ class Emitted:
         left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
         written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
         body = [*self.lines, f"return [{results}], [{written}]"]
-        head = ["H.shown = H.unsafe = None"]
+        head, end = ["H.shown = H.unsafe = None"], []
         if self.frames.makers:
             head.append(f"F = {self.given(self.frames, 'F')}()")
-            body[-1:] = [f"R = [{results}], [{written}]", f"{self.given(self.frames.give_back, 'F')}(F)", "return R"]
+            end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
+        if self.rolling:
+            self.loops, self.refused = rolled(self.arena, self.made)
+        if self.made:
+            self.arena.settle()
+            head.append(f"M = {self.given(self.arena.take, 'M')}()")
+            end.append(f"{self.given(self.arena.pool.append, 'M')}(M)")
+        for block in self.made:
+            block.settle()
+        if end:
+            body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
         if watched is not None:
             first = next(n for n, line in enumerate(body) if line.startswith("t = "))
             body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
@@ -236,9 +256,10 @@ class Emitted:
         return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
-        block = self.made(start, stop)
-        self.blocks, self.inside = self.blocks + 1, self.inside + stop - start
-        call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
+        block = Block(self.arena, start, stop, self.outside)
+        self.made.append(block)
+        self.inside += stop - start
+        call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):
             self.release(n)
@@ -246,19 +267,6 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
-
-    def made(self, start: int, stop: int) -> Block:
-        """The block of these instructions, with loops in it if trips of one are alike."""
-        rolling = self.compiled and 2 * len(repeated(self.program, start, stop)) > stop - start
-        block = Block(self.program, start, stop, self.last, rolling)
-        block.settle()
-        self.loops += block.loops
-        for reason in block.refused:
-            self.refused[reason] = self.refused.get(reason, 0) + 1
-        if rolling and not block.loops:
-            block = Block(self.program, start, stop, self.last)
-            block.settle()
-        return block
 
     def group(self, n: int, i: Instruction) -> None:
         """One call, which is given dead memory for what it makes."""
@@ -447,7 +455,7 @@ class Emitted:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    looped = {k for start, stop in runs(program, True) if repeated(program, start, stop) for k, _ in program.code[start:stop]}
+    looped = {k for start, stop in runs(program) if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
     reader = load("tapegrad.replay._groups").Reader(program, looped)
     if not reader.groups:
         return program, [], reader.alone
@@ -462,8 +470,8 @@ PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 def told(emitted: Emitted) -> str:
     """What runs in compiled loops, and what large instructions do not."""
     trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
-    rolled = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
-    rolled += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
+    of_python = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
     names: dict = {}
     for group in emitted.groups:
         for _, name in group.names:
@@ -471,11 +479,13 @@ def told(emitted: Emitted) -> str:
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
     if names:
         return (
-            f"; {counted('compiled loop', len(emitted.groups))} with {inside}" + (f"; by themselves {outside}" if outside else "") + rolled
+            f"; {counted('compiled loop', len(emitted.groups))} with {inside}"
+            + (f"; by themselves {outside}" if outside else "")
+            + of_python
         )
     return (
         f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
-    ) + rolled
+    ) + of_python
 
 
 def counted(what: str, n: int) -> str:
@@ -486,9 +496,12 @@ def worthwhile(program: Program, compiling: float) -> float:
     """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
     if any([shown[0] is False for shown in program.shown.values()]):
         return math.inf  # kernels for a device are made when they are asked for
-    sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
-    looped = len(repeated(program, 0, len(program.code)))
-    saved = PASS * sum([size for size in sizes if size >= LEAST]) + ROW * looped
+    found = runs(program)
+    within = {n for start, stop in found for n in range(start, stop)}
+    sizes = [(math.prod(program.shown[k][1]), n in within) for n, (k, _) in enumerate(program.code)]
+    looped = sum([len(repeated(program, start, stop)) for start, stop in found])
+    saved = sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+    saved = max(saved, 0.0) + ROW * looped
     return (compiling + BUILT * looped) / saved if saved else math.inf
 
 

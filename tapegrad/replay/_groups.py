@@ -33,15 +33,19 @@ LONG = 150  # instructions of one
 class Kinds:
     """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
-    def __init__(self, program: Program, others: Any = ()):
+    def __init__(self, program: Program, small: int | None = None, others: Any = ()):
         self.program, self.shown = program, dict(program.shown)
-        self.on_device = any([shown[0] is False for shown in self.shown.values()])  # arrays of CuPy then, and none of NumPy
+        self.on_device = small is None and any(
+            [shown[0] is False for shown in self.shown.values()]
+        )  # arrays of CuPy then, and none of NumPy
         self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
+        self.extended = small is None  # with extremes, counts and integers
+        self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
-        self.counts = self.counted()
+        self.counts = self.counted() if self.extended else set()
         self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
         self.users: dict = {}
         for k, i in program.code:
@@ -98,7 +102,7 @@ class Kinds:
         if "under" in i.watched or i.prim is PART:
             return None
         _, shape, _, dtype, _ = self.shown[k]
-        if i.prim in HOW:
+        if i.prim in HOW and (self.extended or i.prim is shaping.sum.prim):
             return self.sum(k, i)
         if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
@@ -135,7 +139,12 @@ class Kinds:
         if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
             v = self.program.constants.get(a)
             return None if as_number(v) is None else float if self.shown[a][3] is None else self.shown[a][3]
-        if self.shown[a][3] in INTEGERS and self.is_ours(a) and not any([s % self.shown[a][3].itemsize for s in self.shown[a][2]]):
+        if (
+            self.extended
+            and self.shown[a][3] in INTEGERS
+            and self.is_ours(a)
+            and not any([s % self.shown[a][3].itemsize for s in self.shown[a][2]])
+        ):
             return self.shown[a][3]
         return self.bits(a)
 
@@ -215,7 +224,7 @@ class Reader:
     """The instructions of a program in the order of a replay, some of them as groups; `others` are in none."""
 
     def __init__(self, program: Program, others: Any = ()):
-        self.program, self.kinds = program, Kinds(program, others)
+        self.program, self.kinds = program, Kinds(program, others=others)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []

@@ -3,8 +3,8 @@ further on, are compiled for one trip.
 
 A cell (first, step) is the place first + t step of the arena in trip t.  Within a trip what is written to a cell is known to those that
 read it, and never leaves the registers; so is, from one trip to the next, what was written there one trip before.  Only what others
-read goes to memory, at the end of the trip.  The text says nothing of the number of trips, and the arithmetic is that of the rows: the
-bits are those of the interpreter."""
+read goes to memory, at the end of the trip.  The text says nothing of the number of trips, and the arithmetic is that of the rows, one
+element after the other: the bits are those of the interpreter where it takes sums in that order too."""
 
 import ctypes
 import math
@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from ._interpreter import CHECKED, EXACT, NUMBER, TANH_SLOPE, compiled
+from .._primitive import ADD_AT, ASSIGN, READ
+from ..ops.products import matmul
+from ._interpreter import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compiled
+from ._program import LAID, Instruction, Program
 
 TRIPS = 8  # from which on a loop pays
 SHORTEST, LONGEST = 4, 4000  # rows of a trip
-HEAVIEST = 6000  # elements of a trip
+WIDEST, HEAVIEST = 128, 4000  # elements of an instruction, for which there are loops of another kind, and of a trip
 ALIKE = 24  # rows that are compared first
 PERIODS, TRIED = 40, 8  # lengths of a trip that are looked at, and that are tried in one place
 NEAR = 16  # cells of one pointer lie within so many places of the next, or a step
-TEXT = {**CHECKED, **EXACT}
-NAME = {n: name for name, n in NUMBER.items()}
-READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in TEXT.get(name, "%x")] for n, name in NAME.items()}
+NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
+READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
+WRITES = frozenset((ASSIGN, ADD_AT))
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))  # of what is not finite comes what is not
 WORD = re.compile(r"%(old|[rxyzpq])\b")
 
@@ -70,17 +73,38 @@ def searched(runs: dict, judge: Callable, low: int, high: int) -> list:
     return []
 
 
+def elements(program: Program, k: int, i: Instruction) -> int:
+    """About how many operations an instruction is."""
+    if i.prim in WRITES:
+        return math.prod(program.shown[i.args[1]][1])
+    if i.prim is READ or i.prim is LAID or i.prim.batch == "moves":
+        return 0
+    n = math.prod(program.shown[k][1])
+    return n * program.shown[i.args[0]][1][-1] if i.prim is matmul.prim else n
+
+
 def numbered(keys: list) -> np.ndarray:
     known: dict = {}
     return np.array([known.setdefault(k, len(known)) for k in keys], np.int64)
 
 
-def repeated(program: Any, start: int, stop: int) -> list:
+def is_rolled(program: Program, runs: list) -> bool:
+    """Are more than half of the instructions of one of these runs in loops?"""
+    return any([2 * len(repeated(program, start, stop)) > stop - start for start, stop in runs])
+
+
+def repeated(program: Program, start: int, stop: int) -> list:
     """Which of these small instructions of a program are in runs that repeat."""
     if stop - start < TRIPS * SHORTEST:
         return []
-    keys = [(i.prim, program.shown[k][1]) if math.prod(program.shown[k][1]) <= HEAVIEST else k for k, i in program.code[start:stop]]
-    runs = repeats(numbered(keys), lambda first, p, trips: (first, first + p * trips, None))
+    code = program.code[start:stop]
+    sizes = np.array([elements(program, k, i) for k, i in code])
+    keys = [(i.prim, program.shown[k][1]) if n <= WIDEST or i.prim is matmul.prim else k for (k, i), n in zip(code, sizes, strict=True)]
+
+    def judge(first: int, period: int, trips: int) -> tuple | None:
+        return (first, first + period * trips, None) if sizes[first : first + period].sum() <= HEAVIEST else None
+
+    runs = repeats(numbered(keys), judge)
     return [k for first, last, _ in runs for k, _ in program.code[start + first : start + last]]
 
 
@@ -178,7 +202,7 @@ class Loop:
             else:
                 made = given["r"] = self.name()
                 given |= {"p": f"{made}p", "q": f"{made}q"}
-                self.lines.append(WORD.sub(lambda m, given=given: given[m[1]], TEXT[name]))
+                self.lines.append(WORD.sub(lambda m, given=given: given[m[1]], BODIES[name]))
                 if name in PASSING:
                     for c in columns:
                         self.checks.pop(given[WORDS[c]], None)
@@ -311,7 +335,8 @@ class Loop:
         """The row that runs it."""
         self.address = compiled(self.text(), "loop")
         self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
-        return NUMBER["loop"], self.address, ctypes.addressof(self.held), self.trips, self.start, 0
+        places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
+        return NUMBER["loop"], self.trips, 0, 0, self.start, 0, *places, *[0] * (ROW - 10)
 
 
 WORDS = ("old", "x", "y", "z")
@@ -321,37 +346,59 @@ def literal(v: float) -> str:
     return f"0x{np.float64(v).view(np.uint64):016X}"
 
 
-def rolled(code: np.ndarray, table: np.ndarray, size: int, left: list, constants: dict) -> tuple:
-    """(the rows with loops in them, the loops, why others are none).  `left`: arrays of the places that are read afterwards; `constants`:
-    place -> the text of the number that is always there."""
+class Listed:
+    """The rows of a block, each with the places of all its elements."""
+
+    def __init__(self) -> None:
+        self.rows: list = []
+        self.table: list = []
+        self.length = 0
+
+    def add(self, name: str, n: int, places: list) -> None:
+        """`places`: of the result and the operands, each of the shape of the result."""
+        fields = [NUMBER[name], n]
+        for at in places:
+            fields.append(self.length)
+            self.table.append(at.ravel())
+            self.length += at.size
+        self.rows.append((*fields, *[0] * (6 - len(fields))))
+
+    def settle(self) -> tuple:
+        return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate([*self.table, np.zeros(1, np.int64)])
+
+
+def rolled(arena: Any, blocks: list) -> tuple:
+    """Puts loops into the rows of blocks that have rows that repeat: (the loops, why others are none)."""
+    constants = {int(at): literal(v) for at, v in arena.constants if np.ndim(v) == 0}
     refused: dict = {}
+    read = np.zeros(arena.size, bool)
+    found = []
+    for block in blocks:
+        code, table = block.listed.settle()
+        block.listed = None
 
-    def judge(start: int, period: int, trips: int) -> tuple | None:
-        try:
-            made = Loop(code, table, start, period, trips, constants)
-        except Refused as error:
-            refused[str(error)] = refused.get(str(error), 0) + 1
-            return None
-        return made.start, made.stop, made
+        def judge(start: int, period: int, trips: int, code: Any = code, table: Any = table) -> tuple | None:
+            try:
+                made = Loop(code, table, start, period, trips, constants)
+            except Refused as error:
+                refused[str(error)] = refused.get(str(error), 0) + 1
+                return None
+            return made.start, made.stop, made
 
-    found = repeats(numbered(list(map(tuple, code[:, :2].tolist()))), judge)
-    if not found:
-        return code, [], refused
-    read = np.zeros(size, bool)
-    for places in left:
-        read[places] = True
-    rows, last = [], 0
-    for start, stop, loop in (*found, (len(code), len(code), None)):
-        for op, n, *places in code[last:start].tolist():
-            for c in READS[op]:
-                read[table[places[c] : places[c] + (1 if op == NUMBER["guard"] else n)]] = True
-        if loop is not None:
-            for places in loop.read_places():
+        loops = repeats(numbered(list(map(tuple, code[:, :2].tolist()))), judge)
+        found.append(loops)
+        last = 0
+        for start, stop, loop in (*loops, (len(code), len(code), None)):
+            for op, n, *places in code[last:start].tolist():
+                for c in READS[op]:
+                    read[table[places[c] : places[c] + (1 if op == NUMBER["guard"] else n)]] = True
+            for places in () if loop is None else loop.read_places():
                 read[places] = True
-        last = stop
-    last = 0
-    for start, stop, loop in found:
-        loop.store(read)
-        rows += [code[last:start], np.array([loop.compile()], np.int64)]
-        last = stop
-    return np.concatenate([*rows, code[last:]]), [loop for *_, loop in found], refused
+            last = stop
+        for _, _, at in block.ways:
+            read[at] = True
+    for block, loops in zip(blocks, found, strict=True):
+        for start, stop, loop in reversed(loops):
+            loop.store(read)
+            block.rows[start:stop] = [loop.compile()]
+    return [loop for loops in found for *_, loop in loops], refused
