@@ -24,7 +24,7 @@ class Anomalies(Watcher):
 
     # --- forward ---
 
-    def done(self, prim: Primitive, args: Any, out: Any) -> None:
+    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
         if prim.name in SILENT:
             return
         results = out if type(out) is tuple else (out,)

@@ -23,7 +23,11 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
-ON_USE = {"prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._anomalies"}  # tapegrad.<name> of a module on first use
+ON_USE = {
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._anomalies", "audit": "tapegrad._audit",
+    "profile": "tapegrad._profile",
+}  # fmt: skip
+# (tapegrad.<name> of a module on first use)
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",

@@ -109,7 +109,7 @@ class Watching:
             out = way(trace, prim, args, *more)
         finally:
             watcher.within = False
-        watcher.done(prim, args, out)
+        watcher.done(prim, args, out, more[-1])
         return out
 
 
@@ -150,8 +150,11 @@ class Watcher:
         if isinstance(trace, Tape):
             trace.records = Noted(trace.records, self)
 
-    def done(self, prim: Primitive, args: Any, out: Any) -> None:
+    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
         """An operation of the user's was done."""
+
+    def captured(self, array: Any, x: Variable) -> None:
+        """x stands for an array that the function captured."""
 
     def swept(self, noted: Noted, slot: int, c: Any) -> None:
         """A sweep has the cotangent c of this slot, by the record `noted.now` (None: by who asked for it)."""

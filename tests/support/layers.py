@@ -71,6 +71,7 @@ FLOORS = [
         "_memory",
         "_watching",
         "_anomalies",
+        "_wrapped",
     ],
     [
         "kernels.graph.",
@@ -82,7 +83,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "_profile", "_graph", "_audit"],
     ["__init__"],
 ]
 
