@@ -108,5 +108,5 @@ def structure(x: Any) -> str:
         return "{" + ", ".join(f"{k!r}: {structure(v)}" for k, v in x.items()) + "}"
     if is_node(x):
         return type(x).__name__ + "(" + ", ".join(structure(c) for c in children(x)) + ")"
-    s = getattr(x, "shape", None)
-    return type(x).__name__ if s is None else f"{type(x).__name__}{s}"
+    s, kind = getattr(x, "shape", None), x.__class__.__name__  # of a Variable the class that it stands for
+    return kind if s is None or s == () else f"{kind}{s}"
