@@ -26,6 +26,7 @@ from ._transforms import value_and_grad as value_and_grad
 from ._transforms import value_grad_hvp as value_grad_hvp
 from ._transforms import vjp as vjp
 from ._tree import Const as Const
+from ._tree import register_tree as register_tree
 from ._variable import Variable as Variable
 from ._vmap import vmap as vmap
 from .ops import _attach as _attach
