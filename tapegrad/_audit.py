@@ -61,7 +61,7 @@ class Audit:
         return not self.failures
 
     @property
-    def failures(self) -> list:
+    def failures(self) -> list[str]:
         return [c.name for c in self.checks if c.state == "FAILED"]
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Audit:
     __repr__ = __str__
 
 
-def audit(f: Callable, *args: Any, argnums: int | tuple | None = None, seed: int = 0) -> Audit:
+def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0) -> Audit:
     """f(*args) as it is and under every transform: do value, gradient, products with Jacobian and Hessian agree with each other and
     with differences?  Gives a report: print it; `.ok` and `.failures` for tests.
 

@@ -108,7 +108,7 @@ class Recording(Watcher):
             self.results = tuple([v._slot for v in leaves(y) if isinstance(v, Variable) and v._trace is self.tape])
 
 
-def graph(f: Callable, *args: Any, argnums: int | tuple | None = None) -> Graph:
+def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Graph:
     """The operations that f(*args) puts on a tape: print the result, or draw it by `.svg()` or `.save(path)`.
 
     f runs once; captured arrays are left as they were.

@@ -128,7 +128,7 @@ class Profile:
     __repr__ = __str__
 
 
-def profile(f: Callable, *args: Any, argnums: int | tuple | None = None) -> Profile:
+def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Profile:
     """Time and bytes of the value and gradient of f(*args), by line of your code: print the result.
 
     `argnums`: the arguments that are differentiated, all of floats if None.  f may give an array: then the cotangent is one of ones.
@@ -147,7 +147,7 @@ def profile(f: Callable, *args: Any, argnums: int | tuple | None = None) -> Prof
         keeper.put_back()
         run()  # what is made once is made
     keeper.put_back()
-    plain = best(lambda: f(*args), keeper)
+    plain = best(lambda: placed(f, args, nums)(*[args[n] for n in nums]), keeper)
     total = best(run, keeper)
     costs = Costs()
     with costs:

@@ -1,7 +1,7 @@
 """What a user does by hand: the tape, cutting a derivative, a tree as one vector."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ._calls import (
 )
 from ._primitive import OPEN, Trace, layout_of, primal_of, watched
 from ._tree import leaves, tree_map
+from ._types import Array, Number
 from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
@@ -56,7 +57,7 @@ class Tape:
         """Bytes of arrays that the records keep."""
         return reverse.saved_bytes(self._trace)
 
-    def watch(self, array: Any) -> Variable:
+    def watch(self, array: Array | Number | Variable) -> Variable:
         """A Variable over a copy of the array."""
         inputs = Inputs("tape.watch", 0, (array,))
         if self._trace.over:
@@ -66,6 +67,10 @@ class Tape:
         self._leaves[x._slot] = value
         return x
 
+    @overload
+    def grad(self, y: Variable, x: Variable, seed: object = None) -> Array: ...
+    @overload
+    def grad(self, y: Variable, x: Y, seed: object = None) -> Y: ...
     def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
         """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable.
 
@@ -99,6 +104,10 @@ def live_on(y: Variable, trace: Trace) -> bool:
 # --- small things ---
 
 
+@overload
+def value(x: Variable) -> Array: ...
+@overload
+def value(x: Y) -> Y: ...
 def value(x: Any) -> Any:
     """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
 
@@ -112,7 +121,7 @@ def value(x: Any) -> Any:
     return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 
 
-def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
+def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
     """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
 
     >>> import numpy as np, tapegrad as tg

@@ -4,7 +4,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from ._pickling import Remade, named_like
 from ._primitive import OPEN, layout_of, watched
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
+from ._types import Array, Node, Number
 from ._variable import Variable
 from .errors import OPEN as HEARD
 from .errors import ArgumentError, NotScalarError, ShapeError, TapegradError
@@ -41,7 +42,11 @@ from .ops._define import dtype, shape, xp
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
 X = TypeVar("X")
 Y = TypeVar("Y")
+Z = TypeVar("Z")
 A = TypeVar("A")
+Both: TypeAlias = tuple[Literal[0], Literal[1]]
+V = TypeVar("V", bound=Array | Number)
+N = TypeVar("N", bound=Node)
 P = ParamSpec("P")
 
 
@@ -107,8 +112,20 @@ def value_and_grad(
 ) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
 @overload
 def value_and_grad(
-    f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
-) -> Callable[P, tuple[Any, Any]]: ...
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, Z]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, tuple[X, Z]]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Any, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[[X], tuple[Any, Any]]: ...
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
@@ -142,14 +159,26 @@ def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: boo
 
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], Any], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, P], object], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
 ) -> Callable[Concatenate[X, P], X]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], tuple[Any, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+    f: Callable[Concatenate[X, P], tuple[object, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
 ) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
 @overload
-def grad(f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[P, Any]: ...
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Z]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[X, Z]]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+@overload
+def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Gradient of a real scalar function; see `value_and_grad`.
 
@@ -185,7 +214,13 @@ class Named:
                 raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
 
 
-def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, /) -> tuple[Y, Callable[[Y], X]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable[[Y], tuple[X, Z]]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
+def vjp(f: Callable, *primals: Any) -> tuple:
     """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
 
     w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
@@ -216,7 +251,7 @@ def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     return value, pullback
 
 
-def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
+def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Y, Y]:
     """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
 
     Tangents have the exact shapes of their primals; None stands for zero.
@@ -234,7 +269,7 @@ def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
 # --- second order ---
 
 
-def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple[Y, X, X]:
+def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = ()) -> tuple[Y, X, X]:
     """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
 
     >>> import numpy as np, tapegrad as tg
@@ -251,7 +286,7 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     return value, gradient, hv
 
 
-def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
+def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> X:
     """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
 
     >>> import numpy as np, tapegrad as tg
@@ -261,7 +296,7 @@ def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
     return value_grad_hvp(f, x, v, args)[2]
 
 
-def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
+def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> X:
     """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -402,14 +437,48 @@ def basis(x: Any) -> Any:
     return library.eye(n, dtype=dtype(x)).reshape((n, *s))
 
 
+Mode: TypeAlias = Literal["auto", "forward", "reverse"]
+
+
+@overload
 def jacobian(
-    f: Callable[P, Any],
-    argnums: int | tuple = 0,
-    mode: Literal["auto", "forward", "reverse"] = "auto",
+    f: Callable[Concatenate[V, P], Array | Number],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
     holomorphic: bool = False,
     *,
     shadow: bool = True,
-) -> Callable[P, Any]:
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[V, P], Node],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[V, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[N, P], object],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: int | tuple[int, ...],
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def jacobian(
+    f: Callable, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
+) -> Callable:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
@@ -531,7 +600,19 @@ def _columns(r: Recorded) -> dict:
     return blocks
 
 
-def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = True) -> Callable[P, Any]:
+@overload
+def hessian(
+    f: Callable[Concatenate[V, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[N, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> Callable:
     """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg

@@ -35,9 +35,10 @@ class Const:
 REGISTERED: dict = {}  # class -> (flatten, unflatten)
 REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
 T = TypeVar("T")
+R = TypeVar("R")
 
 
-def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[Any], Any]], unflatten: Callable[[Any, Sequence[Any]], T]) -> None:
+def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R]], unflatten: Callable[[R, list[Any]], T]) -> None:
     """Instances of this class are trees in every transform, as tuples, lists, dicts, dataclasses and classes of attrs are.
 
     `flatten(x)` gives (members, rest), `unflatten(rest, members)` an instance of these members: tracked values, trees of such, and
