@@ -21,6 +21,7 @@ from ..ops import shaping
 
 
 def to_host(x: Any) -> np.ndarray:
+    """An array or number as a plain array of NumPy's, from a device if it lies there."""
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
