@@ -41,7 +41,7 @@ def as_plain_text(app, what, name, obj, options, lines):
     paragraphs = "\n".join(lines).split("\n\n")
     for k, paragraph in enumerate(paragraphs):
         rows = paragraph.split("\n")
-        if len(rows) > 3 and all(re.search(r"\S {2,}\S", row) for row in rows):
+        if len(rows) > 3 and all(re.search(r"[^\s.:;] {2,}\S", row) for row in rows):
             paragraphs[k] = "::\n\n" + "\n".join("    " + row for row in rows)
         elif not paragraph.lstrip().startswith((">>>", "    ")):
             paragraphs[k] = re.sub(r"`[^`]*`|\*", lambda m: m[0] if m[0][0] == "`" else r"\*", paragraph)
@@ -54,7 +54,7 @@ def carry_files(app, docname, source):
 
     def download(m):
         outside = (here / m[2]).resolve()
-        return m[0] if outside.is_relative_to(DOCS) or not outside.is_file() else f"{{download}}`{m[1]} <{m[2]}>`"
+        return m[0] if outside.is_relative_to(DOCS) or not outside.is_file() else f"{{download}}`{m[1].replace('`', '')} <{m[2]}>`"
 
     source[0] = re.sub(r"(?<!!)\[([^\]]*)\]\((\.\.?/[^)#]+)\)", download, source[0])
 
