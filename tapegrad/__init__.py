@@ -47,6 +47,9 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing
+    from ._anomalies import detect_anomalies as detect_anomalies
+    from ._audit import audit as audit
+    from ._profile import profile as profile
     from .replay import prepare as prepare
 
 else:

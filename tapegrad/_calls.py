@@ -15,7 +15,7 @@ from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_
 from ._dual import Dual
 from ._float_errors import Watched
 from ._foreign import OBJECTS, numbers_of
-from ._primitive import OPEN, Trace, handle, layout_of, live, values_of
+from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
@@ -308,12 +308,15 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     if trace.adopts:
         shadow.within_hiding -= 1  # it is that of this trace
+    watched(trace)
     with shadow as (g, args):
         try:
             with Swallowed(), Watched(isinstance(f, Const)):
                 if kwargs or inputs.constants:
                     shadow.pass_plain((*inputs.constants, *kwargs.values()))
                 y = (g if lift is None else lift(g))(*args, **kwargs)
+                if WATCHERS and OPEN.watcher is not None:
+                    OPEN.watcher.returned(f, y)
                 read(y if type(y) is Variable else shadow.settle(y))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words

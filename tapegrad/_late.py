@@ -23,7 +23,11 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
-ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
+ON_USE = {
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._anomalies", "audit": "tapegrad._audit",
+    "profile": "tapegrad._profile",
+}  # fmt: skip
+# (tapegrad.<name> of a module on first use)
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -90,7 +94,7 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN",)  # what is open in a thread: no arrow
+STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
 
 

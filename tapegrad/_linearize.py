@@ -6,7 +6,7 @@ from typing import Any
 from . import _tape as reverse
 from ._array import is_differentiable
 from ._calls import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
-from ._primitive import OPEN, layout_of
+from ._primitive import OPEN, layout_of, watched
 from ._tree import tree_map
 from .errors import ArgumentError
 from .ops.degenerate import free_of_gauge
@@ -42,7 +42,7 @@ class Products:
         return found
 
     def transposed(self) -> tuple:
-        tape = reverse.Tape()
+        tape = watched(reverse.Tape())
         try:
             ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
             pulled = self.recorded.pull(ws)

@@ -83,11 +83,24 @@ class Open(threading.local):
     shadows: tuple = ()  # theirs (_shadow)
     hiding: Any = ()  # those that hide values
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
+    watcher: Any = None  # who looks at each operation (_anomalies)
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
 
 OPEN = Open()
+WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
+
+
+def watching() -> bool:
+    return bool(WATCHERS) and OPEN.watcher is not None
+
+
+def watched(trace: "Trace") -> Any:
+    """The trace, known to who looks at each operation of this thread."""
+    if WATCHERS and OPEN.watcher is not None:
+        OPEN.watcher.opened(trace)
+    return trace
 
 
 class Trace:

@@ -15,7 +15,7 @@ from ._calls import (
     entered,
     full_like,
 )
-from ._primitive import OPEN, Trace, layout_of, primal_of
+from ._primitive import OPEN, Trace, layout_of, primal_of, watched
 from ._tree import leaves, tree_map
 from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
@@ -40,7 +40,7 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self._trace = reverse.Tape()
+        self._trace = watched(reverse.Tape())
         self._leaves: dict = {}
 
     def __enter__(self) -> "Tape":
@@ -59,7 +59,7 @@ class Tape:
     def watch(self, array: Any) -> Variable:
         """A Variable over a copy of the array."""
         inputs = Inputs("tape.watch", 0, (array,))
-        if type(self._trace) is not reverse.Tape:
+        if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
         value = entered(inputs.args[0])
         x = self._trace.watch(value)

@@ -27,7 +27,7 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade, named_like
-from ._primitive import OPEN, layout_of
+from ._primitive import OPEN, layout_of, watched
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
@@ -276,7 +276,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
             return found[0]
     with Recorded(call, f, 0, (x, *args), {}) as r:
         ((y, _),) = r.low
-        tape = reverse.Tape()
+        tape = watched(reverse.Tape())
         w = tape.watch(full_like(number(y), 0))
         pulled = r.pull([w]).get(0)
         slot = None if pulled is None else lowered(pulled, tape)[1]
@@ -469,7 +469,7 @@ def unshared(a: Any) -> Any:
 def _columns(r: Recorded) -> dict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
     back, which gives J v without running f again."""
-    tape = reverse.Tape()
+    tape = watched(reverse.Tape())
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
     outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}

@@ -86,6 +86,10 @@ class ConvergenceError(TapegradError, RuntimeError):
     """An optimiser stopped before it reached a maximum, a solver before it reached a solution."""
 
 
+class AnomalyError(OfTracked, FloatingPointError):
+    """Under `detect_anomalies`: a nan or inf, with the operation that made it."""
+
+
 class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import address, is_array, xp_of
-from .._primitive import OPEN, view
+from .._primitive import OPEN, WATCHERS, view
 from .._variable import Variable, View, bottom, new
 from ..errors import AliasError
 from . import routes, threads
@@ -124,6 +124,8 @@ class Arrays:
         if not arrays:
             threads.enter(self)
         arrays.append((x, v))
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.captured(x, v)
         if len(THREADS) > 1 or WRITERS:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:

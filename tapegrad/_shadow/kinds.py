@@ -27,7 +27,7 @@ HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
     functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
-OWN = frozenset(("__main__", "__mp_main__"))
+OWN = frozenset(("__main__", "__mp_main__", "tapegrad._wrapped"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
 REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)

@@ -58,7 +58,21 @@ FLOORS = [
     ],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats.", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
+    [
+        "_reads",
+        "_calls",
+        "_transforms",
+        "_transposed",
+        "_kept",
+        "_vmap",
+        "_rule",
+        "_recording",
+        "_linearize",
+        "_memory",
+        "_watching",
+        "_anomalies",
+        "_wrapped",
+    ],
     [
         "kernels.graph.",
         "kernels.trace.",
@@ -69,7 +83,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "_profile", "_graph", "_audit"],
     ["__init__"],
 ]
 
