@@ -76,4 +76,4 @@ def test_entries_are_there_once_and_have_a_text():
 
 def test_faces_are_named():
     page = (REFERENCE / "numpy-and-scipy.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"automodule:: tapegrad\.(\w+)", page)) == set(FACES)
+    assert all(f"tapegrad.{name}" in page for name in FACES)
