@@ -63,12 +63,30 @@ def test_every_page_is_reached():
     assert {page.with_suffix("") for page in pages} - entries == {DOCS / "index"}
 
 
-@pytest.fixture(scope="module")
-def drawing():
-    spec = spec_from_file_location("drawing", DOCS / "drawing.py")
+def script(name):
+    spec = spec_from_file_location(name, DOCS / f"{name}.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    return script("drawing")
+
+
+def test_faults_of_a_site_are_found(tmp_path):
+    (tmp_path / "a.html").write_text('<html><body><h1 id="top">a</h1><a href="b.html#there">b</a><img src="p.svg"></body></html>')
+    (tmp_path / "b.html").write_text('<html><body><p id="there">b<br/></p><a href="https://elsewhere.org/x">c</a></body></html>')
+    (tmp_path / "p.svg").write_text("<svg/>")
+    faults = script("check_site").faults
+    assert faults(tmp_path) == []
+    (tmp_path / "b.html").write_text('<html><body><p id="here">b</div><p id="here"><a href="c.html">c</a><a href="#no">d</a></body></html>')
+    (tmp_path / "p.svg").unlink()
+    found = "\n".join(faults(tmp_path))
+    for text in ("b.html#there leads to no element", "p.svg leads to no file", "c.html leads to no file", "#no leads to no element"):
+        assert text in found
+    assert "two elements have the name here" in found and "closes nothing" in found
 
 
 @pytest.mark.parametrize("name", ["tape", "levels"])
