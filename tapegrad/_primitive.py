@@ -14,7 +14,7 @@ import numpy as np
 from ._array import address, is_array
 from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
-from .errors import AliasError
+from .errors import AliasError, callers_code, callers_line, quoted
 
 
 class Primitive:
@@ -401,7 +401,8 @@ def own(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            "an argument that shares memory with another argument is written: the other would have to change with it; "
+            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument is written: the other would "
+            "have to change with it; "
             "pass x.copy(), or one array, and take views of it inside the function"
         )
     if not is_saved(x) and not has_tangent(x):

@@ -14,6 +14,8 @@ from ._batch import Batch
 from ._calls import (
     Recorded,
     cast,
+    check_argnums,
+    check_function,
     check_scalar,
     derivative_out,
     full_like,
@@ -32,7 +34,7 @@ from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._variable import Variable
 from .errors import OPEN as HEARD
-from .errors import ArgumentError, ShapeError, TapegradError
+from .errors import ArgumentError, NotScalarError, ShapeError, TapegradError
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
@@ -47,6 +49,7 @@ class Transform(Remade):
     """What grad and its like return: `body(f, settings, args, kwargs)` with f and the settings that they were given."""
 
     def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
+        check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
         name = name_of(f)
@@ -118,6 +121,7 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    check_argnums("value_and_grad", argnums)
     return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
@@ -128,7 +132,7 @@ def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> 
 
 def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
-    call = f"grad({name_of(f)})"
+    call = f"{'value_and_grad' if valued else 'grad'}({name_of(f)})"
     with Recorded(call, f, argnums, args, kwargs, has_aux) as r:
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
@@ -153,12 +157,32 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
     """
+    check_argnums("grad", argnums)
     return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
 
 
 def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     _, aux, gradient = _pulled(f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient
+
+
+class Named:
+    """A context: what is wrong with the value is told of the transform that was called, not of the gradient that it takes."""
+
+    __slots__ = ("call", "f")
+
+    def __init__(self, call: str, f: Callable):
+        self.call, self.f = call, f
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is NotScalarError:
+            inner, paren, rest = str(error).partition(f"({name_of(self.f)})")
+            if inner in ("grad", "value_and_grad"):
+                rest = rest.replace(f"; {inner} needs", f"; {self.call.partition('(')[0]} needs")
+                raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
 
 
 def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
@@ -220,7 +244,9 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     inside = OPEN.inside
     if inside is not None:
         return inside.value_grad_hvp(f, x, v, args)
-    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
+    call = f"hvp({name_of(f)})"
+    with Named(call, f):
+        pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
 
@@ -247,7 +273,7 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     if inside is not None:
         return inside.hmp(f, x, V, args)
     call = f"hmp({name_of(f)})"
-    with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
+    with Named(call, f), Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
@@ -396,6 +422,7 @@ def jacobian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
+    check_argnums("jacobian", argnums)
     return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
 
 
@@ -512,9 +539,11 @@ def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = Tru
     array([[4., 2.],
            [2., 0.]])
     """
+    check_argnums("hessian", argnums)
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
 
 
 def _hessian(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    wrap, (argnums,) = _wrapping(f), settings
-    return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))
+    wrap, (argnums,), call = _wrapping(f), settings, f"hessian({name_of(f)})"
+    with Named(call, f):
+        return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._calls import Inputs, name_of
+from .._calls import Inputs, check_argnums, check_function, name_of
 from .._pickling import Remade
 from .._shadow import MAKERS
 from .._tree import Const
@@ -129,6 +129,8 @@ def prepare(
     >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     (array([ 3., 12.]), array([6., 0.]))
     """
+    check_function("prepare", f)
+    check_argnums("prepare", argnums)
     if not args:
         raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
     if on_change not in ("record", "raise"):
