@@ -20,6 +20,8 @@ version = release = version_of("tapegrad")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_title = "tapegrad"
 html_show_sphinx = False
 html_copy_source = False
