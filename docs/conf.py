@@ -25,6 +25,7 @@ html_css_files = ["wide.css"]
 html_title = "tapegrad"
 html_show_sphinx = False
 html_copy_source = False
+html_show_search_summary = False  # it fetches pages, which a browser refuses where the site is opened from a disk
 myst_heading_anchors = 3
 
 # Docstrings are plain text with `code` in single marks.
