@@ -24,6 +24,8 @@ from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeErro
 from .ops._define import dtype, shape
 from .replay import prepare
 
+__all__ = ["fisher", "gauss_newton", "hessian", "jacobian"]
+
 # --- is what the function read as it was? ---
 
 

@@ -20,6 +20,8 @@ from .errors import ArgumentError
 from .ops._define import dtype
 from .ops.one_triangle import symmetric
 
+__all__ = ["check_grads"]
+
 LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}
 

@@ -143,10 +143,12 @@ class Plan(Remade):
 
     @property
     def colors(self) -> int:
+        """How many products give all entries."""
         return len(self.coloring)
 
     @property
     def shape(self) -> tuple:
+        """That of the matrix."""
         return self.pattern.shape
 
     def __repr__(self) -> str:

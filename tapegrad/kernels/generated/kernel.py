@@ -184,7 +184,7 @@ class Generated(Remade):
         self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
-        """(p, B)."""
+        """The gradient of each sample, (p, B)."""
         return self.value_and_grad(theta, data)[1]
 
     def hvp(self, theta: Any, v: Any, data: Any) -> Any:
