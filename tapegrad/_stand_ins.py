@@ -72,15 +72,20 @@ def face_of(f: Any) -> Any:
     return None
 
 
-UNNAMED = {"SuperLU": "scipy.sparse.linalg"}  # classes that do not say where they are from
+# classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
+FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
+OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
+             "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
+UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sparse.linalg"), **dict.fromkeys(FORMS, "scipy.signal")}
 
 
 def of_instance(kind: type) -> Any:
-    """The class of ours whose objects stand for those of a class of SciPy's, or None."""
-    if (kind.__module__ or "").startswith("scipy."):
-        ours = function(kind)
-    elif kind.__name__ in UNNAMED and kind.__module__ == "builtins":
+    """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
+    module = kind.__module__ or ""
+    if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    elif module.startswith(("scipy.", "numpy.polynomial.")):
+        ours = function(kind)
     else:
         return None
     return ours if hasattr(ours, "_of") else None

@@ -49,21 +49,11 @@ import numpy as np
 
 from ._array import is_array, kept, room_like
 from ._late import late
+from ._types import Array, Number
 from .errors import ArgumentError
 
-if TYPE_CHECKING:  # ops/_attach.py gives the methods; for type checkers all that NumPy's arrays have
-    from numpy.lib.mixins import NDArrayOperatorsMixin
-
-    class Attached(NDArrayOperatorsMixin):
-        def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any: ...
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-        def __len__(self) -> int: ...
-        def __iter__(self) -> Any: ...
-        def __bool__(self) -> bool: ...
-        def __int__(self) -> int: ...
-
+if TYPE_CHECKING:  # ops/_attach.py gives the methods
+    from ._attached import Attached
 else:
     Attached = object
 
@@ -92,7 +82,7 @@ class Variable(Attached):
     # engine asks `type(x)` where it means a plain one.
     __class__ = property(lambda x: late.class_of(x))
 
-    def __init__(self, array: Any):
+    def __init__(self, array: "Array | Number | list[float] | Variable"):
         if isinstance(array, Variable):
             array = bottom(array)
         if not is_array(array):

@@ -29,7 +29,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     here = shown(x)
     if not is_array(here):
         raise TypeError("a number cannot be written in place")
-    if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k == "broadcast" for k, _ in x._path):
+    if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k in ("broadcast", "windows") for k, _ in x._path):
         raise ValueError("assignment destination is read-only")
     if type(x) is View and any([kind == "sliding" for kind, _ in x._path]):
         raise AliasError(

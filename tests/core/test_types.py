@@ -1,0 +1,21 @@
+"""Types: the list of what a Variable has is that of the class."""
+
+import ast
+from pathlib import Path
+
+import tapegrad as tg
+
+# Of Python's object model and foreign libraries, or refused with a text of its own (tests of errors).
+APART = frozenset(
+    "__array_priority__ __cupy_override_elementwise_kernel__ __cupy_override_reduction_kernel__ __dlpack__ __dlpack_device__ __module__ "
+    "__slots__ argpartition as_integer_ratio byteswap choose ctypes data dump dumps get getfield hex is_integer partition ptp put resize "
+    "setfield setflags to_device tofile".split()
+)
+
+
+def test_what_type_checkers_are_told_of_a_variable():
+    tree = ast.parse((Path(tg.__file__).parent / "_attached.pyi").read_text())
+    (told,) = [{m.name for m in c.body if isinstance(m, ast.FunctionDef)} for c in tree.body if isinstance(c, ast.ClassDef)]
+    there = {n for n in dir(tg.Variable) if not n.startswith("_") or (n.startswith("__") and n not in dir(object))}
+    assert told <= set(dir(tg.Variable))
+    assert there - told == APART
