@@ -19,7 +19,7 @@ import numpy
 from .. import numpy as np
 from ._compiled import First, moments
 from ._diffuse import before, behind, smoothed, through
-from ._filter import Block, Moments, Path, moments_on_arrays, observed, require_settled
+from ._filter import Block, Moments, Path, moments_on_arrays, observed, require_determined, require_settled
 from ._host import brought
 from ._kernel import triangle, weights
 from ._model import LinearGaussian, Observations, System, given
@@ -51,9 +51,11 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     if found is None:
         x, path, _, settled = moments_on_arrays(s, data, joseph)
         require_settled(settled, "smooth")
+        require_determined(path.met, s, "smooth")
         m = len(s.diffuse)
         mean, cov = _smoothed(s, path, s.xp.zeros(m), s.xp.zeros((m, m)))
     else:
+        require_determined(found[1].met, s, "smooth")
         mean, cov = _compiled(s, there, *found)
     return brought(SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False)), data.xp)
 
