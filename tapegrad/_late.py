@@ -23,7 +23,20 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
-ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
+ON_USE = {
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._anomalies", "audit": "tapegrad._audit",
+    "graph": "tapegrad._graph", "profile": "tapegrad._profile",
+}  # fmt: skip
+# (tapegrad.<name> of a module on first use)
+ELSEWHERE = {  # names of other libraries -> ours
+    "gradient": "grad", "jacfwd": "jacobian(f, mode='forward')", "jacrev": "jacobian(f, mode='reverse')", "jit": "prepare(f, x)",
+    "compile": "prepare(f, x)", "stop_gradient": "value", "detach": "value", "no_grad": "value", "custom_vjp": "rule", "custom_jvp": "rule",
+    "custom_gradient": "rule", "primitive": "rule", "elementwise_grad": "grad(lambda x: f(x).sum())", "GradientTape": "Tape",
+    "Tensor": "Variable", "tensor": "Variable", "pmap": "vmap", "hessian_vector_product": "hvp", "make_jvp": "jvp", "make_vjp": "vjp",
+    "ravel_pytree": "ravel", "remat": "checkpoint", "detect_anomaly": "detect_anomalies", "debug_nans": "detect_anomalies",
+    "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads", "check_grads": "testing.check_grads",
+    "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize", "fit": "statespace.fit",
+}  # fmt: skip
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -41,9 +54,11 @@ LOADED: dict[str, tuple] = {
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     **{
-        f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_statistics")
+        f"tapegrad.stats.{name}": ("stats",)
+        for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
     },  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
+    "tapegrad._scipy.polynomial": ("numpy",),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -80,7 +95,15 @@ FILLED = {
     "ops._define.NUMPY": ("ops.", "stats", "_scipy._declare"),
     "_faces.FACES": ("_random", "stats", "_scipy._declare"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare", "_scipy.optimize"),
+    "_shadow.core.MAKERS": (
+        "_transforms",
+        "_memory",
+        "implicit",
+        "statespace._nonlinear",
+        "replay._prepare",
+        "_scipy.optimize",
+        "_scipy._boundary",
+    ),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
@@ -90,7 +113,7 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN",)  # what is open in a thread: no arrow
+STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, layout_of, live, values_of
+from ..._primitive import OPEN, WATCHERS, layout_of, live, values_of
+from ..._transforms import value_and_grad
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -57,6 +58,7 @@ class Parts:
     missing: Any
     invalid: str
     sums: Any = None
+    init: Any = None  # of a recursion
 
     def __post_init__(self) -> None:
         if self.invalid not in ("reject", "nan"):
@@ -67,15 +69,16 @@ class Parts:
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None):
-        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace."""
+    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None, short: bool = False):
+        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace; `short`: it runs for few
+        steps, and is compiled for the time that takes."""
         self.__name__, self.missing = name_of(parts.f), parts.missing
         self.__doc__ = getattr(parts.f, "__doc__", None)
         self._is_missing = Looking(self.__name__)
         self._parts, self._build = parts, build
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
-        self._key = key
+        self._key, self._short = key, short
         named_like(self, parts.f)
         self._renew()
 
@@ -102,6 +105,7 @@ class Generated(Remade):
         for what, family in self._families.items():
             family.captured = self._captured
             family.key = None if self._key is None else f"{self._key} {what}"
+            family.short = self._short
         self._family = self._families["value"]
         self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
         # an operation on a tape stays with what was traced for it
@@ -130,7 +134,7 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("F")
-        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
+        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
             return found
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
@@ -152,7 +156,7 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("VG")
-        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
+        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
             return found
         if is_tree(theta):
             if out is not None:
@@ -180,7 +184,7 @@ class Generated(Remade):
         self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
-        """(p, B)."""
+        """The gradient of each sample, (p, B)."""
         return self.value_and_grad(theta, data)[1]
 
     def hvp(self, theta: Any, v: Any, data: Any) -> Any:
@@ -320,12 +324,28 @@ class Generated(Remade):
             launcher = self._launcher(family, kind, n, arrays, missing, numbers)
             if not numbers and family is self._family:
                 self._last = key, launcher
-        return self._launch(launcher, kind, n, arrays, outs, False)
+        return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, outs, False))
 
     def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
         """Launch a kernel of any family on plain arrays."""
         launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
-        return self._launch(launcher, kind, n, arrays, None, not family.scalar)
+        return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, None, not family.scalar))
+
+    def _looked_at(self, arrays: tuple, found: Any) -> Any:
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.launched(self.__name__, arrays[0], found, functools.partial(self._rerun, *arrays[:2]))
+        return found
+
+    def _rerun(self, theta: np.ndarray, data: np.ndarray, sample: int) -> None:
+        """The function itself for one sample, datum by datum, with its derivative: whoever watches sees its lines."""
+        raise NotImplementedError
+
+    def _steps_of(self, theta: Any, data: Any, sample: int) -> tuple:
+        """What the function gets: (theta of its numbers, the numbers, the data that it gets one by one)."""
+        data = data[..., sample] if data.ndim == 3 else data
+        each = [y if data.ndim > 1 else y[()] for y in data.T]
+        skips = self.missing != "step"
+        return self._build or (lambda x: x), theta[:, sample].copy(), [y for y in each if not (skips and np.isnan(y).any())]
 
     def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
         theta, data = arrays[:2]
@@ -385,6 +405,11 @@ class Generated(Remade):
 class Likelihood(Generated):
     """A sum over data; see `likelihood`."""
 
+    def _rerun(self, theta, data, sample):
+        build, numbers, each = self._steps_of(theta, data, sample)
+        for y in each:
+            value_and_grad(lambda x, y=y: self._parts.f(build(x), y))(numbers)
+
     def scores(self, theta: Any, data: Any) -> Any:
         """The gradient of each datum's term, (N, p, B), by one sweep; (N, p) for theta (p,).
 
@@ -396,6 +421,19 @@ class Likelihood(Generated):
 
 class Recursion(Generated):
     """A recursion with a carry; see `recursion`."""
+
+    def _rerun(self, theta, data, sample):
+        build, numbers, each = self._steps_of(theta, data, sample)
+
+        def run(x):
+            th, total = build(x), 0.0
+            carry = self._parts.init(th)
+            for y in each:
+                carry, term = self._parts.f(carry, th, y)
+                total = total + np.sum(term)
+            return total
+
+        value_and_grad(run)(numbers)
 
     def final(self, theta: Any, data: Any) -> Any:
         """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
@@ -506,7 +544,7 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
-    made = Recursion(Parts(step, trace, missing, invalid, sums))
+    made = Recursion(Parts(step, trace, missing, invalid, sums, init))
     made._call = _recursion, (init, step, missing, invalid, sums)
     return made
 
@@ -515,9 +553,10 @@ def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums:
     return recursion(init, step, missing=missing, invalid=invalid, sums=sums)
 
 
-def named_recursion(key: str, init: Callable, step: Callable) -> Recursion:
+def named_recursion(key: str, init: Callable, step: Callable, short: bool = False) -> Recursion:
     """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
-    stays nan, and data have no gaps but those that the step looks for itself."""
-    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key)
-    made._call = named_recursion, (key, init, step)
+    stays nan, and data have no gaps but those that the step looks for itself.  `short`: it runs for few steps, and is compiled for the time
+    that takes."""
+    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key, short=short)
+    made._call = named_recursion, (key, init, step, short)
     return made
