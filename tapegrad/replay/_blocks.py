@@ -26,6 +26,7 @@ CALLED = 256  # of functions of the C library
 PRODUCTS = 10_000  # of a matrix product
 ROOM = 4096  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
@@ -183,6 +184,10 @@ class Arena:
             return self.pool.pop()
         except IndexError:
             return Memory(self)
+
+    def give_back(self, memory: "Memory") -> None:
+        if ITEM * self.size <= KEPT:
+            self.pool.append(memory)
 
     def settle(self) -> None:
         """All blocks are there."""

@@ -224,7 +224,7 @@ class Emitted:
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
-            end.append(f"{self.given(self.arena.pool.append, 'M')}(M)")
+            end.append(f"{self.given(self.arena.give_back, 'M')}(M)")
         for block in self.made:
             block.settle()
         if end:
