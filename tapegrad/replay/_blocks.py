@@ -338,7 +338,7 @@ class Block:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
-        elif to.size and not self.lines(name, to, operands):
+        elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (13 - len(places))))
 

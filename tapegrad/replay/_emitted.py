@@ -111,6 +111,11 @@ class Emitted:
     def blocks(self) -> int:
         return len(self.made)
 
+    def saved(self) -> float:
+        """About how many nanoseconds of a replay groups might save, at most."""
+        sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
+        return sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+
     # --- memory ---
 
     def is_dead(self, storage: Storage, n: int) -> bool:
@@ -193,7 +198,7 @@ class Emitted:
             self.guard(k)
         found = runs(program)
         self.arena, blocks, stopped = Arena(program, self.last), dict(found), 0
-        within = {n for start, stop in found for n in range(start, stop)}
+        self.within = within = {n for start, stop in found for n in range(start, stop)}
         self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
         self.outside |= {k for k, n in self.last.items() if n is END}
         for n, (k, i) in enumerate(program.code):
@@ -501,13 +506,6 @@ def told(emitted: Emitted) -> str:
         return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
     count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
     return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
-
-
-def saved(program: Program) -> float:
-    """About how many nanoseconds of a replay groups might save, at most."""
-    within = {n for start, stop in runs(program) for n in range(start, stop)}
-    sizes = [(math.prod(program.shown[k][1]), n in within) for n, (k, _) in enumerate(program.code)]
-    return sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
 
 
 def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.ndarray:
