@@ -5,6 +5,7 @@ operation on these integers.  A write goes to new places if anybody reads the ol
 
 import functools
 import heapq
+import itertools
 import math
 from typing import Any
 
@@ -435,7 +436,7 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.array(self.rows, np.int32).reshape(-1, ROW)
+        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32, ROW * len(self.rows)).reshape(-1, ROW)
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
         self.rows = []
