@@ -43,7 +43,7 @@ NO_FORMULA = "its derivatives have no closed form in known functions; give it a 
 PHASES = "its factors are fixed only up to signs or phases; write the singular value decompositions of the blocks"
 
 REFUSED = {
-    "numpy": {MATRIX: "asmatrix bmat"},
+    "numpy": {MATRIX: "asmatrix bmat", "write numpy.histogram(x, n)[1], whose edges have a derivative": "histogram_bin_edges"},
     "scipy.special": {
         OBJECT: """
             gegenbauer genlaguerre jacobi sh_jacobi""",
