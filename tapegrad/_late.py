@@ -45,6 +45,7 @@ LOADED: dict[str, tuple] = {
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
     },  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
+    "tapegrad._scipy.polynomial": ("numpy",),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
@@ -81,7 +82,15 @@ FILLED = {
     "ops._define.NUMPY": ("ops.", "stats", "_scipy._declare"),
     "_faces.FACES": ("_random", "stats", "_scipy._declare"),
     "_questions.METAS": ("_shadow.classes",),
-    "_shadow.core.MAKERS": ("_transforms", "_memory", "implicit", "statespace._nonlinear", "replay._prepare", "_scipy.optimize"),
+    "_shadow.core.MAKERS": (
+        "_transforms",
+        "_memory",
+        "implicit",
+        "statespace._nonlinear",
+        "replay._prepare",
+        "_scipy.optimize",
+        "_scipy._boundary",
+    ),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),

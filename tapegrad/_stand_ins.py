@@ -42,6 +42,15 @@ def module(m: ModuleType) -> Any:
 
 def function(f: Any) -> Any:
     """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    theirs, ours = FACES.get(id(f), NONE)
+    return ours if theirs is f and f is not None else face_of(f)
+
+
+NONE = None, None
+FACES: dict = {}  # id of a function -> that, and its face
+
+
+def face_of(f: Any) -> Any:
     module_name = getattr(f, "__module__", None) or "numpy"
     root = module_name.partition(".")[0]
     if root not in ROOTS:
@@ -56,19 +65,27 @@ def function(f: Any) -> Any:
     for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
         theirs, ours = sys.modules.get(place), find(place)
         if ours is not None and theirs is not None and getattr(theirs, name, None) is f:
-            return getattr(ours, name, None)
+            face = getattr(ours, name, None)
+            if face is not None and len(FACES) < 9999:
+                FACES[id(f)] = f, face
+            return face
     return None
 
 
-UNNAMED = {"SuperLU": "scipy.sparse.linalg"}  # classes that do not say where they are from
+# classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
+FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
+OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
+             "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
+UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sparse.linalg"), **dict.fromkeys(FORMS, "scipy.signal")}
 
 
 def of_instance(kind: type) -> Any:
-    """The class of ours whose objects stand for those of a class of SciPy's, or None."""
-    if (kind.__module__ or "").startswith("scipy."):
-        ours = function(kind)
-    elif kind.__name__ in UNNAMED and kind.__module__ == "builtins":
+    """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
+    module = kind.__module__ or ""
+    if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    elif module.startswith(("scipy.", "numpy.polynomial.")):
+        ours = function(kind)
     else:
         return None
     return ours if hasattr(ours, "_of") else None

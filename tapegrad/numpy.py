@@ -18,6 +18,7 @@ from ._higher import apply_along_axis as apply_along_axis
 from ._higher import apply_over_axes as apply_over_axes
 from ._higher import fromiter as fromiter
 from ._higher import vectorize as vectorize
+from ._late import load as _load
 from ._random import random as random
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
@@ -25,3 +26,12 @@ fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)
+_of_faces = __getattr__  # noqa: F821 (it was filled in)
+
+
+def __getattr__(name):
+    if name not in ("polynomial", "poly1d"):
+        return _of_faces(name)
+    made = _load("tapegrad._scipy.polynomial")
+    globals().update(polynomial=made.stand_in, poly1d=made.poly1d, **made.OF_COEFFICIENTS)
+    return globals()[name]

@@ -194,13 +194,16 @@ class Namespace:
         for public in dir(self.real):
             x = getattr(self.real, public)
             known = isinstance(x, type) and x in self.rules
-            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith("scipy")):
+            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])):
                 continue
             if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):
                 module.__dict__[public] = self.rules.get(x) or (refusing(self, x) if x in self.refusals else x)
+        for x, ours in self.rules.items():
+            if isinstance(x, type):  # those that are not public, too: an instance may be met
+                module.__dict__.setdefault(x.__name__, ours)
         return module
 
     def face(self, f: Callable) -> Callable:

@@ -8,8 +8,8 @@ import scipy.signal as sig
 
 from .. import numpy as np
 from ..ops._define import dtype, ndim, shape
-from ._declare import array, bare, constant, fixed, tracked
-from ._filters import SIGNAL, sections
+from ._declare import array, bare, tracked
+from ._filters import FOLLOWED, SIGNAL, sections
 
 # --- zeros, poles and gain ---
 
@@ -94,16 +94,7 @@ def zpk2tf(z, p, k):
     return k * polynomial(np.atleast_1d(array(z, like))), polynomial(np.atleast_1d(array(p, like)))
 
 
-@SIGNAL.rule(sig.normalize)
-def normalize(b, a):
-    like = like_of(b, a)
-    b, a = [np.atleast_1d(array(x, like)) for x in (b, a)]
-    if ndim(b) > 1:
-        raise ValueError("scipy.signal.normalize: several numerators at once are not supported on a tracked Variable")
-    first = int(plain_np.flatnonzero(bare(a))[0])
-    small = plain_np.abs(bare(b) / bare(a)[first]) > 1e-14
-    a = a[first:]
-    return b[min(int(small.argmax()) if small.any() else len(small) - 1, len(small) - 1) :] / a[0], a / a[0]
+normalize = SIGNAL.rule(sig.normalize)(FOLLOWED.function(sig.normalize))
 
 
 @SIGNAL.rule(sig.tf2zpk)
@@ -247,9 +238,9 @@ def freqs_zpk(z, p, k, worN=200):
 BANDS = {"l": "lowpass", "h": "highpass", "bands": "bandstop", "band": "bandpass", "p": "bandpass", "s": "bandstop"}
 KINDS = {
     "butter": lambda N, rp, rs, norm: sig.buttap(N),
-    "cheby1": lambda N, rp, rs, norm: sig.cheb1ap(N, rp),
-    "cheby2": lambda N, rp, rs, norm: sig.cheb2ap(N, rs),
-    "ellip": lambda N, rp, rs, norm: sig.ellipap(N, rp, rs),
+    "cheby1": lambda N, rp, rs, norm: prototype(sig.cheb1ap, N, rp),
+    "cheby2": lambda N, rp, rs, norm: prototype(sig.cheb2ap, N, rs),
+    "ellip": lambda N, rp, rs, norm: prototype(sig.ellipap, N, rp, rs),
     "bessel": lambda N, rp, rs, norm: sig.besselap(N, norm),
 }
 OTHERS = {
@@ -267,12 +258,15 @@ def band_of(btype: str) -> str:
     return {"l": "lowpass", "h": "highpass"}[name[0]]
 
 
+def prototype(f: Any, *given: Any) -> Any:
+    return (SIGNAL.rules[f] if tracked(given) else f)(*given)
+
+
 def designed(kind: str, N: Any, Wn: Any, rp: Any, rs: Any, btype: str, analog: bool, output: str, fs: Any, norm: str = "phase") -> Any:
     """SciPy's prototype, moved to the critical frequencies."""
     name = f"scipy.signal.{kind}"
-    rp, rs = [fixed(v, name, what) for v, what in ((rp, "rp"), (rs, "rs"))]
     z, p, k = KINDS[kind](int(bare(N)), rp, rs, norm)
-    w = np.reshape(array(Wn, like_of(Wn, fs)), -1)
+    w = np.reshape(array(Wn, like_of(Wn, fs, rp, rs)), -1)
     w = w if fs is None else w / (fs / 2)
     values = bare(w)
     if not bool((values > 0).all() and (plain_np.diff(values) > 0).all()) or not analog and not bool((values < 1).all()):
@@ -343,26 +337,6 @@ def iirpeak(w0, Q, fs=2.0):
     c, gain = resonance(w0, Q, fs)
     one = 0.0 * c + 1.0
     return (1.0 - gain) * plain_np.array([1.0, 0.0, -1.0]), np.stack([one, -2.0 * gain * c, 2.0 * gain - 1.0])
-
-
-@SIGNAL.rule(sig.firwin)
-def firwin(numtaps, cutoff, *, width=None, window="hamming", pass_zero=True, scale=True, fs=None):
-    name, fs = "scipy.signal.firwin", 2.0 if fs is None else fs
-    c = np.reshape(array(cutoff, like_of(cutoff, fs)), -1) / (0.5 * fs)
-    sig.firwin(numtaps, bare(c), width=width, window=window, pass_zero=pass_zero, scale=scale)  # raises as SciPy does
-    if width is not None:
-        window = ("kaiser", sig.kaiser_beta(sig.kaiser_atten(numtaps, float(fixed(width, name, "width")) / (0.5 * float(bare(fs))))))
-    passes = pass_zero in ("lowpass", "bandstop") if isinstance(pass_zero, str) else bool(pass_zero)
-    top = (shape(c)[0] % 2 == 0) == passes
-    edges = np.reshape(np.concatenate([plain_np.zeros(int(passes)), c, plain_np.ones(int(top))]), (-1, 2))
-    m = plain_np.arange(numtaps) - 0.5 * (numtaps - 1)
-    h = sum([e[1] * np.sinc(e[1] * m) - e[0] * np.sinc(e[0] * m) for e in (edges[j] for j in range(shape(edges)[0]))])
-    h = h * constant(sig.get_window(window, numtaps, fftbins=False), c)
-    if not scale:
-        return h
-    low, high = edges[0, 0], edges[0, 1]
-    at = 0.0 if passes else 1.0 if top and shape(edges)[0] == 1 else 0.5 * (low + high)
-    return h / np.sum(h * np.cos(math.pi * m * at))
 
 
 @SIGNAL.rule(sig.kaiser_beta)

@@ -4,14 +4,29 @@ from typing import Any
 
 import numpy as plain_np
 import scipy.signal as sig
+import scipy.spatial
 
 from .. import numpy as np
 from ..errors import ArgumentError
 from ..ops._define import dtype, ndim, shape
 from ._declare import Namespace, array, bare, constant, fixed, integer, tracked
+from ._followed import Follower
 from ._linear import Settled, along, convolved, overlap, recursed
 
 SIGNAL = Namespace(sig, "cupyx.scipy.signal")
+
+
+class Near:
+    """A tree of points, which only finds what is near."""
+
+    def __init__(self, points: Any):
+        self.tree = scipy.spatial.cKDTree(bare(points))
+
+    def query_ball_point(self, x: Any, r: Any) -> Any:
+        return self.tree.query_ball_point(bare(x), bare(r))
+
+
+FOLLOWED = Follower("scipy.signal", cKDTree=Near)
 
 # --- convolutions ---
 

@@ -294,9 +294,72 @@ NDIMAGE.constant(
     ndi.watershed_ift, *[getattr(ndi, n) for n in ("value_indices",) if hasattr(ndi, n)],
 )  # fmt: skip
 NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sampling",))
-NDIMAGE.refuse(
-    "it calls a function on the memory of each neighbourhood",
-    "numpy.lib.stride_tricks.sliding_window_view(numpy.pad(x, ...), size)",
-    ndi.generic_filter, ndi.generic_filter1d, *[getattr(ndi, n) for n in ("vectorized_filter",) if hasattr(ndi, n)],
-)  # fmt: skip
-NDIMAGE.refuse("it calls a function on the elements of each region", "x[labels == i] for each label i", ndi.labeled_comprehension)
+
+
+# --- functions of the user's ---
+
+
+def each_window(function: Any, x: Any, where: Any, mode: Any, cval: Any, origins: list, name: str, more: tuple) -> Any:
+    windows = neighbours(x, where, mode, cval, origins, name)
+    flat = np.reshape(windows, (shape(windows)[0], -1))
+    return np.reshape(np.stack([array(function(flat[:, i], *more[0], **more[1]), x) for i in range(shape(flat)[1])]), shape(x))
+
+
+@NDIMAGE.rule(ndi.generic_filter, of_functions=True)
+def generic_filter(
+    input, function, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, extra_arguments=(), extra_keywords=None,
+    *, axes=None,
+):  # fmt: skip
+    name, x = "scipy.ndimage.generic_filter", array(input)
+    where = footprint_of(x, size, footprint, axes, name)
+    more = extra_arguments, extra_keywords or {}
+    y = each_window(function, x, where, modes_of(mode, axes, x), cval, origin_of(origin, axes, x), name, more)
+    return finished(y, output)
+
+
+@NDIMAGE.rule(ndi.generic_filter1d, of_functions=True)
+def generic_filter1d(
+    input, function, filter_size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0, extra_arguments=(), extra_keywords=None
+):  # fmt: skip
+    """The function gets a line, longer than the result, and writes the result into its second argument."""
+    x = np.moveaxis(array(input), axis, -1)
+    low = filter_size // 2 + origin
+    wide = padded(x, [(0, 0)] * (ndim(x) - 1) + [(low, filter_size - 1 - low)], mode, cval, "scipy.ndimage.generic_filter1d")
+    lines, found = np.reshape(wide, (-1, shape(wide)[-1])), []
+    for i in range(shape(lines)[0]):
+        line = np.zeros(shape(x)[-1])
+        function(lines[i], line, *extra_arguments, **(extra_keywords or {}))
+        found.append(line)
+    return finished(np.moveaxis(np.reshape(np.stack(found), shape(x)), -1, axis), output)
+
+
+def vectorized_filter(
+    input, function, *, size=None, footprint=None, output=None, mode="reflect", cval=None, origin=None, axes=None, batch_memory=2**30
+):  # fmt: skip
+    name, x = "scipy.ndimage.vectorized_filter", array(input)
+    where = footprint_of(x, size, footprint, axes, name)
+    n = len(axes_of(x, axes))
+    windows = neighbours(x, where, modes_of(mode, axes, x), 0.0 if cval is None else cval, origin_of(origin or 0, axes, x), name)
+    windows = np.moveaxis(windows, 0, -1)
+    if footprint is None:
+        windows = np.reshape(windows, (*shape(x), *[m for m, i in zip(where.shape, range(ndim(x)), strict=True) if i in axes_of(x, axes)]))
+        return finished(array(function(windows, axis=tuple(range(-n, 0)))), output)
+    return finished(array(function(windows, axis=-1)), output)
+
+
+if hasattr(ndi, "vectorized_filter"):
+    NDIMAGE.rule(ndi.vectorized_filter, of_functions=True)(vectorized_filter)
+
+
+@NDIMAGE.rule(ndi.labeled_comprehension, of_functions=True)
+def labeled_comprehension(input, labels, index, func, out_dtype, default, pass_positions=False):
+    x = array(input)
+    flat, places = np.reshape(x, -1), plain_np.arange(int(plain_np.prod(shape(x))))
+    labels = plain_np.ones(shape(x), int) if labels is None else plain_np.broadcast_to(bare(labels), shape(x))
+    wanted = plain_np.asarray(1 if index is None else bare(index))
+    found = []
+    for label in wanted.reshape(-1):
+        at = plain_np.flatnonzero(labels.reshape(-1) > 0 if index is None and labels is not None else labels.reshape(-1) == label)
+        found.append(array(func(flat[at], places[at]) if pass_positions else func(flat[at]), x) if len(at) else 0.0 * flat[0] + default)
+    y = np.reshape(np.stack(found), wanted.shape)
+    return np.astype(y, plain_np.dtype(out_dtype)) if plain_np.dtype(out_dtype).kind in "fc" else y

@@ -1,5 +1,6 @@
 """scipy.signal: frequency responses, medians, peaks, waveforms."""
 
+import inspect
 import math
 from typing import Any
 
@@ -176,29 +177,46 @@ def sos2tf(sos):
     return b, a
 
 
-class Spline1d:
-    """Coefficients of a spline through equidistant samples."""
+class Spline:
+    """Coefficients of a spline through equidistant samples: of each row of these axes, which are put together in the last."""
 
-    def __init__(self, f: Any, lamb: float):
-        self.f, self.lamb = f, lamb
+    def __init__(self, f: Any, to: tuple, *settings: Any):
+        self.f, self.to, self.settings = f, to, settings
 
     def __call__(self, x: Any) -> Any:
-        return plain_np.array([self.f(row, self.lamb) for row in x.reshape(-1, x.shape[-1])]).reshape(x.shape)
+        rows = [self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in x.reshape(-1, x.shape[-1])]
+        return plain_np.array(rows).reshape(x.shape)
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Spline1d) and (self.f, self.lamb) == (other.f, other.lamb)
+        return isinstance(other, Spline) and (self.f, self.to, self.settings) == (other.f, other.to, other.settings)
 
     def __hash__(self) -> int:
-        return hash((self.f, self.lamb))
+        return hash((self.f, self.to, self.settings))
 
 
-def through_samples(f: Any) -> Any:
-    name = f"scipy.signal.{f.__name__}"
-    return lambda signal, lamb=0.0: along(Spline1d(f, float(fixed(lamb, name, "lamb"))), array(signal))
+def through_samples(f: Any, axes: int, settings: dict) -> Any:
+    """The rule of f: linear in its first argument, over the last axes of it."""
+    names = inspect.signature(f).parameters
+    first = next(iter(names))
+
+    def run(*args, **kwargs):
+        given = inspect.signature(f).bind(*args, **kwargs).arguments
+        x = array(given.pop(first))
+        rest = [fixed(given.get(n, default), f"scipy.signal.{f.__name__}", n) for n, default in settings.items()]
+        to = shape(x)[ndim(x) - axes :]
+        y = along(Spline(f, to, *map(float, rest)), np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x)
+        return np.reshape(y, shape(x))
+
+    run.__signature__ = inspect.signature(f)
+    return run
 
 
 for _f in (sig.cspline1d, sig.qspline1d):
-    SIGNAL.rule(_f)(through_samples(_f))
+    SIGNAL.rule(_f)(through_samples(_f, 1, {"lamb": 0.0}))
+for _f in (sig.cspline2d, sig.qspline2d):
+    SIGNAL.rule(_f)(through_samples(_f, 2, {"lamb": 0.0, "precision": -1.0}))
+SIGNAL.rule(sig.symiirorder1)(through_samples(sig.symiirorder1, 1, {"c0": 1.0, "z1": 0.5, "precision": -1.0}))
+SIGNAL.rule(sig.symiirorder2)(through_samples(sig.symiirorder2, 1, {"r": 0.5, "omega": 1.0, "precision": -1.0}))
 
 
 def evaluated(weights: Any) -> Any:
@@ -297,8 +315,6 @@ def find_peaks(
     x = array(x)
     given = [bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)]
     peaks, found = sig.find_peaks(bare(x), *given)
-    if "widths" in found:
-        raise ArgumentError("scipy.signal.find_peaks: width= has no derivative here; find the peaks of tapegrad.value(x)")
     heights = np.take(x, peaks)
     if "peak_heights" in found:
         found["peak_heights"] = heights
@@ -306,6 +322,10 @@ def find_peaks(
         found["left_thresholds"], found["right_thresholds"] = [heights - np.take(x, peaks + d) for d in (-1, 1)]
     if "prominences" in found:
         found["prominences"] = heights - base_of(x, found["left_bases"], found["right_bases"])
+    if "widths" in found:
+        names = ("widths", "width_heights", "left_ips", "right_ips")
+        data = [found[n] for n in ("prominences", "left_bases", "right_bases")]
+        found.update(zip(names, peak_widths(x, peaks, given[6], data), strict=True))
     return peaks, found
 
 
@@ -318,6 +338,23 @@ def peak_prominences(x, peaks, wlen=None):
     x, peaks = array(x), plain_np.asarray(bare(peaks))
     _, left, right = sig.peak_prominences(bare(x), peaks, bare(wlen))
     return np.take(x, peaks) - base_of(x, left, right), left, right
+
+
+@SIGNAL.rule(sig.peak_widths)
+def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
+    """On the line between the two samples where the signal crosses the height."""
+    like = next(v for v in (x, prominence_data, rel_height) if tracked(v))
+    x, peaks = array(x, like), plain_np.asarray(bare(peaks))
+    if prominence_data is None:
+        prominence_data = peak_prominences(x, peaks, wlen)
+    found = sig.peak_widths(bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
+    height = np.take(x, peaks) - prominence_data[0] * rel_height
+    ends = []
+    for places, inward in ((plain_np.floor(found[2]), 1), (plain_np.ceil(found[3]), -1)):
+        low, high = np.take(x, places.astype(int)), np.take(x, places.astype(int) + inward)
+        crosses = low < height
+        ends.append(places + inward * np.where(crosses, (height - low) / np.where(crosses, high - low, 1.0), 0.0))
+    return ends[1] - ends[0], height, *ends
 
 
 @SIGNAL.rule(sig.vectorstrength)

@@ -258,164 +258,6 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     return BSpline.construct_fast(constant(t, y), fitted("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis)
 
 
-# --- FITPACK's forms ---
-
-
-@INTERPOLATE.rule(itp.splrep)
-def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0, quiet=1):
-    name = "scipy.interpolate.splrep"
-    smooth = s if s is not None else 0 if w is None else 1
-    if not (xb is None and xe is None) or full_output or per or task or (smooth and t is None):
-        raise refusal(name, "only interpolation (s=0), or knots that are given, is linear in the data", "make_smoothing_spline(lam=)")
-    if t is not None:
-        x = array(x)
-        ends = [x[:1]] * (k + 1), [x[-1:]] * (k + 1)
-        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], array(t, x), *ends[1]]), k, w)
-    else:
-        spline = made_spline(x, y, k, name="splrep")
-    return spline.t, np.concatenate([spline.c, plain_np.zeros(k + 1)]), k
-
-
-@INTERPOLATE.rule(itp.splev)
-def splev(x, tck, der=0, ext=0):
-    if isinstance(tck, BSpline):
-        return tck(x, der)
-    t, c, k = tck
-    if isinstance(c, (list, tuple)):
-        return [splev(x, (t, part, k), der, ext) for part in c]
-    n = shape(t)[0] - k - 1
-    like = like_of(x, t, c)
-    x, t = array(x, like), array(t, like)
-    if ext == 3:
-        x = np.clip(x, t[k], t[n])
-    y = BSpline.construct_fast(t, array(c, like)[:n], k)(x, der)
-    outside = (x < t[k]) | (x > t[n])
-    if ext == 2 and bool(np.any(outside)):
-        raise ValueError("scipy.interpolate.splev: a point lies outside of the interval of the spline (ext=2)")
-    return np.where(outside, 0.0, y) if ext == 1 else y
-
-
-def spline_of(tck: Any) -> Any:
-    if isinstance(tck, BSpline):
-        return tck
-    t, c, k = tck
-    like = like_of(t, c)
-    return BSpline.construct_fast(array(t, like), array(c, like)[: shape(t)[0] - k - 1], k)
-
-
-def in_form(spline: Any, like: Any) -> Any:
-    return spline if isinstance(like, BSpline) else (spline.t, np.concatenate([spline.c, plain_np.zeros(spline.k + 1)]), spline.k)
-
-
-@INTERPOLATE.rule(itp.splder)
-def splder(tck, n=1):
-    return in_form(spline_of(tck).derivative(n), tck)
-
-
-@INTERPOLATE.rule(itp.splantider)
-def splantider(tck, n=1):
-    return in_form(spline_of(tck).antiderivative(n), tck)
-
-
-@INTERPOLATE.rule(itp.splint)
-def splint(a, b, tck, full_output=0):
-    if full_output:
-        raise ArgumentError("scipy.interpolate.splint: full_output= is not supported on a tracked Variable")
-    return spline_of(tck).integrate(a, b, False)
-
-
-@INTERPOLATE.rule(itp.spalde)
-def spalde(x, tck):
-    spline = spline_of(tck)
-    x = array(x, like_of(x, spline))
-    values = np.stack([spline(x, nu) for nu in range(spline.k + 1)], -1)
-    return values if ndim(x) == 0 else [values[i] for i in range(shape(x)[0])]
-
-
-class UnivariateSpline(Interpolant, metaclass=Kind):
-    """t, c, k with FITPACK's ways outside of the interval."""
-
-    _theirs = itp.UnivariateSpline
-    names = ("t", "c")
-
-    def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext=0, check_finite=False):
-        if not tracked(x, y, w, s):
-            self._take(itp.UnivariateSpline(plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
-        elif s == 0 and tuple(bbox) == (None, None):
-            spline = made_spline(x, y, k, name="UnivariateSpline")
-            self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
-        else:
-            raise refusal(
-                "scipy.interpolate.UnivariateSpline", "its knots are chosen by the data", "s=0, or use make_smoothing_spline(lam=)"
-            )
-
-    def _take(self, real: Any, shadow: Any = lambda x: x) -> None:
-        t, c, self.k = real._eval_args
-        self.t, self.c, self.ext = shadow(t), shadow(c[: len(t) - self.k - 1]), real.ext
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = object.__new__(UnivariateSpline)
-        new._take(x, shadow)
-        return new
-
-    def _plain(self) -> Any:
-        c = plain_np.concatenate([plain(self.c), plain_np.zeros(self.k + 1)])
-        return itp.UnivariateSpline._from_tck((plain(self.t), c, self.k), self.ext)
-
-    def __call__(self, x, nu=0, ext=None):
-        if not tracked(x) and not self._tracked():
-            return made(self._plain()(plain(x), nu, ext))
-        return splev(x, (self.t, self.c, self.k), nu, self.ext if ext is None else EXT[ext])
-
-    def derivative(self, n=1):
-        return self._with(BSpline.construct_fast(self.t, self.c, self.k).derivative(n))
-
-    def antiderivative(self, n=1):
-        return self._with(BSpline.construct_fast(self.t, self.c, self.k).antiderivative(n))
-
-    def _with(self, spline: Any) -> Any:
-        new = object.__new__(UnivariateSpline)
-        new.t, new.c, new.k, new.ext = spline.t, spline.c, spline.k, self.ext
-        return new
-
-    def integral(self, a, b):
-        return splint(a, b, (self.t, self.c, self.k))
-
-    def derivatives(self, x):
-        return spalde(x, (self.t, self.c, self.k))
-
-    def get_coeffs(self):
-        return self.c
-
-    def get_knots(self):
-        return self.t[self.k : shape(self.t)[0] - self.k]
-
-
-EXT = {0: 0, 1: 1, 2: 2, 3: 3, "extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}
-
-
-class InterpolatedUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    _theirs = itp.InterpolatedUnivariateSpline
-
-    def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
-        UnivariateSpline.__init__(self, x, y, w, bbox, k, 0, ext, check_finite)
-
-
-class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
-    _theirs = itp.LSQUnivariateSpline
-
-    def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
-        x = array(x, like_of(x, y, t, w))
-        ends = [array(x[at] if b is None else b, x) for at, b in zip((0, -1), bbox, strict=True)]
-        ends = [[np.reshape(e, 1)] * (k + 1) for e in ends]
-        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], array(t, x), *ends[1]]), k, w)
-        self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
-
-
-for _ours in (UnivariateSpline, InterpolatedUnivariateSpline, LSQUnivariateSpline):
-    INTERPOLATE.rule(_ours._theirs)(_ours)
-
 # --- interp1d ---
 
 ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
@@ -503,14 +345,20 @@ INTERPOLATE.rule(itp.interp1d)(interp1d)
 # --- polynomials through all nodes ---
 
 
-def newton_form(xi: Any, yi: Any, x: Any) -> Any:
-    """By divided differences, along the first axis."""
+def newton_columns(xi: Any, yi: Any) -> list:
+    """The divided differences from the first node on."""
     n = shape(xi)[0]
     column = [yi[i] for i in range(n)]
     top = [column[0]]
     for d in range(1, n):
         column = [(column[i + 1] - column[i]) / (xi[i + d] - xi[i]) for i in range(n - d)]
         top.append(column[0])
+    return top
+
+
+def newton_form(xi: Any, yi: Any, x: Any) -> Any:
+    """By divided differences, along the first axis."""
+    n, top = shape(xi)[0], newton_columns(xi, yi)
     wide = ndim(yi) - 1
     y = top[-1] + trailing(0.0 * x, wide)
     for d in range(n - 2, -1, -1):
@@ -564,6 +412,22 @@ class ThroughAll(Interpolant):
             return made(self._plain()(plain(x)))
         return through_all(self.xi, self.yi, x, self._axis)
 
+    def derivatives(self, x, der=None):
+        """Of all orders at x: those of the polynomials left by division, each at x, times the factorial."""
+        n = shape(self.xi)[0]
+        count, x = n if der is None else int(der), array(x, like_of(x, self.xi, self._yi))
+        flat, wide = np.reshape(x, -1), ndim(self._yi) - 1
+        columns, found = newton_columns(self.xi, self._yi), [0.0] * count
+        for d in range(n - 1, -1, -1):  # Horner's scheme, with the derivatives of what was summed so far
+            for j in range(count - 1, 0, -1):
+                found[j] = found[j] * trailing(flat - self.xi[d], wide) + j * found[j - 1]
+            found[0] = found[0] * trailing(flat - self.xi[d], wide) + columns[d]
+        zero = trailing(0.0 * flat, wide)
+        return np.stack([arranged(np.reshape(v + zero, shape(x) + shape(v + zero)[1:]), ndim(x), self._axis) for v in found])
+
+    def derivative(self, x, der=1):
+        return self.derivatives(x, der + 1)[der]
+
 
 class BarycentricInterpolator(ThroughAll, metaclass=Kind):
     _theirs = itp.BarycentricInterpolator
@@ -593,16 +457,3 @@ class KroghInterpolator(ThroughAll, metaclass=Kind):
 
 for _ours in (BarycentricInterpolator, KroghInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
-
-
-@INTERPOLATE.rule(itp.sproot)
-def sproot(tck, mest=10):
-    """The roots of a cubic spline within its interval."""
-    spline = spline_of(tck)
-    if spline.k != 3:
-        raise ValueError("scipy.interpolate.sproot works only for cubic (k=3) splines")
-    found = itp.sproot((bare(spline.t), plain_np.concatenate([bare(spline.c), plain_np.zeros(4)]), 3), mest)
-    slope = spline.derivative()
-    for _ in range(3):
-        found = found - spline(found) / slope(found)
-    return found

@@ -11,7 +11,7 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._primitive import primal_of
-from .._transforms import jacobian
+from .._transforms import grad, jacobian
 from .._tree import Const
 from ..errors import ConvergenceError
 from ..ops._define import ndim, shape
@@ -26,13 +26,14 @@ def watched(f: Any) -> Any:
 class Steps:
     """The interval, cut as SciPy cut it."""
 
-    def __init__(self, times: Any, t_span: Any):
+    def __init__(self, times: Any, t_span: Any, whole: bool = True):
+        """`whole`: does it reach the end?  Else the steps move with the beginning."""
         self.plain = plain_np.asarray(times)
         self.times: Any = self.plain
         if tracked(t_span):
             a, b = t_span
             share = (self.plain - self.plain[0]) / (self.plain[-1] - self.plain[0])
-            self.times = a + (b - a) * share
+            self.times = a + (b - a) * share if whole else a + (self.plain - self.plain[0])
         self.count = len(self.plain) - 1
 
     def of(self, t: Any) -> Any:
@@ -203,17 +204,50 @@ class Shifted(Carrier):
         return self._theirs(bare(t)) + (y - primal_of(y))
 
 
+# --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
+
+
+class Event:
+    """A function of the user's, with its settings as SciPy reads them."""
+
+    def __init__(self, g: Any, args: tuple):
+        self.g, self.args = g, args
+        self.terminal, self.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
+
+    def __call__(self, t, y, *_):
+        return bare(array(self.g(t, y, *self.args)))
+
+    def crossing(self, sol: Any, t: float) -> Any:
+        """The time t, found by SciPy, as a function of what the solution and g hold: each step has the derivatives of one order more."""
+        along = lambda t: np.reshape(array(self.g(t, sol(t), *self.args)), ())
+        slope = float(bare(grad(Const(lambda t: along(t)))(t)))
+        if slope == 0:
+            raise refusal(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
+        exact: Any = plain_np.float64(t)
+        for _ in range(ROUNDS):
+            exact = exact - along(exact) / slope
+        return t + (exact - primal_of(exact))
+
+
+def at_events(found: Any, events: list, sol: Any) -> None:
+    """t_events and y_events, and the end where an event has ended it."""
+    times = [[e.crossing(sol, float(t)) for t in ts] for e, ts in zip(events, found.t_events, strict=True)]
+    found.y_events = [np.stack([sol(t) for t in ts]) if ts else y for ts, y in zip(times, found.y_events, strict=True)]
+    found.t_events = [np.stack(ts) if ts else t for ts, t in zip(times, found.t_events, strict=True)]
+
+
+NAME = "scipy.integrate.solve_ivp"
+
+
 def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
-    name = "scipy.integrate.solve_ivp"
-    if events is not None:
-        raise refusal(f"{name}(events=)", "", "sol(t) and scipy.optimize.brentq for the crossing")
     chosen = METHODS.get(method, IMPLICIT.get(method, method))
     explicit = chosen in METHODS.values()
     if not explicit and chosen not in IMPLICIT.values():
-        raise refusal(f"{name}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
+        raise refusal(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
     if tracked(options):
-        raise refusal(f"{name}", "by its tolerances and steps", "plain numbers for them")
+        raise refusal(NAME, "by its tolerances and steps", "plain numbers for them")
     args = () if args is None else tuple(args)
+    watch = [] if events is None else [Event(g, args) for g in ((events,) if callable(events) else events)]
 
     def plainly(t, y):
         return plain_np.asarray(bare(array(fun(t, y, *args))))
@@ -221,31 +255,36 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
     options = {k: watched(v) if callable(v) else v for k, v in bare(options).items()}
     found = itg.solve_ivp(
         plainly, bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval), dense_output=True,
-        vectorized=vectorized, **options,
+        events=watch or None, vectorized=vectorized, **options,
     )  # fmt: skip
     y0 = array(y0)
     if vectorized:
         on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
     else:
         on = lambda t, y: array(fun(t, y, *args))
-    steps = Steps(found.sol.ts, t_span)
+    ends = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]]  # (an event may end it within the last step)
+    steps = Steps(ends, t_span, found.status == 0)
     wanted = t_eval is not None
-    if not explicit:
-        states, sol = retraced_implicitly(on, steps, y0 * 1.0)
-        count = found.y.shape[1]
-        y = sol(t_eval[:count]) if wanted else np.stack(states, 1)
-        found.t, found.y = t_eval[:count] if wanted else steps.times, found.y + (y - primal_of(y))
-        found.sol = Shifted(found.sol, sol) if dense_output else None
-        return found
-    states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted)
-    if wanted:
-        found.t, found.y = t_eval, sol(t_eval)
-        reached = bare(t_eval)
-        if found.status != 0:
-            last = found.sol.ts[-1]
-            count = int((reached <= last).sum() if found.sol.ts[0] <= last else (reached >= last).sum())
-            found.t, found.y = t_eval[:count], found.y[:, :count]
+    if explicit:
+        states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted or bool(watch))
     else:
-        found.t, found.y = steps.times, np.stack(states, 1)
-    found.sol = sol if dense_output else None
+        states, sol = retraced_implicitly(on, steps, y0 * 1.0)
+    whole = sol if explicit else Shifted(found.sol, sol)
+    times, last, theirs = steps.times, found.sol.ts[-1], found.y
+    if watch:
+        was = found.t_events
+        at_events(found, watch, whole)
+        if found.status == 1:
+            end = next(t[k] for t, ts in zip(found.t_events, was, strict=True) for k in range(len(ts)) if ts[k] == last)
+            times, states[-1] = np.concatenate([times[:-1], np.reshape(end, 1)]), whole(end)
+    if wanted:
+        reached = bare(t_eval)
+        forward = found.sol.ts[0] <= last
+        count = int((reached <= last).sum() if forward else (reached >= last).sum())
+        found.t = t_eval if found.status == 0 else t_eval[:count]
+        y = sol(found.t)
+    else:
+        found.t, y = times, np.stack(states, 1)
+    found.y = y if explicit else theirs + (y - primal_of(y))
+    found.sol = whole if dense_output else None
     return found

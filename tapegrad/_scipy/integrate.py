@@ -10,11 +10,14 @@ from .. import numpy as np
 from .._primitive import primal_of
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
+from ._boundary import solve_bvp
 from ._declare import Namespace, array, bare, constant, integer, refusal, tracked
+from ._followed import Follower
 from ._linear import Settled, along
 from ._steps import solved
 
 INTEGRATE = Namespace(itg)
+FOLLOWED = Follower("scipy.integrate")
 
 # --- of samples ---
 
@@ -189,6 +192,94 @@ def quad_vec(
     return (y, *found[1:]) if full_output else (y, found[1])
 
 
+SHARES = plain_np.linspace(-3.1, 3.1, 249)  # of the double exponential rule: its step is so small that it is exact for smooth integrands
+
+
+def double_exponential(f: Any, a: Any, b: Any) -> Any:
+    """The integral of f, which takes arrays, from a to b: x = (b - a) s, s = 1 / (1 + exp(-pi sinh u)), u equidistant; over an infinite
+    interval in x = sinh(pi / 2 sinh u), or its exponential."""
+    u, h = SHARES, SHARES[1] - SHARES[0]
+    low, high = open_ends(a), open_ends(b)
+    if (low != 0).any() or (high != 0).any():
+        if not ((low == low.flat[0]).all() and (high == high.flat[0]).all()):
+            raise refusal("scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each")
+        low, high = int(low.flat[0]), int(high.flat[0])
+        if low and high:
+            x, w = plain_np.sinh(math.pi / 2 * plain_np.sinh(u)), plain_np.cosh(math.pi / 2 * plain_np.sinh(u))
+            return np.sum(f(x) * (w * math.pi / 2 * plain_np.cosh(u) * h), -1) * high
+        out = plain_np.exp(math.pi / 2 * plain_np.sinh(u))
+        w = out * math.pi / 2 * plain_np.cosh(u) * h
+        end, sign = (a, high) if high else (b, low)
+        return np.sum(f(np.reshape(end, (*shape(end), 1)) + sign * out) * w, -1) * (1 if high > 0 or low < 0 else -1)
+    s = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(u)))
+    w = math.pi * plain_np.cosh(u) * s * s[::-1] * h
+    a, b = [np.reshape(v, (*shape(v), 1)) for v in (a, b)]
+    near = plain_np.where(s < 0.5, 0.0, 1.0)  # (each node from the end that is nearer)
+    x = np.where(near == 0, a + (b - a) * s, b - (b - a) * s[::-1])
+    return np.sum((b - a) * f(x) * w, -1)
+
+
+def open_ends(v: Any) -> Any:
+    v = plain_np.asarray(bare(v), float)
+    return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
+
+
+def elementwise(f: Any, args: Any, shown: list) -> Any:
+    """f on plain values, and whether what it gives is tracked is noted."""
+
+    def plainly(x, *more):
+        y = f(x, *more)
+        shown.append(tracked(y))
+        return bare(y)
+
+    return plainly
+
+
+def tanhsinh(f, a, b, *, args=(), log=False, **settings):
+    name = "scipy.integrate.tanhsinh"
+    args, shown = args if isinstance(args, tuple) else (args,), []
+    found = itg.tanhsinh(elementwise(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings)
+    if not any(shown) and not tracked(a, b, args):
+        return found
+    if log:
+        raise refusal(f"{name}(log=True)", "", "it without log=")
+    more = [np.reshape(v, (*shape(v), 1)) for v in args]
+    y = double_exponential(lambda x: f(x, *more), a, b)
+    if not bool(plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))):
+        raise refusal(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
+    found.integral = found.integral + (y - primal_of(y))
+    return found
+
+
+DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a term
+
+
+def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
+    name = "scipy.integrate.nsum"
+    args, shown = args if isinstance(args, tuple) else (args,), []
+    found = itg.nsum(elementwise(f, args, shown), bare(a), bare(b), step=bare(step), args=bare(args), log=log, **settings)
+    if not any(shown) and not tracked(a, b, step, args):
+        return found
+    first, last, by = [float(bare(v)) for v in (a, b, step)] if not any(shape(v) for v in (a, b, step, *args)) else (0.0, -math.inf, 1.0)
+    if log or math.isinf(first) or last < first or tracked(a, b, step):
+        raise refusal(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
+    terms = last if math.isinf(last) else (last - first) // by + 1
+    count = int(min(terms, DIRECT))
+    y = np.sum(f(first + by * plain_np.arange(count), *args))
+    if terms > count:  # Euler and Maclaurin
+        end = first + by * count
+        final = last if math.isinf(last) else first + by * (terms - 1)
+        y = y + double_exponential(lambda x: f(x, *args), end, final) / by + 0.5 * f(plain_np.float64(end), *args)
+        y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
+    found.sum = found.sum + (y - primal_of(y))
+    return found
+
+
+for _f in (tanhsinh, nsum):
+    if hasattr(itg, _f.__name__):
+        INTEGRATE.rule(getattr(itg, _f.__name__), of_functions=True)(_f)
+
+
 def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
@@ -256,12 +347,12 @@ def odeint(
 
 
 INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
-INTEGRATE.refuse("of nodes that move", "plain nodes, or numpy.polynomial.legendre.leggauss scaled", itg.newton_cotes)
-INTEGRATE.refuse("", "quad", *[getattr(itg, n) for n in ("cubature", "qmc_quad", "tanhsinh", "nsum") if hasattr(itg, n)])
-INTEGRATE.refuse("", "tapegrad.implicit.root with the collocation equations", itg.solve_bvp)
-INTEGRATE.refuse(
-    "", "solve_ivp", itg.ode, itg.complex_ode, itg.BDF, itg.LSODA, itg.Radau, itg.RK23, itg.RK45, itg.DOP853, itg.OdeSolver,
-    itg.OdeSolution, itg.DenseOutput,
-)  # fmt: skip
+INTEGRATE.rule(itg.solve_bvp, of_functions=True)(solve_bvp)
+INTEGRATE.refuse("it is compiled", "solve_ivp", itg.ode, itg.complex_ode, itg.LSODA)
+for _name in ("cubature", "qmc_quad", "newton_cotes"):
+    if hasattr(itg, _name):
+        INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
+for _c in (itg.OdeSolver, itg.DenseOutput, itg.OdeSolution, itg.RK23, itg.RK45, itg.DOP853, itg.Radau, itg.BDF):
+    INTEGRATE.rule(_c)(FOLLOWED.klass(_c))
 
 stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")

@@ -5,15 +5,20 @@ from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
+import scipy.linalg
 import scipy.spatial
 
 from .. import numpy as np
+from .. import scipy as faces
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
+from . import _fitpack as _fitpack
 from . import _gridded as _gridded
 from ._declare import Carrier, Kind, array, bare, constant, plain, refusal, tracked
-from ._piecewise import INTERPOLATE, Interpolant, like_of, trailing
+from ._followed import Altered, Follower
+from ._linear import Map, mapped
+from ._piecewise import INTERPOLATE, Interpolant, like_of, pieces_of, trailing
 from ._splines import interp1d
 
 RBF = {
@@ -210,24 +215,123 @@ def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, resca
         return interp1d(p, values, method, 0, bounds_error=False, fill_value=fill)(xi[0] if isinstance(xi, tuple) else xi)
     if method == "nearest":
         return NearestNDInterpolator(points, values, rescale)(xi)
+    if method == "cubic":
+        return CloughTocher2DInterpolator(points, values, fill_value, rescale=rescale)(xi)
     if method != "linear":
         raise refusal(f"{name}(method={method!r})", "", "method='linear', or RBFInterpolator")
     return LinearNDInterpolator(points, values, fill_value, rescale)(xi)
 
 
+def eigenvalues(A: Any, B: Any) -> Any:
+    """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by Newton's steps."""
+    w, right = scipy.linalg.eig(bare(A), bare(B))
+    found, zero = [], plain_np.zeros((1, 1))
+    for value, v in zip(w, right.T, strict=True):
+        pair: Any = np.concatenate([v + 0j, [value]]) if plain_np.isfinite(value) else None
+        for _ in range(3 if pair is not None else 0):  # each has the derivatives of one order more
+            x, e = pair[:-1], pair[-1]
+            Bx, row = B @ x, v.conj()
+            K = np.concatenate([np.concatenate([A - e * B, -np.reshape(Bx, (-1, 1))], 1), np.concatenate([row[None], zero], 1)], 0)
+            pair = pair - np.linalg.solve(K, np.concatenate([A @ x - e * Bx, np.reshape(np.sum(row * x) - 1.0, 1)]))
+        found.append(pair[-1] if pair is not None else value)
+    return np.stack(found)
+
+
+faces_scipy = Altered(faces, linalg=Altered(faces.linalg, eigvals=eigenvalues))
+FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
+for _name in ("lagrange", "pade", "approximate_taylor_polynomial"):
+    INTERPOLATE.rule(getattr(itp, _name), of_functions=_name.endswith("polynomial"))(FOLLOWED.function(getattr(itp, _name)))
+for _name in ("Rbf", "FloaterHormannInterpolator", "AAA"):
+    if hasattr(itp, _name):
+        INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.klass(getattr(itp, _name)))
+INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
+
+
+class NdPPoly(Interpolant, metaclass=Kind):
+    """A polynomial in each box of a grid: sum of c[k..., i...] prod (x - x_i)^(K - k)."""
+
+    _theirs = itp.NdPPoly
+    names = ("c", "x")
+
+    def __init__(self, c, x, extrapolate=None):
+        like = like_of(c, x)
+        self.c, self.x, self.extrapolate = array(c, like), tuple([array(v, like) for v in x]), extrapolate
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return cls(shadow(x.c), [shadow(v) for v in x.x], x.extrapolate)
+
+    def _plain(self) -> Any:
+        return itp.NdPPoly(plain(self.c), plain(self.x), self.extrapolate)
+
+    def __call__(self, x, nu=None, extrapolate=None):
+        n = len(self.x)
+        p = array(x, like_of(x, self.c, *self.x))
+        flat, orders = np.reshape(p, (-1, n)), [0] * n if nu is None else [int(k) for k in nu]
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        at, steps, outside = [], [], False
+        for i, nodes in enumerate(self.x):
+            last = shape(nodes)[0] - 1
+            at.append(pieces_of(nodes, flat[:, i], 0, last - 1))
+            steps.append(flat[:, i] - np.take(nodes, at[i]))
+            outside = outside | (flat[:, i] < nodes[0]) | (flat[:, i] > nodes[last])
+        wide, y = ndim(self.c) - 2 * n, 0.0
+        for powers in plain_np.ndindex(shape(self.c)[:n]):
+            left = [shape(self.c)[i] - 1 - k - m for i, (k, m) in enumerate(zip(powers, orders, strict=True))]
+            if min(left) >= 0:
+                factor = math.prod([math.perm(e + m, m) for e, m in zip(left, orders, strict=True)])
+                weight = math.prod([s**e for s, e in zip(steps, left, strict=True)], start=float(factor))
+                y = y + trailing(weight, wide) * self.c[powers][tuple(at)]
+        if extrapolate is not None and not extrapolate:
+            y = np.where(trailing(outside, wide), plain_np.nan, y)
+        return np.reshape(y, shape(p)[:-1] + shape(self.c)[2 * n :])
+
+
+class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
+    """Linear in the values, for points and places that stay."""
+
+    _theirs = itp.CloughTocher2DInterpolator
+    names = ("points", "values")
+
+    def __init__(self, points, values, fill_value=plain_np.nan, tol=1e-06, maxiter=400, rescale=False):
+        self.points, self.values, self._settings = points, array(values), (fill_value, min(tol, 1e-12), max(maxiter, 4000), rescale)
+        if tracked(points):
+            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator")
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        values = np.reshape(shadow(x.values), (shape(x.values)[0], *x.values_shape))
+        return cls(x.tri, values, x.fill_value)
+
+    def _tracked(self) -> bool:
+        return tracked(self.values)
+
+    def _plain(self) -> Any:
+        return itp.CloughTocher2DInterpolator(self.points, plain(self.values), *self._settings)
+
+    def __call__(self, *args):
+        if tracked(args):
+            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator")
+        if not self._tracked():
+            return made(self._plain()(*plain(args)))
+        fill, *settings = self._settings
+        places = plain_np.asarray(plain(args[0])) if len(args) == 1 and not isinstance(args[0], tuple) else plain_np.stack(
+            plain_np.broadcast_arrays(*[plain_np.asarray(v, float) for v in (args if len(args) > 1 else args[0])]), -1
+        )  # fmt: skip
+        flat, rows = places.reshape(-1, places.shape[-1]), shape(self.values)[0]
+        on = lambda v: itp.CloughTocher2DInterpolator(self.points, v, 0.0, *settings)(flat)
+        columns = Map(lambda v: plain_np.array([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
+        y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
+        outside = plain_np.isnan(itp.CloughTocher2DInterpolator(self.points, plain_np.zeros(rows))(flat))
+        y = np.where(trailing(outside, ndim(y) - 1), fill, y)
+        return np.reshape(y, places.shape[:-1] + shape(self.values)[1:])
+
+
+for _ours in (NdPPoly, CloughTocher2DInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)
 INTERPOLATE.refuse(
-    "its knots or its support points are chosen by the data", "make_interp_spline, make_lsq_spline, or make_smoothing_spline(lam=)",
-    *[getattr(itp, n) for n in (
-        "AAA", "FloaterHormannInterpolator", "LSQSphereBivariateSpline",
-        "SmoothSphereBivariateSpline", "RectSphereBivariateSpline", "bisplrep", "generate_knots", "make_splprep", "make_splrep", "splprep",
-    ) if hasattr(itp, n)],
-)  # fmt: skip
-INTERPOLATE.refuse(
-    "it is not smooth in its nodes, or too seldom used", "RBFInterpolator, RegularGridInterpolator or make_interp_spline",
-    *[getattr(itp, n) for n in (
-        "CloughTocher2DInterpolator", "NdPPoly", "Rbf",
-        "approximate_taylor_polynomial", "insert", "interp2d", "lagrange", "pade",
-    ) if hasattr(itp, n)],
+    "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or SmoothBivariateSpline",
+    itp.bisplrep, itp.LSQSphereBivariateSpline, itp.SmoothSphereBivariateSpline, itp.RectSphereBivariateSpline,
 )  # fmt: skip
 
 stand_in = INTERPOLATE.stand_in("tapegrad.scipy.interpolate")

@@ -20,6 +20,8 @@ from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError
 from ..ops._define import ndim, shape
 from ._declare import Namespace, array, bare, refusal, tracked
+from ._followed import Follower
+from ._programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = Namespace(opt)
 
@@ -445,12 +447,11 @@ def isotonic_regression(y, *, weights=None, increasing=True):
 
 
 OPTIMIZE.constant(opt.linear_sum_assignment, opt.show_options, *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)])
-OPTIMIZE.refuse("it is a part of a search", "scipy.optimize.minimize", opt.line_search, opt.bracket)
-OPTIMIZE.refuse(
-    "its solution is at a corner of what is allowed", "tapegrad.implicit.root with the constraints that are active", opt.linprog, opt.milp,
-    opt.quadratic_assignment,
-)  # fmt: skip
-OPTIMIZE.refuse("it takes differences", "tapegrad.grad or tapegrad.testing.check_grads", opt.approx_fprime, opt.check_grad)
+for _f in (linprog, milp, quadratic_assignment):
+    OPTIMIZE.rule(getattr(opt, _f.__name__))(_f)
+FOLLOWED = Follower("scipy.optimize")
+for _f in (opt.approx_fprime, opt.check_grad, opt.bracket, opt.line_search):
+    OPTIMIZE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 OPTIMIZE.constant(  # settings, and classes of results
     opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS, opt.SR1,
     opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian, opt.LbfgsInvHessProduct,

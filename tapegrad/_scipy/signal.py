@@ -9,6 +9,7 @@ from .. import numpy as np
 from ..ops._define import dtype, ndim, shape
 from . import _designs as _designs
 from . import _responses as _responses
+from . import _systems as _systems
 from ._declare import array, bare, constant, integer, tracked
 from ._filters import SIGNAL, extended, moved_last, padded_last, two
 from ._linear import Settled, along
@@ -231,25 +232,8 @@ SIGNAL.constant(
         "max_len_seq", "square", "unit_impulse",
     )
 )  # fmt: skip
-SIGNAL.refuse(
-    "it is designed by plain numbers", "the coefficients as variables, or butter, iirfilter and firwin by their critical frequencies",
-    *named(
-        "besselap", "buttap", "buttord", "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "ellipap", "ellipord", "firls", "firwin2",
-        "firwin_2d", "gammatone", "iircomb", "iirdesign", "kaiserord", "minimum_phase", "remez", "savgol_coeffs", "band_stop_obj",
-        "findfreqs", "get_window", "closest_STFT_dual_window",
-    ),
-)  # fmt: skip
-SIGNAL.refuse(
-    "a form of a linear system", "its coefficients, with lfilter, sosfilt, freqs or solve_ivp",
-    *named(
-        "StateSpace", "TransferFunction", "ZerosPolesGain", "dlti", "lti", "abcd_normalize", "bode", "cont2discrete", "dbode", "dfreqresp",
-        "dimpulse", "dlsim", "dstep", "freqresp", "impulse", "invres", "invresz", "lsim", "place_poles", "residue", "residuez", "ss2tf",
-        "ss2zpk", "step", "tf2ss", "unique_roots", "zpk2ss",
-    ),
-)  # fmt: skip
-SIGNAL.refuse("", "scipy.signal.stft and istft, czt and zoom_fft", *named("ShortTimeFFT", "CZT", "ZoomFFT", "czt_points"))
-SIGNAL.refuse("", "numpy.abs(scipy.signal.hilbert(x))", *named("envelope"))
-SIGNAL.refuse("", "scipy.ndimage.spline_filter1d", *named("cspline2d", "qspline2d", "spline_filter", "symiirorder1", "symiirorder2"))
-SIGNAL.refuse("it depends on where the signal crosses a height", "peak_prominences", *named("peak_widths"))
+SIGNAL.constant(sig.buttap, sig.besselap)
+SIGNAL.refuse("the extremal frequencies are found by an exchange", "firls, or firwin2", sig.remez)
 
 stand_in = SIGNAL.stand_in("tapegrad.scipy.signal")
+stand_in.windows = _systems.WINDOWS.stand_in("tapegrad.scipy.signal.windows")

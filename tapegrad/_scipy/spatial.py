@@ -204,7 +204,15 @@ DISTANCE.constant(
     *[getattr(sd, n) for n in OTHERS if hasattr(sd, n)],
 )  # fmt: skip
 DISTANCE.constant(*[getattr(sd, n) for n in CONSTANT if hasattr(sd, n)], but=("w",))
-DISTANCE.refuse("it picks one pair of points", "numpy.max(numpy.min(cdist(u, v), 1))", sd.directed_hausdorff)
+
+
+@DISTANCE.rule(sd.directed_hausdorff)
+def directed_hausdorff(u, v, rng=0, **settings):
+    """The distance of one pair of points."""
+    like = u if tracked(u) else v
+    _, i, j = sd.directed_hausdorff(bare(u), bare(v), rng, **settings)
+    return rooted(np.sum((array(u, like)[i] - array(v, like)[j]) ** 2)), i, j
+
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in = faces_of("tapegrad.scipy.spatial", scipy.spatial)

@@ -29,6 +29,7 @@ STEPS = {
     "imag": lambda b, _: b.imag,
     "window": lambda b, w: window(b, *w),
     "sliding": lambda b, w: window(b, *w),  # whose elements share memory with each other
+    "windows": lambda b, w: windows(b, *w),  # the same, read-only
 }
 
 
@@ -41,12 +42,18 @@ def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
     return type(b)(shape, b.dtype, flat.data + first * size, strides).view()  # so that its base is not None
 
 
+def windows(b: Any, size: Any, axis: Any) -> Any:
+    kept = {"subok": True} if xp_of(b) is np else {}  # (what shows no values stays so)
+    return xp_of(b).lib.stride_tricks.sliding_window_view(b, size, axis, **kept)
+
+
 def region(b: Any, path: tuple) -> Any:
     for kind, step in path:
         b = STEPS[kind](b, step)
     return b
 
 
+SHARING = frozenset(("sliding", "windows"))  # steps that show an element more than once
 FLAT = frozenset(("reshape", "window"))  # steps that go by the elements in C order: views of what lies so
 PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
 
@@ -136,7 +143,7 @@ def add_at(x, y, *, path, at):
             part = region(x, path[:k])
             z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
             return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
-        if kind == "sliding":
+        if kind in SHARING:
             add_at.prim.run(flat_of(x), y, path=(), at=_places(x, path, at))
             return x
     r, at = _target(x, path, at)
@@ -285,8 +292,10 @@ def _record_write(pull):
 
 def _give(G, owned, j, c, like):
     """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
-    if like[0] or like[1] is not F8 or type(c) is not np.float64:
-        c = fit(c, *like)
+    to, d = like
+    if to or d is not F8 or type(c) is not np.float64:
+        if type(c) is not np.ndarray or c.shape != to or c.dtype is not d:
+            c = fit(c, to, d)
     h = G[j]
     G[j] = c if h is None else summed(h, c, j, owned)
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import tapegrad as tg
 from tapegrad._primitive import shortened, view
 from tapegrad._variable import variable
-from tapegrad.errors import AliasError
+from tapegrad.errors import AliasError, ArgumentError
 from tapegrad.ops.indexing import region
 
 
@@ -95,3 +96,65 @@ def test_numbers_of_a_complex_array_may_be_read():
     with pytest.raises(AliasError):
         tg.grad(written)(2.0)
     np.testing.assert_array_equal(c, [1 + 2j, 3 + 4j])
+
+
+# --- windows of tracked values are views ---
+
+
+def with_late_writes(x):
+    a = x * 1.0
+    v = sliding_window_view(a, 3)
+    s = (v**2).sum()
+    a[2] = x[0] * x[1]
+    a[1:3] *= 2
+    s = s + (v[1:, 0] * v[:-1, 2]).sum()
+    b = v[2]
+    a[3] = x[5]
+    return s + (b * np.arange(3)).sum() + v.mean()
+
+
+WINDOWS = {
+    "filtered": lambda x: (sliding_window_view(x.reshape(-1), 3) * np.arange(3)).sum(-1) @ np.ones(10) ** 2,
+    "planes": lambda x: (sliding_window_view(x, (2, 3)) ** 2 * np.arange(3)).sum(),
+    "along an axis": lambda x: (sliding_window_view(x, 2, axis=1)[..., 0] * sliding_window_view(x, 2, 1)[..., 1]).sum(),
+    "twice along it": lambda x: (sliding_window_view(x, (2, 2), axis=(0, 0)) ** 3).sum(),
+    "of a transpose": lambda x: sliding_window_view(x.T[1:], (2, 2)).max(axis=(-1, -2)).sum(),
+    "of windows": lambda x: (sliding_window_view(sliding_window_view(x[0], 2), 2, axis=0) ** 2).sum(),
+    "written afterwards": lambda x: with_late_writes(x.reshape(-1)),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_tracked_values(name):
+    f = WINDOWS[name]
+    x = np.random.default_rng(5).standard_normal((3, 4))
+    v, h = np.cos(np.arange(12.0)).reshape(3, 4), 1e-6
+    along = lambda g: (g(x + h * v) - g(x - h * v)) / (2 * h)
+    value, gradient = tg.value_and_grad(f)(x)
+    assert value == f(x)
+    np.testing.assert_allclose((gradient * v).sum(), along(f), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (v,))[1], (gradient * v).sum(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(tg.hvp(f, x, v), along(tg.grad(f)), rtol=1e-6, atol=1e-7)
+    stacked = tg.vmap(tg.grad(f))(np.stack([x, 2 * x]))
+    np.testing.assert_allclose(stacked[1], tg.grad(f)(2 * x), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(tg.prepare(f, x).grad(2 * x), stacked[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size, axis", [(30, 0), ((2, 2, 2), None), (-1, 0), (2, 5)])
+def test_windows_that_numpy_does_not_make(size, axis):
+    x = np.ones((3, 4))
+    for call in (sliding_window_view, lambda x, *to: tg.grad(lambda x: sliding_window_view(x, *to).sum())(x)):
+        with pytest.raises(ValueError):
+            call(x, size, axis)
+
+
+def test_windows_are_read_only():
+    def write(x):
+        sliding_window_view(x * 2.0, 2)[0] = 1.0
+        return x.sum()
+
+    for call in (write, tg.grad(write)):
+        with pytest.raises(ValueError, match="read-only"):
+            call(np.ones(4))
+    with pytest.raises(ArgumentError, match="writeable=True"):
+        tg.grad(lambda x: sliding_window_view(x, 2, writeable=True).sum())(np.ones(4))

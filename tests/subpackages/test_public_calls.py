@@ -7,13 +7,22 @@ import calls_distance
 import calls_integrate
 import calls_interpolate
 import calls_ndimage
+import calls_operators
 import calls_optimize
+import calls_polynomial
+import calls_programs
 import calls_signal
+import calls_smoothing
+import calls_solutions
 import calls_sparse
+import calls_systems
 import pytest
 from public_calls import judged
 
-TABLES = (calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_optimize, calls_signal, calls_sparse)
+TABLES = (
+    calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize, calls_polynomial, calls_programs,
+    calls_signal, calls_smoothing, calls_solutions, calls_sparse, calls_systems,
+)  # fmt: skip
 CALLS = [(f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:]) for table in TABLES for call in table.CALLS]
 
 

@@ -20,25 +20,18 @@ from tapegrad.errors import ArgumentError, NoRuleError
 
 X = np.array([0.7, 1.3, 0.2, 0.9])
 A = scipy.sparse.csr_array(np.eye(4) * 2.0)
-OPERATOR = scipy.sparse.linalg.aslinearoperator(np.eye(4))
+LOG, ENDS, INPUTS = {"log": True}, [-1, 5], np.array([[1.0, 1, 1, 1], [0.3, 2, 1, 5]]).T
 
 REFUSED = {
-    "scipy.signal.firls": (lambda x: scipy.signal.firls(3, [0, 0.5, 0.6, 1], x), "firwin"),
-    "scipy.signal.StateSpace": (lambda x: scipy.signal.StateSpace(x[:1], 1.0, 1.0, 0.0).A, "solve_ivp"),
-    "scipy.ndimage.generic_filter": (lambda x: scipy.ndimage.generic_filter(x, np.sum, 3), "sliding_window_view"),
-    "scipy.interpolate.UnivariateSpline": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, s=1.0)(0.5), "s=0"),
-    "scipy.interpolate.AAA": (lambda x: scipy.interpolate.AAA(np.arange(4.0), x)(0.5), "make_interp_spline"),
-    "scipy.integrate.solve_ivp(events=)": (
-        lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, 1), x, events=lambda t, y: y[0]).y[0],
-        "brentq",
-    ),
-    "scipy.integrate.tanhsinh": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1).integral, "quad"),
-    "scipy.integrate.RK45": (lambda x: scipy.integrate.RK45(lambda t, y: y * x[0], 0.0, [1.0], 1.0).y, "solve_ivp"),
+    "scipy.signal.remez": (lambda x: scipy.signal.remez(3, [0, 0.2, 0.3, 0.5], x[:2]), "firls"),
+    "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix, "one input"),
+    "scipy.interpolate.UnivariateSpline(bbox=)": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, bbox=ENDS)(0.5), "bbox="),
+    "scipy.interpolate.bisplrep": (lambda x: scipy.interpolate.bisplrep(X, X, x)[2], "RectBivariateSpline"),
+    "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1, **LOG).integral, "without log="),
+    "scipy.integrate.LSODA": (lambda x: scipy.integrate.LSODA(lambda t, y: -y, 0.0, x, 1.0).y, "solve_ivp"),
     "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),
-    "scipy.sparse.linalg.eigs": (lambda x: scipy.sparse.linalg.eigs(A * x[0], 1)[0], "toarray"),
-    "scipy.sparse.linalg.cg": (lambda x: scipy.sparse.linalg.cg(OPERATOR, x)[0], "tapegrad.implicit"),
-    "scipy.optimize.bracket": (lambda x: scipy.optimize.bracket(lambda t: (t - x[0]) ** 2)[0], "minimize"),
-    "scipy.optimize.linprog": (lambda x: scipy.optimize.linprog(x).x, "tapegrad.implicit.root"),
+    "scipy.sparse.linalg.spilu": (lambda x: scipy.sparse.linalg.spilu(A * x[0]).solve(X), "splu"),
+    "scipy.optimize.linprog": (lambda x: scipy.optimize.linprog(x, A_ub=[[1.0, 1, 1, 1]] * 2, b_ub=[0.0, 0.0]).x, "redundant"),
     "scipy.optimize.minimize": (
         lambda x: scipy.optimize.minimize(lambda t: (t[0] - x[0]) ** 2, [0.1], bounds=[(0, 0.3)]).x, "the bound",
     ),

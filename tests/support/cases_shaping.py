@@ -111,6 +111,8 @@ CASES = [
     case("atleast_3d", lambda x: np.atleast_3d(x) ** 2, x3),
     case("diagonal", lambda x: np.diagonal(x, 1) ** 2, x33),
     case("diagonal of a batch", lambda x: np.diagonal(x, 0, 2, 1) ** 2, x234),
+    case("sliding_window_view", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1) ** 2, normal(2, 5)),
+    case("sliding_window_view of planes", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) ** 2, normal(3, 4)),
     case("linalg_diagonal", lambda x: np.linalg.diagonal(x, offset=-1) ** 2, x33),
     case("real", lambda x: np.real(x) ** 2, z23, kinds=()),
     case("imag", lambda x: np.imag(x) ** 2, z23, kinds=()),

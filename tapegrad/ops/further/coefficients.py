@@ -14,9 +14,9 @@ from ..corners import floor, maximum
 from ..elementwise import absolute, select
 from ..gathering import diff, vander, vstack
 from ..linalg import inv
-from ..products import column, convolve, polyval
+from ..products import column, convolve, polyval, trace
 from ..reductions import cumsum
-from ..shaping import array_of, concatenate, embed, real, reshape, stacked, sum, zeros_like
+from ..shaping import concatenate, embed, real, reshape, stacked, sum, zeros_like
 from ..spectral import lstsq
 from ._declare import implements
 from .matrices import eigvals
@@ -25,19 +25,40 @@ from .matrices import eigvals
 def line(x: Any) -> Any:
     """x as an array of one axis."""
     x = stacked(x) if isinstance(x, (list, tuple)) else x
-    return reshape(x, to=(-1,)) if ndim(x) != 1 else x
+    return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
 
 
 @implements(np.poly)
 def poly(seq_of_zeros):
     z = stacked(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
-    z = eigvals(z) if ndim(z) == 2 else line(z)
+    if ndim(z) == 2:
+        return characteristic(z)
+    z = line(z)
     p = np.ones(1, np.result_type(dtype(z), 0.0))
     for k in range(shape(z)[0]):
         p = concatenate(p, np.zeros(1)) - concatenate(np.zeros(1), z[k] * p)
     roots = seen(primal_of(z))
     paired = roots is not None and dtype(z).kind == "c" and np.all(np.sort(roots) == np.sort(roots.conj()))
     return real(p) if paired else p
+
+
+SMALL = 12  # rows of a matrix whose coefficients the recursion gives without loss
+
+
+def characteristic(a: Any) -> Any:
+    """Of det(x - A): by the recursion c[k] = -tr(A M) / k, M <- A M + c[k], which is smooth where eigenvalues are equal; of a large
+    matrix by the eigenvalues."""
+    n = shape(a)[0]
+    if n > SMALL:
+        p = poly(eigvals(a))
+        return real(p) if dtype(p).kind == "c" and dtype(a).kind != "c" else p
+    found, m, eye = [1.0], np.eye(n), np.eye(n)
+    for k in range(1, n + 1):
+        m = a @ m
+        c = trace(m) / -k
+        found.append(c)
+        m = m + c * eye
+    return stacked(found)
 
 
 @primitive()
@@ -79,7 +100,7 @@ def polyint(p, m=1, k=None):
     p, m = line(p), operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    k = np.zeros(m) if k is None else line(k) if ndim(k) else reshape(array_of(k), to=(1,))
+    k = np.zeros(m) if k is None else line(k)
     if shape(k)[0] == 1 and m > 1:
         k = k * np.ones(m)
     if shape(k)[0] < m:

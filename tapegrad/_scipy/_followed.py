@@ -1,0 +1,266 @@
+"""Functions and classes that are the library's own Python code, run on Variables.
+
+What a library has written in Python with its arrays' functions is a program like a user's: it is given other surroundings, in which the
+names of NumPy and SciPy are the stand-ins, and so has the values, the errors and the branches of the library, with derivatives.
+
+    FOLLOWED = Follower("scipy.signal")
+    SIGNAL.rule(scipy.signal.lsim)(FOLLOWED.function(scipy.signal.lsim))
+
+The surroundings are made once for a module, name by name, as a call first asks for them."""
+
+import cmath
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _stand_ins
+from .. import numpy as faces
+from .._shadow.builtin import LIBRARY, Globals, Module
+from .._shadow.kinds import ATOMS, NUMERIC
+from .._variable import variable
+from ._declare import Carrier, Kind, Refusing, bare, carries, plain, tracked
+
+
+class At:
+    """`array_api_extra.at(x)[i].set(y)` and its kin."""
+
+    def __init__(self, x: Any, at: Any = Ellipsis):
+        self.x, self.at = x, at
+
+    def __getitem__(self, at: Any) -> "At":
+        return At(self.x, at)
+
+    def set(self, y: Any, **_: Any) -> Any:
+        """(SciPy counts on it that an array is written in place.)"""
+        self.x[self.at] = y
+        return self.x
+
+    def add(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] + y)
+
+    def multiply(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] * y)
+
+    def divide(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] / y)
+
+
+SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+# SciPy's questions about the library of its arguments, which is ours
+ARRAY_API: dict[str, Any] = {
+    "array_namespace": lambda *xs: faces,
+    "at": At,
+    "xp_size": lambda x: x.size,
+    "xp_copy": lambda x, xp=None, **_: faces.array(x),
+    "_asarray": lambda x, **_: faces.asarray(x),
+    "is_numpy": lambda xp: True,
+    "is_cupy": lambda xp: False,
+    "is_torch": lambda xp: False,
+    "is_jax": lambda xp: False,
+    "is_array_api_strict": lambda xp: False,
+    "is_dask": lambda xp: False,
+    "xp_default_dtype": lambda xp: np.float64,
+    "xp_capabilities": lambda *args, **settings: lambda f: f,
+}
+
+
+class Number(type):
+    """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
+
+    real: type
+    dtype: np.dtype  # by which NumPy takes the class for this dtype
+
+    def __call__(cls, x=0, *more):
+        if not carries((x,)):
+            return cls.real(x, *more)
+        return x + cls.real(0) if tracked(x) and cls.real is not int else cls.real(bare(x))
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.real)
+
+    def __eq__(cls, other):
+        return other is cls or other is cls.real
+
+    def __hash__(cls):
+        return hash(cls.real)
+
+
+def number(real: type) -> type:
+    return Number(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
+
+
+def on_numbers(module: types.ModuleType, name: str) -> Callable:
+    """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
+    f = getattr(module, name)
+
+    def run(*args, **kwargs):
+        if not carries(args):
+            return f(*args, **kwargs)
+        if tracked(args) and name not in ("ceil", "floor", "trunc"):
+            return getattr(faces, name)(*args)
+        return f(*bare(args), **kwargs)
+
+    return run
+
+
+def of_numbers(module: types.ModuleType) -> types.ModuleType:
+    new = types.ModuleType(module.__name__)
+    vars(new).update({n: on_numbers(module, n) if callable(v) else v for n, v in vars(module).items() if not n.startswith("_")})
+    return new
+
+
+NUMBERS = {real.__name__: number(real) for real in (float, int, complex)}
+MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
+
+
+class Object(Carrier):
+    """An object of a followed class."""
+
+    _theirs: Any
+
+    def _tracked(self) -> bool:
+        return tracked(vars(self))
+
+    def _plain(self) -> Any:
+        new = object.__new__(type(self)._theirs)
+        vars(new).update({name: moved(v, self, new) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        return new
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        if hasattr(shadow, "seen"):  # before what leads back to it
+            shadow.seen[id(x)] = new
+            shadow.hold.append(x)
+        vars(new).update({name: moved(v, x, new) or shadow(v) for name, v in vars(x).items()})
+        return new
+
+
+def moved(v: Any, x: Any, new: Any) -> Any:
+    """A method of x that x holds, as that of another object."""
+    return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+
+
+class Altered:
+    """A module with other functions."""
+
+    def __init__(self, module: Any, **others: Any):
+        self.__dict__.update(others, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class Follower:
+    """`homes`: modules whose code is followed; `given`: by name, what stands for something there."""
+
+    def __init__(self, *homes: str, **given: Any):
+        self.homes, self.given = (*homes, "scipy._lib."), {**ARRAY_API, **given}
+        self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
+
+    def is_home(self, module: Any) -> bool:
+        return isinstance(module, str) and module.startswith(self.homes)
+
+    def __call__(self, x: Any) -> Any:
+        """What a name of the library's means to its followed code."""
+        kind = type(x)
+        if kind in ATOMS:
+            return x
+        known = self.seen.get(id(x))
+        if known is not None:
+            return known[1]
+        new = self.stand_in(x, kind)
+        self.seen[id(x)] = x, new
+        return new
+
+    def stand_in(self, x: Any, kind: type) -> Any:
+        if getattr(x, "__name__", None) in self.given:
+            return self.given[x.__name__]
+        if kind is types.ModuleType:
+            if x.__name__.endswith("array_api_compat.numpy"):
+                return faces
+            if self.is_home(x.__name__):
+                return Module(self.space(vars(x)))
+            return MATH.get(x.__name__) or _stand_ins.module(x) or LIBRARY.get(x, x)
+        if isinstance(x, type):
+            return self.of_class(x)
+        if kind in (dict, list, tuple):
+            parts = x.values() if kind is dict else x
+            if any([type(v) is types.FunctionType or type(v) in (list, tuple) for v in parts]):
+                return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
+            return x
+        if kind is np.ndarray and x.dtype.kind in "fc":
+            return variable(x.copy())  # so that what is computed of it takes what is tracked
+        if not callable(x):
+            return x
+        if getattr(x, "__module__", None) in MATH:
+            return getattr(MATH[x.__module__], x.__name__)
+        private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
+        ours = None if private else _stand_ins.function(x)
+        if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
+            ours = self.function(x)
+        return x if ours is None else ours
+
+    def space(self, real: dict) -> Globals:
+        key = id(real)
+        if key not in self.seen:
+            self.seen[key] = real, Globals(real, self)
+            for name in NUMBERS.keys() - real.keys():
+                dict.__setitem__(self.seen[key][1], name, NUMBERS[name])
+        return self.seen[key][1]
+
+    def function(self, f: Any) -> Callable:
+        """f with other surroundings."""
+        f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
+        cells = None
+        if f.__closure__:
+            cells = tuple([self.cell(c) for c in f.__closure__])
+        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
+        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
+        if hasattr(f, "__wrapped__"):
+            g.__wrapped__ = f.__wrapped__  # it has the signature
+        return g
+
+    def cell(self, c: Any) -> Any:
+        try:
+            return types.CellType(self(c.cell_contents))
+        except ValueError:
+            return c
+
+    def of_class(self, c: type) -> Any:
+        if issubclass(c, (BaseException, dict, tuple, list)) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+            return c
+        known = self.seen.get(id(c))
+        if known is not None:
+            return known[1]
+        ours = _stand_ins.function(c)
+        if isinstance(ours, Kind) and not isinstance(ours, Refusing):
+            return ours
+        return self.klass(c) if self.is_home(c.__module__) else ours or c
+
+    def klass(self, c: type) -> Any:
+        """A class with the members of c, followed; SciPy's own instances are instances of it too."""
+        known = self.seen.get(id(c))
+        if known is not None:
+            return known[1]
+        bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (Object,)
+        new = Kind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        self.seen[id(c)] = c, new
+        for name, v in list(vars(c).items()):
+            if name not in SKIPPED:
+                setattr(new, name, self.member(v))
+        return new
+
+    def member(self, m: Any) -> Any:
+        kind = type(m)
+        if kind is types.FunctionType:
+            return self.function(m)
+        if kind is staticmethod or kind is classmethod:
+            f = m.__func__
+            return kind(self.function(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
+        if kind is property:
+            return property(*[f and self.function(f) for f in (m.fget, m.fset, m.fdel)], m.__doc__)
+        return self(m)
