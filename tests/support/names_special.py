@@ -112,7 +112,7 @@ LINES = [
     at("kn", sp.kn, 2),
     at("yn", sp.yn, 2),
     *[case(f.__name__, lambda v, z, f=f: f(v, z, 2), V, 0.4 + P, numpy_only=True) for f in (face.jvp, face.yvp, face.ivp, face.kvp)],
-    *[at(f.__name__, f, 1.5, x=0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
+    *[plain(f.__name__, f, V, 0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
     *[
         case(f"{f.__name__} {n}", lambda z, n=n, d=d, f=f: f(n, z, d), 0.4 + P, numpy_only=True, covers=(f.__name__ + "_of",))
         for f in (face.spherical_jn, face.spherical_yn, face.spherical_in, face.spherical_kn)
@@ -133,8 +133,8 @@ LINES = [
         case(f.__name__, lambda x, f=f: f(1.5, x), P, numpy_only=True, covers=(f.__name__ + "_value", f.__name__ + "_slope"))
         for f in (sp.pbdv, sp.pbvv, sp.pbwa)
     ],
-    at("struve", sp.struve, 1.5),
-    at("modstruve", sp.modstruve, 1.5),
+    plain("struve", sp.struve, V, 0.4 + P, order=2),
+    plain("modstruve", sp.modstruve, V, 0.4 + P, order=2),
     *[plain(f.__name__, f, P) for f in (sp.itstruve0, sp.it2struve0, sp.itmodstruve0)],
     # powers and integrals
     plain("spence", sp.spence, np.append(P, [[1.0, 1.1, 0.2]], 0), covers=("log1p_over",)),

@@ -14,7 +14,7 @@ from .._define import primitive, rules, same
 from ..elementwise import exp, log, log1p, select, times0
 from ..gamma import digamma, gammaln
 from ..shaping import sum
-from ._declare import function, last
+from ._declare import at_real, function, last
 
 MOST = 4000  # terms
 
@@ -98,7 +98,7 @@ def hyp1f1_by_b(out, a, b, x):
     return select(right, kummer(a, b, y, (0, 1)), left)
 
 
-hyp1f1 = function(sp.hyp1f1, hyp1f1_by_a, hyp1f1_by_b, lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
+hyp1f1 = function(sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
 
 
 def gauss(direct, pfaff):
@@ -113,7 +113,7 @@ def gauss(direct, pfaff):
         front = exp(-a * log1p(-v))
         return select(right, series_of(a, b, c, y, orders=direct), front * pfaff(f, log1p(-v)))
 
-    return partial
+    return at_real(partial)
 
 
 hyp2f1 = function(
