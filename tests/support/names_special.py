@@ -10,6 +10,7 @@ from tapegrad.scipy import special as face
 X, P, Q, R, U = normal(2, 3), positive(2, 3), positive(2, 3, seed=1), positive(2, 3, seed=2), between(0.1, 0.9, 2, 3)
 T = between(0.1, 0.9, 2, 3, seed=1)
 AWAY = np.sign(X) * (0.3 + abs(X))
+ALONE = [np.array(2.7), np.array(1.4)]
 NS = np.array([0, 3, 4])
 V = np.array([[0.3, 1.7, 2.5], [0.6, 3.3, 1.1]])
 
@@ -86,6 +87,16 @@ LINES = [
     plain("eval_gegenbauer", lambda a, x: sp.eval_gegenbauer(NS, a, x), P, 2 * U - 1, order=2),
     plain("eval_sh_jacobi", lambda p, q, x: sp.eval_sh_jacobi(NS, 2 + p, q, x), P, Q, U, order=2),
     plain("eval_genlaguerre", lambda a, x: sp.eval_genlaguerre(NS, a, x), P, Q, order=2),
+    *[
+        plain(
+            f.__name__,
+            lambda x, *p, f=f, m=m: f(3, *p, monic=m)(x),
+            2 * U - 1,
+            *ALONE[:k],
+            order=2,
+        )
+        for f, k, m in ((face.jacobi, 2, False), (face.sh_jacobi, 2, True), (face.gegenbauer, 1, True), (face.genlaguerre, 1, False))
+    ],
     case("assoc_laguerre", lambda x: face.assoc_laguerre(x, 3, 1.0), P, numpy_only=True),
     at("lpmv", sp.lpmv, 1, 3, x=2 * U - 1),
     case("diric", lambda x: face.diric(x, 5), np.append(X, [[0.0, 2 * np.pi, 1.0]], 0), numpy_only=True),

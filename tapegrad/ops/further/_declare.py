@@ -124,6 +124,11 @@ def rule_five(s):
 BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
 RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
+LACKING: dict = {}  # name -> the real arguments by which there is no derivative
+
+
+class Whole(str):
+    """Why there is no derivative by an argument that is a whole number."""
 
 
 def refusing(name: str, k: int, why: str) -> Callable:
@@ -163,6 +168,9 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
     ]
     rules(entry, *[RULES[n](p) for p in given], jvp=same)
     PARTIALS[entry] = given
+    lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, Whole)]
+    if lacking:
+        LACKING[name.removesuffix("_value").removesuffix("_slope")] = lacking
     return entry
 
 

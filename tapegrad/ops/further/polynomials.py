@@ -4,18 +4,21 @@ parameters.
 The degree is a constant."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of, values_of
+from ...errors import NoRuleError
 from ..corners import floor
 from ..elementwise import cos, exp, select
 from ..gamma import binom, digamma, poch
 from ..shaping import sum
-from ._declare import PARTIALS, function, implements, last
+from ._declare import PARTIALS, Whole, function, implements, last
 
-DEGREE = "the degree is a constant"
+DEGREE = Whole("the degree is a constant")
 
 
 def below(n, factor, f, *args):
@@ -161,3 +164,46 @@ def comb(N, k, *, exact=False, repetition=False):
 @implements(sp.perm)
 def perm(N, k, exact=False):
     return poch(N - k + 1.0, k)
+
+
+# --- polynomials as objects, with parameters that are tracked ---
+
+
+class Polynomial:
+    """What scipy.special.jacobi(n, alpha, beta) and its kin give: it is called at points."""
+
+    def __init__(self, name: str, order: int, evaluate: Callable):
+        self.order, self._name, self._evaluate = order, name, evaluate
+
+    def __call__(self, x: Any) -> Any:
+        return self._evaluate(x)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NoRuleError(
+            f"scipy.special.{self._name}(...).{name} of tracked parameters has no derivative rule in tapegrad; call it at points"
+        )
+
+
+def polynomial(scipys, evaluate, leading):
+    """`leading`: the coefficient of x^n, by which a monic one is divided."""
+    name = scipys.__name__
+
+    def of(n, *parameters, monic=False):
+        n, parameters = int(values_of(n)), [*parameters]
+        if n < 0:
+            raise ValueError("n must be nonnegative.")
+        if len(parameters) > scipys.__code__.co_argcount - 2:
+            monic = parameters.pop()
+        scale = leading(n, *parameters) if monic else 1.0
+        return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
+
+    of.__name__ = name
+    return implements(scipys)(of)
+
+
+jacobi = polynomial(sp.jacobi, eval_jacobi, lambda n, a, b: poch(n + a + b + 1.0, n * 1.0) / (2.0**n * math.factorial(n)))
+sh_jacobi = polynomial(sp.sh_jacobi, eval_sh_jacobi, lambda n, p, q: 1.0)
+gegenbauer = polynomial(sp.gegenbauer, eval_gegenbauer, lambda n, a: 2.0**n * poch(a, n * 1.0) / math.factorial(n))
+genlaguerre = polynomial(sp.genlaguerre, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n))

@@ -11,7 +11,7 @@ from .._define import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
-from ._declare import function, implements
+from ._declare import Whole, function, implements
 
 # --- integrals ---
 
@@ -164,7 +164,7 @@ def lambertw_slope(out, z, k):
 
 
 lambertw_of = function(
-    None, lambertw_slope, "branches are numbered", body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
+    None, lambertw_slope, Whole("branches are numbered"), body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
 )
 
 
