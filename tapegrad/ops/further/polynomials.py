@@ -186,24 +186,32 @@ class Polynomial:
         )
 
 
-def polynomial(scipys, evaluate, leading):
+def polynomial(name, n, monic, evaluate, leading, *parameters):
     """`leading`: the coefficient of x^n, by which a monic one is divided."""
-    name = scipys.__name__
-
-    def of(n, *parameters, monic=False):
-        n, parameters = int(values_of(n)), [*parameters]
-        if n < 0:
-            raise ValueError("n must be nonnegative.")
-        if len(parameters) > scipys.__code__.co_argcount - 2:
-            monic = parameters.pop()
-        scale = leading(n, *parameters) if monic else 1.0
-        return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
-
-    of.__name__ = name
-    return implements(scipys)(of)
+    n = int(values_of(n))
+    if n < 0:
+        raise ValueError("n must be nonnegative.")
+    scale = leading(n, *parameters) if monic else 1.0
+    return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
 
 
-jacobi = polynomial(sp.jacobi, eval_jacobi, lambda n, a, b: poch(n + a + b + 1.0, n * 1.0) / (2.0**n * math.factorial(n)))
-sh_jacobi = polynomial(sp.sh_jacobi, eval_sh_jacobi, lambda n, p, q: 1.0)
-gegenbauer = polynomial(sp.gegenbauer, eval_gegenbauer, lambda n, a: 2.0**n * poch(a, n * 1.0) / math.factorial(n))
-genlaguerre = polynomial(sp.genlaguerre, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n))
+@implements(sp.jacobi)
+def jacobi(n, alpha, beta, monic=False):
+    leading = lambda n, a, b: poch(n + a + b + 1.0, n * 1.0) / (2.0**n * math.factorial(n))
+    return polynomial("jacobi", n, monic, eval_jacobi, leading, alpha, beta)
+
+
+@implements(sp.sh_jacobi)
+def sh_jacobi(n, p, q, monic=False):
+    return polynomial("sh_jacobi", n, False, eval_sh_jacobi, None, p, q)
+
+
+@implements(sp.gegenbauer)
+def gegenbauer(n, alpha, monic=False):
+    leading = lambda n, a: 2.0**n * poch(a, n * 1.0) / math.factorial(n)
+    return polynomial("gegenbauer", n, monic, eval_gegenbauer, leading, alpha)
+
+
+@implements(sp.genlaguerre)
+def genlaguerre(n, alpha, monic=False):
+    return polynomial("genlaguerre", n, monic, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n), alpha)
