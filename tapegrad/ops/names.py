@@ -51,13 +51,12 @@ REFUSED = {
         PHASES: "cossin",
     },
     "scipy.stats": {
-        TEST: """
-            anderson dunnett shapiro tukey_hsd""",
+        TEST: "dunnett",
         RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",
         "it is the solution of a linear program; write it for one axis with scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
         OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
         "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
-            kstwo levy_stable""",
+            levy_stable""",
     },
 }
 
