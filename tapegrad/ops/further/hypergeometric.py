@@ -51,14 +51,14 @@ def series_of(a, b, c, z, *, orders):
     m, total, quiet = orders[3], np.zeros(z.shape), 0
     for k in range(MOST):
         if k >= m:
-            part = d[-1, -1, -1] * (math.perm(k, m) * z ** (k - m))
+            part = d[-1, -1, -1] * math.perm(k, m)
             total = total + part
             quiet = quiet + 1 if np.all(abs(part) <= 1e-17 * abs(total)) else 0
             if quiet > 3 and k > 4:
                 break
         d = risen(d, a, k, 0)
         d = np.where(one, d, risen(d, b, k, 1)) if orders[1] == 0 else risen(d, b, k, 1)
-        d = fallen(d, c, k, 2) / (k + 1.0)
+        d = fallen(d, c, k, 2) * ((z if k >= m else 1.0) / (k + 1.0))
     else:
         ok = ok & np.all(abs(part) <= 1e-13 * abs(total))
     return np.where(ok, total, np.nan).astype(kind)[()]
