@@ -70,12 +70,15 @@ class Inputs:
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
-        self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
         self.watched: dict = {}  # key -> value of the active leaf
         self.given: list = []  # (the caller's array, the handle that stands for it)
         self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
-        self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
+        if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:  # the usual call
+            self.flat, self.constants = [args], ()
+            return
+        self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
+        self.constants = [a.value for a in args if type(a) is Const]
         for n in self.nums:
             if not is_active(args[n]):
                 self._check(n)
@@ -101,7 +104,7 @@ class Inputs:
 
     def enter(self, watch: Callable) -> list:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
-        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):  # the usual call
+        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):
             value = self.watched[0] = kept(x)
             v = watch(0, value)
             self.given.append((x, v))
@@ -375,6 +378,9 @@ class Recorded:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.finish(error)
+
+    def finish(self, error: BaseException | None = None) -> None:
         """No sweep follows."""
         reverse.release(self.tape)
         self.shadow.finish(error)
@@ -385,12 +391,18 @@ class Recorded:
 
     def gradient(self, cotangents: list, last: bool = False) -> dict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
-        found, plain = self.pull(cotangents, last), not OPEN.depth
-        return {key: derivative_out(found.get(key), x, plain) for key, x in self.inputs.watched.items()}
+        found, plain, watched = self.pull(cotangents, last), not OPEN.depth, self.inputs.watched
+        if len(watched) == 1:
+            ((key, x),) = watched.items()
+            return {key: derivative_out(found.get(key), x, plain)}
+        return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
     def pull(self, cotangents: list, last: bool = False) -> dict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
-        seeds = [(y[1], g) for y, g in zip(self.low, cotangents, strict=True) if y[1] is not None and g is not None]
+        seeds = []
+        for (_, s), g in zip(self.low, cotangents, strict=True):
+            if s is not None and g is not None:
+                seeds.append((s, g))
         if not seeds:
             return {}
         if not THREADS:  # nobody has captured anything
@@ -400,8 +412,11 @@ class Recorded:
                 if own.stashed or len(THREADS) > 1:
                     protect(self.tape.records)
                 G = reverse.pull(self.tape, seeds, last)
-        top = len(G)
-        return {key: G[s] for key, s in self.slots.items() if s < top}
+        found, top = {}, len(G)
+        for key, s in self.slots.items():
+            if s < top:
+                found[key] = G[s]
+        return found
 
 
 def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:

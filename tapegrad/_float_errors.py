@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from . import _flags
 from ._dual import FORWARD
-from ._flags import Setting, leave, now
+from ._flags import Setting, leave
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -110,7 +111,8 @@ class Watched:
         self.thorough = thorough
 
     def __enter__(self) -> None:
-        setting = now()
+        variable = _flags.VARIABLE
+        setting = None if variable is None else variable.get(variable)
         known, found = KNOWN.get(id(setting), MISSED)
         if known is not setting or setting is None:
             found = around()
@@ -120,7 +122,7 @@ class Watched:
                 KNOWN[id(setting)] = setting, found
         self.before, inside = found
         if inside is not None:
-            self.entered = inside.enter()
+            self.entered = inside.enter() if variable is None else variable.set(inside.value)
             STATE.changed = False
 
     def __exit__(self, *error: Any) -> None:

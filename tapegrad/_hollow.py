@@ -37,6 +37,37 @@ BLIND["__array_ufunc__"] = lambda x, ufunc, *args, **kwargs: refused(ufunc.__nam
 BLIND["__hash__"] = object.__hash__
 
 
+TEXT_ASKED = refused("reading the text of a tracked value")
+
+
+class Text(str):
+    """The text of hidden values.  It may be shown, and put into another one; who reads it is told that nobody knows what it says."""
+
+    __slots__ = ()
+    __str__ = __repr__ = lambda x: x if callers_line() is not None else plain_text(x)  # None: `logging` asks, which shows it
+    __format__ = lambda x, spec: Text(str.__format__(plain_text(x), spec))
+    __add__ = lambda x, y: Text(str.__add__(x, y))
+    __radd__ = lambda x, y: Text(str.__add__(y, x))
+
+
+plain_text = str.__str__
+
+
+def _read(name: str) -> Any:
+    of_text = getattr(str, name, None)
+
+    def method(x: Text, *args: Any, **kwargs: Any) -> Any:
+        if of_text is not None and callers_line() is None:
+            return of_text(x, *args, **kwargs)
+        TEXT_ASKED()
+
+    return method
+
+
+for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "__bool__"} - {*vars(Text), "__getattribute__", "__new__"}:
+    setattr(Text, _name, _read(_name))
+
+
 def _function(x, f, types, args, kwargs):
     if f in LIKE and args and type(args[0]) is Hollow:
         return f(args[0].view(np.ndarray), *args[1:], **kwargs)

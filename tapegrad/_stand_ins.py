@@ -42,6 +42,15 @@ def module(m: ModuleType) -> Any:
 
 def function(f: Any) -> Any:
     """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    theirs, ours = FACES.get(id(f), NONE)
+    return ours if theirs is f and f is not None else face_of(f)
+
+
+NONE = None, None
+FACES: dict = {}  # id of a function -> that, and its face
+
+
+def face_of(f: Any) -> Any:
     module_name = getattr(f, "__module__", None) or "numpy"
     root = module_name.partition(".")[0]
     if root not in ROOTS:
@@ -56,7 +65,10 @@ def function(f: Any) -> Any:
     for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
         theirs, ours = sys.modules.get(place), find(place)
         if ours is not None and theirs is not None and getattr(theirs, name, None) is f:
-            return getattr(ours, name, None)
+            face = getattr(ours, name, None)
+            if face is not None and len(FACES) < 9999:
+                FACES[id(f)] = f, face
+            return face
     return None
 
 

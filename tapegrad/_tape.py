@@ -194,7 +194,7 @@ class Tape(Trace):
         if self.paused and not self.swept:
             self.paused = False
             COLLECTOR.resume()
-        super().close()
+        Trace.close(self)
 
     def layout(self, value: Any) -> tuple:
         """What `zeros_laid_out` needs of a buffer; a loop over its elements makes it once."""

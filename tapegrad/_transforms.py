@@ -129,10 +129,15 @@ def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> 
 def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
     call = f"grad({name_of(f)})"
-    with Recorded(call, f, argnums, args, kwargs, has_aux) as r:
+    r = Recorded(call, f, argnums, args, kwargs, has_aux)
+    try:
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
         gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
+    except BaseException as error:
+        r.finish(error)
+        raise
+    r.finish()
     return value, plain_tree(r.aux) if has_aux else None, gradient
 
 

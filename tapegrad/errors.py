@@ -102,6 +102,10 @@ class DenseWarning(UserWarning):
     """A sparse matrix has rows so full that it costs as much as a dense one."""
 
 
+class ReplayWarning(RuntimeWarning):
+    """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes longer."""
+
+
 # --- errors that were swallowed ---
 
 LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx", "pandas"}

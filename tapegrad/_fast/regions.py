@@ -226,6 +226,20 @@ def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
     return True
 
 
+def takes_over(x: Variable, y: Variable) -> bool:
+    """All of the buffer is written, and it is not the first write: it has from now on the memory of y, which whoever writes the one or
+    the other moves away from, and is nothing else than y to the tape."""
+    value, v = x._value, y._value
+    if not getattr(x, "_version", 0) or v.strides != value.strides or v.shape != value.shape or v.base is not None or not v.flags.writeable:
+        return False
+    if x._trace is None:
+        y._trace.risen.append(x)
+    x._value, x._trace, x._slot = v, y._trace, y._slot
+    x._saved = y._saved = True
+    x._version += 1
+    return True
+
+
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
     """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
@@ -245,6 +259,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         to = ()
     elif at is Ellipsis:
         to = value.shape
+    elif kind is tuple and SLICED.issuperset(map(type, at)):
+        to = value[at].shape
     else:
         return False
     slot = like = None
@@ -255,6 +271,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
         if other is not None:
             if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
                 return False
+            if at is Ellipsis and type(other) is Tape and takes_over(x, y):
+                return True
             trace, slot, like = other, y._slot, NUMBER if v.shape == () else (v.shape, F8)
     elif type(y) in NUMBERS or type(y) is np.float64:
         v = y

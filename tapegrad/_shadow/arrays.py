@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import address, is_array, xp_of
+from .._array import F8, address, is_array, xp_of
 from .._primitive import OPEN, view
 from .._variable import Variable, View, bottom, new
 from ..errors import AliasError
@@ -98,6 +98,26 @@ class Arrays:
         if self.strangers:
             self.meet(x, v, self.strangers)
         return v
+
+    def all_captured(self, arrays: Any) -> list:
+        """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
+        if self.wrote or self.borrowed or self.outer or OPEN.hiding:
+            return [self(x) for x in arrays]
+        seen, hold, pairs, found = self.seen, self.hold, self.arrays, []
+        for x in arrays:
+            v = seen.get(id(x))
+            if v is None:
+                if x.dtype is not F8 or x.base is not None or self.strangers or self.reached or not pairs:
+                    v = self(x)
+                else:
+                    v = seen[id(x)] = new(Variable)
+                    v._value, v._trace, v._slot, v._saved, v._version = x, None, None, True, 0
+                    hold.append(x)
+                    pairs.append((x, v))
+                    if len(THREADS) > 1 or WRITERS:
+                        threads.snapshot(self, x, v)
+            found.append(v)
+        return found
 
     def on_device(self, x: Any) -> Any:
         """A CuPy array that is no view by its base; one made with strides of its own has none, and is found by its block of memory."""

@@ -170,7 +170,7 @@ class Containers:
         new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
-        first = [self(v) for v in x]
+        first = self.each(x)
         new += first
         self.changes.append((Contents, x, new, first))
         return new
@@ -182,7 +182,7 @@ class Containers:
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.update({k: self(v) for k, v in x.items()} if named else {self(k): self(v) for k, v in x.items()})
+        new.update(zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()})
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
         return new
 
@@ -229,7 +229,7 @@ class Containers:
         return new
 
     def tuple_(self, x: tuple) -> Any:
-        new = tuple([self(v) for v in x])
+        new = tuple(self.each(x))
         return x if all(a is b for a, b in zip(x, new, strict=True)) else new
 
     def frozenset_(self, x: frozenset) -> Any:

@@ -101,10 +101,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.mine = None
         self.borrowed = False
         self.vacant = NOTHING  # ids of the cells that were empty when they were met
-        self.outer = self.made_outside()
+        self.outer = self.made_outside() if OPEN.shadows else NOTHING
         try:
             g = self(self.f)
-            args = self.borrow()
+            args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
             OPEN.shadows = (*OPEN.shadows, self)
             return g, args
         except BaseException as error:
@@ -113,16 +113,13 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
-        shadows = OPEN.shadows
-        return {id(new) for s in shadows for new in s.seen.values()} if shadows else NOTHING
+        return {id(new) for s in OPEN.shadows for new in s.seen.values()}
 
     def borrow(self) -> list:
         """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
         function has captured that is an argument is captured."""
         own = self.fresh
-        if OWN.issuperset(map(type, self.args)):
-            return self.args
         if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         for a in functions_in(self.args):
@@ -262,6 +259,16 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             leave(self, x)
         return new
 
+    def each(self, flat: Any) -> list:
+        """The shadows of the objects in a container."""
+        kinds = set(map(type, flat))
+        if len(kinds) == 1:  # mostly it holds things of one kind
+            if kinds == ARRAYS:
+                return self.all_captured(flat)
+            if kinds == FUNCTIONS:
+                return self.all_functions(flat)
+        return [self(v) for v in flat]
+
     def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
         leave(self, x)
@@ -313,6 +320,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 
 NOTHING: Any = frozenset()
+ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = ATOMS | {Variable}
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 

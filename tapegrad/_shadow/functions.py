@@ -147,6 +147,26 @@ class Functions:
             self.changes.append((Bare, f, g))
         return g
 
+    def all_functions(self, fs: Any) -> list:
+        """Several functions: `self(f)` for each, in one piece for those of one module that have no more than their code."""
+        seen, found, space, mine, home = self.seen, [], None, None, None
+        for f in fs:
+            g = seen.get(id(f))
+            if g is None:
+                code, gone = f.__code__, None
+                if mine is not None and f.__globals__ is space and f.__module__ is home and not (f.__closure__ or f.__defaults__):
+                    gone = DELETES.get(id(code))
+                if gone is None or gone[1] or f.__kwdefaults__ or f.__dict__:
+                    g, space = self(f), f.__globals__
+                    mine, home = None if self.outer else seen.get(id(space)), space.get("__name__")
+                else:
+                    g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
+                    g.__qualname__, g.__module__ = f.__qualname__, home
+                    self.hold.append(f)
+                    self.changes.append((Bare, f, g))
+            found.append(g)
+        return found
+
     def generic(self, f: Any) -> Any:
         """A function made by singledispatch."""
         g = functools.singledispatch(self(f.registry[object]))

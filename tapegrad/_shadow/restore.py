@@ -16,7 +16,7 @@ from . import threads
 from .classes import Members, rest, users_own
 from .containers import base_of
 from .functions import Bare
-from .kinds import ATOMS, EMPTY, HELD, dict_of, is_user_class, put_state, state_of
+from .kinds import ATOMS, EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
 from .routes import is_written, strays
 
 
@@ -46,7 +46,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
             lost = threads.alone(shadow, write_back)
         except RouteError as error:
             late, undo = error, True
-    astray, stored = strays(shadow) if shadow.near else ((), {})
+    astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
     back = Back(shadow, stored, undo)
     for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
         if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
@@ -101,15 +101,15 @@ class Back:
 
     def __init__(self, shadow, stored, undo):
         self.shadow, self.stored, self.undo = shadow, stored, undo
-        self.original: Any = None  # id of a shadow -> what it stands for
-        self.memo: dict = {}
-        self.kept: set = set()  # shadow classes that have instances outside
+        self.original: Any = None  # id of a shadow -> what it stands for; made when it is asked, as is the memo
+        self.kept: Any = ()  # shadow classes that have instances outside
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
             return v
         if self.original is None:
             seen = self.shadow.seen
+            self.memo: dict = {}
             self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
         old = self.original.get(id(v), EMPTY)
         if old is not EMPTY and not (old is v and isinstance(v, Variable) and id(v) in self.stored):
@@ -142,7 +142,7 @@ class Back:
             new = tuple([self(e) for e in v])
             return v if all(a is b for a, b in zip(v, new, strict=True)) else new
         if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
-            self.kept.add(kind)
+            self.kept += (kind,)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
         if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
             base = base_of(v)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, xp_of
 from .._foreign import asked_by
-from .._hollow import shown_class
+from .._hollow import Text, shown_class
 from .._late import late
 from .._loans import lend
 from .._primitive import OPEN, is_tracked, layout_of, live, primal_of, truth_of, values_of
@@ -377,8 +377,12 @@ def _text(write: Callable) -> Callable:
 
     def method(x, *spec):
         p = primal_of(x)
-        p = values_of(p) if isinstance(p, Variable) and p._trace.tells else p
-        return f"<{dtype_of(p)}, shape {shape(p)}, values not known>" if isinstance(p, Variable) else write(p, *spec)
+        if isinstance(p, Variable):
+            t = p._trace
+            if not (t.tells or t.over or t.samples and t.is_plain(p)):
+                return Text(f"<{dtype_of(p)}, shape {shape(p)}, values not known>")
+            p = values_of(p)
+        return write(p, *spec)
 
     return method
 

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from .._array import xp_of
 from .._primitive import layout_of, view
-from .._variable import Variable
+from .._variable import Variable, View
 from ._define import implements, ndim, primitive, rules, shape, xp
 from ._layouts import laid
 from .products import T, diagonals, product, reordered, two
@@ -50,6 +50,7 @@ class AsMatrices:
         self.free = [y.index(a) for a in right]
         self.x, self.y = [x.index(a) for a in batch + left + summed], [y.index(a) for a in batch + summed + right]
         self.to = [(batch + left + right).index(a) for a in result]
+        self.known: dict = {}  # how two operands lie -> the axes of the result, and the way back, as they lie in memory
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         a, b = x.transpose(self.x), y.transpose(self.y)
@@ -58,11 +59,19 @@ class AsMatrices:
         a = a.reshape((*a.shape[:n], math.prod(left), -1))
         b = b.reshape((*b.shape[:n], -1, math.prod(right)))
         z = np.matmul(a, b).reshape((*a.shape[:n], *left, *right)).transpose(self.to)
-        # einsum lays out its result by the strides of its operands, and reshape may be a view or not by that: ask it for few elements
-        small = (slice(2),)
-        strides = np.einsum(self.subscripts, x[small * x.ndim], y[small * y.ndim]).strides
-        order = sorted(range(z.ndim), key=lambda i: -strides[i])
-        return np.ascontiguousarray(z.transpose(order)).transpose(argsort(order)) if z.ndim else z
+        if not z.ndim:
+            return z
+        key = x.shape, x.strides, y.shape, y.strides, x.dtype, y.dtype
+        if key not in self.known:
+            if len(self.known) > 99:
+                self.known.clear()
+            # einsum lays out its result by the strides of its operands, and reshape may be a view or not by that: ask it for few elements
+            small = (slice(2),)
+            strides = np.einsum(self.subscripts, x[small * x.ndim], y[small * y.ndim]).strides
+            order = sorted(range(z.ndim), key=lambda i: -strides[i])
+            self.known[key] = order, argsort(order)
+        order, back = self.known[key]
+        return np.ascontiguousarray(z.transpose(order)).transpose(back)
 
 
 @functools.lru_cache(512)
@@ -145,6 +154,11 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
             return y if not optimize and xp(y) is np else laid(y, np.einsum, operands, {"optimize": optimize})
+    if type(operands[0]) is str and out is dtype is None and order == "K":
+        text = _contracted(operands[0], operands[1:])
+        if text is not None:
+            y = contract(*operands[1:], subscripts=text, optimize=optimize)
+            return laid(y, np.einsum, operands, {"optimize": optimize} if optimize else {})
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
@@ -202,6 +216,37 @@ def _product_of(text: str, x: Any, y: Any) -> Any:
         if a[1 - i] <= a[i] and b[j] <= b[1 - j]:  # in both operands the result's first label is the faster
             return None
     return product(T(x) if how.ranks[0] == 2 and i == 0 else x, T(y) if j == 1 else y)
+
+
+def _contracted(text: str, xs: tuple) -> str | None:
+    """The text of an einsum that is `contract` as it stands: for arrays of which no axis has length one; else None."""
+    known = _as_contraction(text)
+    if known is None or len(known.labels) != len(xs):
+        return None
+    size: dict = {}
+    for x, p in zip(xs, known.labels, strict=True):
+        s = shape(x) if type(x) in ARRAYS else ()
+        if len(s) != len(p) or 1 in s or any([size.setdefault(a, n) != n for a, n in zip(p, s, strict=True)]):
+            return None
+    return known.text
+
+
+ARRAYS = frozenset((Variable, View, ndarray))
+AsContraction = namedtuple("AsContraction", "labels text")
+
+
+@functools.lru_cache(512)
+def _as_contraction(text: str) -> AsContraction | None:
+    """None where a label is repeated in an operand, or stands in that alone, and for `...`."""
+    text = text.replace(" ", "")
+    left, arrow, result = text.partition("->")
+    labels = left.split(",")
+    if not arrow or "." in text or len(labels) < 2 or any(len(set(p)) < len(p) for p in (*labels, result)):
+        return None
+    places = [*labels, result]
+    if any([a in p for p in places].count(True) < 2 for a in left.replace(",", "") + result):
+        return None
+    return AsContraction(labels, text)
 
 
 AsProduct = namedtuple("AsProduct", "swapped summed_x summed_y ranks")

@@ -292,8 +292,10 @@ def _record_write(pull):
 
 def _give(G, owned, j, c, like):
     """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
-    if like[0] or like[1] is not F8 or type(c) is not np.float64:
-        c = fit(c, *like)
+    to, d = like
+    if to or d is not F8 or type(c) is not np.float64:
+        if type(c) is not np.ndarray or c.shape != to or c.dtype is not d:
+            c = fit(c, to, d)
     h = G[j]
     G[j] = c if h is None else summed(h, c, j, owned)
 

@@ -13,13 +13,19 @@ from . import views
 from ._define import NUMPY, implements, shape
 from .creation import on_device
 from .gathering import constant, host, known_mode
+from .indexing import ALL
 from .views import array_like, shown
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
     """x[at] = y with NumPy's meaning, for values of any level."""
-    if type(x) is Variable and written_short(x, y, at):
-        return
+    if type(x) is Variable:
+        if written_short(x, y, at):
+            return
+    elif type(x) is View and len(x._path) == 1 and (at is Ellipsis or type(at) is slice and at == ALL):
+        (kind, part), *_ = x._path
+        if kind == "at" and written_short(x._base, y, part):
+            return
     here = shown(x)
     if not is_array(here):
         raise TypeError("a number cannot be written in place")

@@ -7,7 +7,7 @@ from .._late import load
 from .._primitive import OPEN
 from .._tree import is_node, leaves, structure, tree_map
 from ..errors import ArgumentError, ShapeError
-from ._form import EMITTER, Form, Kept, has_variable
+from ._form import EMITTER, Form, Kept, broken, has_variable
 from ._program import HEARD, Program, same_value
 from ._recorder import Guard
 
@@ -33,16 +33,23 @@ class Folded:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.emitted = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups))
+        self.run = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups)).run
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
         values = self.kept.values(args)
         if values is None or self.kept.surroundings.changed() or not all([same_value(a, b) for a, b in self.used]):
             return None
+        free = [values[n] for n in self.free]
         try:
-            found = self.emitted.run(*[values[n] for n in self.free])
-        except Exception:
+            found = self.run(*free)
+        except Exception as failure:
+            try:
+                self.program.run(free)
+            except Exception:
+                return None  # an operation's: the whole raises it
+            self.run = lambda *free: self.program.run(list(free))
+            broken(self.kept.name, failure, "its operations are called one after the other from now on")
             return None
         if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None:
             return None
@@ -86,7 +93,10 @@ class At:
         if values is None or kept.surroundings.changed():
             return None
         program, owners = kept.program, kept.signature.owners
-        fixed = program.fixed({k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1})
+        try:
+            fixed = program.fixed({k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1})
+        except Exception:
+            return None  # an operation's, as in the call before, which dealt with it
         return None if fixed is None else Folded(kept, fixed)
 
     def value(self) -> Any:

@@ -4,6 +4,7 @@ Each value lies at places of an arena, which an array of integers of its shape a
 operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
 
 import functools
+import heapq
 import math
 from typing import Any
 
@@ -16,15 +17,16 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import LIBM, NUMBER, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
-SMALL = 256  # elements of a result: NumPy does more of them sooner
-CALLED = 48  # of functions of the C library
-PRODUCTS = 300  # of a matrix product
+SMALL = 1024  # elements of a result: NumPy does more of them sooner
+CALLED = 256  # of functions of the C library
+PRODUCTS = 10_000  # of a matrix product
 ROOM = 4096  # elements of an array that is read or written in part
-FEWEST = 5  # rows for which a call pays
+FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+SHORT = 3  # elements of a line below which a table is as good
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -44,6 +46,49 @@ COMPARED = {
 PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
+
+
+SINGLE_ROW = {name: row for row, name in SINGLE.items()}
+ITEM = 8  # bytes of an integer that tells a place
+
+
+@functools.lru_cache(4096)
+def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line, numbers of lines, for each
+    of these the steps of result and operands).  `forms`: (shape, strides) of the places of the result and the operands, None of one
+    place.  None where it does not go, or lines are short."""
+    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
+    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
+    axes.sort(key=lambda axis: axis[1:], reverse=True)
+    joined: list = []  # axes, those that are one line together joined
+    for size, *step in axes:
+        if joined and joined[-1][1:] == [size * s for s in step]:
+            size *= joined.pop()[0]
+        joined.append([size, *step])
+    best: Any = None
+    for axis in joined:
+        size, to, *others = axis
+        if to == 1 and {0, 1}.issuperset(others):
+            row = f"{name} {''.join(map(str, others))}"
+        elif to == 0 and name in SUMMED and set(others) == {1}:
+            row = SUMMED[name]
+        else:
+            continue
+        if row in IN_LINES and (best is None or size > best[1][0]):
+            best = row, axis
+    if best is None or len(joined) > 3:
+        return None
+    row, axis = best
+    outer = [other for other in joined if other is not axis]
+    if axis[0] < SHORT and outer:
+        return None
+    outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
+    return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+
+
+def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
+    """Steps in places along the axes of a result."""
+    return [0] * (rank - len(shape)) + [0 if n == 1 else s // ITEM for n, s in zip(shape, strides, strict=True)]
 
 
 class Kinds:
@@ -111,14 +156,13 @@ class Held:
         self.places, self.own, self.until, self.first = places, own, -1, first
 
 
-class Block:
-    """The instructions from `start` to `stop` of a program.  `last`: number of a value -> the last instruction that reads it.
+class Arena:
+    """Where the values of the blocks of a program lie, from the instruction that makes them to the last one that reads them.
+    `last`: number of a value -> that instruction."""
 
-    `given` and `left`: the values that it takes and gives."""
-
-    def __init__(self, program: Program, start: int, stop: int, last: dict):
+    def __init__(self, program: Program, last: dict):
         self.program, self.last, self.shown = program, last, program.shown
-        self.size, self.rows, self.table, self.known, self.free = 1, [], [], {}, {}
+        self.size, self.table, self.known, self.free = 1, [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
@@ -131,32 +175,19 @@ class Block:
         self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
         self.held: dict = {}  # value -> the `Held`s where it may lie
-        self.guards: dict = {}
-        code = program.code[start:stop]
-        made = {k for k, _ in code}
-        self.given = []
-        for _, i in code:
-            for a in i.args:
-                if a in made or a in self.at:
-                    continue
-                if a in program.constants:
-                    self.constant(a)
-                else:
-                    self.given.append(a)
-                    self.place(a)
-        self.dying: dict = {}
-        for k in (*self.given, *made):
-            n = last.get(k, -1)
-            if n < stop:
-                self.dying.setdefault(n, []).append(k)
-        for n, (k, i) in enumerate(code, start):
-            self.instruction(n, k, i)
-            for g in program.guards.get(k, ()):
-                self.guards[len(self.rows)] = g
-                self.rows.append((NUMBER["guard"], int(g.value), 0, self.indices(self.at[k], ()), 0, 0))
-            self.release(n)
-        self.left = [k for k in made if last.get(k, -1) >= stop]
+        self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
+
+    def take(self) -> "Memory":
+        try:
+            return self.pool.pop()
+        except IndexError:
+            return Memory(self)
+
+    def settle(self) -> None:
+        """All blocks are there."""
+        self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
+        self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
 
     # --- places ---
 
@@ -185,6 +216,7 @@ class Block:
 
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
+        heapq.heappush(self.dying, (self.last.get(k, -1), k))
         for h in helds:
             h.until = max(h.until, self.last.get(k, -1))
 
@@ -198,6 +230,7 @@ class Block:
 
     def taken_for_ever(self, v: Any) -> Any:
         at = ordered(self.size, v.shape, v.strides)
+        self.counting.add(id(at.base))
         self.size += v.size
         self.constants.append((at, v))
         return at
@@ -232,13 +265,12 @@ class Block:
         return self.once[id(at)][0]
 
     def release(self, n: int) -> None:
-        for k in self.dying.pop(n, ()):
-            for h in self.held[k]:
+        """What no instruction after n reads."""
+        while self.dying and self.dying[0][0] <= n:
+            for h in self.held[heapq.heappop(self.dying)[1]]:
                 if h.own and h.until <= n:
                     h.own = False
                     self.free.setdefault(h.places.size, []).append(h.first)
-
-    # --- rows ---
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
@@ -255,43 +287,110 @@ class Block:
         self.begins[id(at), shape] = found, at
         return found
 
+    def view_of(self, at: np.ndarray) -> tuple | None:
+        """(first place, strides) by which the arena shows these places; None if it cannot."""
+        if id(at.base) in self.counting and at.size:
+            return int(at.flat[0]), at.strides
+        return steps_of(at)
+
+
+class Block:
+    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values that are read outside of
+    blocks.
+
+    `given` and `left`: the values that it takes and gives."""
+
+    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
+        self.arena, self.rows, self.guards = arena, [], {}
+        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for _written_out.py
+        program = arena.program
+        arena.release(start - 1)
+        code = program.code[start:stop]
+        made = {k for k, _ in code}
+        self.given = []
+        for _, i in code:
+            for a in i.args:
+                if a in made or a in arena.at:
+                    continue
+                if a in program.constants:
+                    arena.constant(a)
+                else:
+                    self.given.append(a)
+                    arena.place(a)
+        self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
+        for n, (k, i) in enumerate(code, start):
+            self.instruction(n, k, i)
+            for g in program.guards.get(k, ()):
+                self.guards[len(self.rows)] = g
+                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), *[0] * 12))
+            arena.release(n)
+        self.left = [k for k in made if k in wanted]
+        self.ways = [self.leaving(k) for k in self.left]
+        self.giving = [None if number else (at.shape, arena.view_of(at)) for number, _, at in self.ways]
+
     def row(self, name: str, to: Any, *operands: Any) -> None:
-        if not to.size:
-            return
-        places = [self.indices(at, to.shape) for at in operands]
-        self.rows.append((NUMBER[name], to.size, self.indices(to, to.shape), *places, *[0] * (3 - len(places))))
+        """One operation, as a single element or as lines where its places are such, else by the table."""
+        if to.size == 1:
+            places = [at.item() for at in operands]
+            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
+        elif to.size and not self.lines(name, to, operands):
+            places = [self.arena.indices(at, to.shape) for at in operands]
+            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (13 - len(places))))
+
+    def lines(self, name: str, to: Any, operands: tuple) -> bool:
+        first, forms = [], []
+        for at in (to, *operands):
+            if at.size == 1:
+                form: Any = None
+            elif id(at.base) in self.arena.counting:  # an integer takes as much memory as a number
+                form = at.shape, at.strides
+            else:
+                return False
+            first.append(at.item(0))
+            forms.append(form)
+        found = in_lines(name, to.shape, *forms)
+        if found is None:
+            return False
+        number, size, (m, l), (over, beyond) = found
+        rest = [0] * (4 - len(first))
+        self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        return True
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
-        prim = i.prim
-        at = [self.at[a] for a in i.args]
+        prim, arena = i.prim, self.arena
+        at = [arena.at[a] for a in i.args]
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
-            self.at[k] = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
-            self.hold(
-                k, [*{id(h): h for a in i.args for h in self.held[a]}.values(), *([] if prim is LAID or prim is READ else [self.zero])]
+            arena.at[k] = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            arena.hold(
+                k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *([] if prim is LAID or prim is READ else [arena.zero])]
             )
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
-            if self.is_dead(base, n) and self.is_once(at[0]) and not any([h is j for h in self.held[base] for j in self.held[i.args[1]]]):
-                self.at[k] = at[0]
-                self.hold(k, self.held[base])
+            if (
+                arena.is_dead(base, n)
+                and arena.is_once(at[0])
+                and not any([h is j for h in arena.held[base] for j in arena.held[i.args[1]]])
+            ):
+                arena.at[k] = at[0]
+                arena.hold(k, arena.held[base])
             else:
-                self.place(k)
-                self.row("copy", self.at[k], at[0])
-            to = np.asarray(region(self.at[k], i.params["path"])[i.params["at"]])
+                arena.place(k)
+                self.row("copy", arena.at[k], at[0])
+            to = np.asarray(region(arena.at[k], i.params["path"])[i.params["at"]])
             if prim is ASSIGN:
                 self.row("copy", to, at[1])
             else:
                 self.row("addto", to, at[1])
             return
-        self.place(k)
-        to = self.at[k]
+        arena.place(k)
+        to = arena.at[k]
         name = BINARY.get(prim) or UNARY.get(prim)
         if name is not None:
             self.row(name, to, *at)
             return
-        written_out = way(i, [self.shown[a][1] for a in i.args])
+        written_out = way(i, [arena.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
         elif prim is shaping.sum.prim:
@@ -303,8 +402,8 @@ class Block:
             terms, sums = [np.moveaxis(v, axes, first) for v in (at[0], np.broadcast_to(to.reshape(kept), at[0].shape))]
             self.row("addto", sums, terms)
         elif written_out is not None:
-            written_out(self, to, i, at, self.shown[i.args[0]])
-            self.free_temporaries()
+            written_out(self, to, i, at, arena.shown[i.args[0]])
+            arena.free_temporaries()
         elif prim is e.select.prim:
             self.row("select", to, *at)
         elif prim.vjp is None:
@@ -331,64 +430,57 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.array(self.rows, np.int64).reshape(-1, 6)
-        self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
-        self.run = interpreter()
-        self.before = self.code.ctypes.data, len(self.code), self.indexed.ctypes.data
-        self.ways = [self.leaving(k) for k in self.left]
-        self.taking = [(self.at[k].shape, self.view_of(self.at[k])) for k in self.given]
-        self.giving = [None if number else (at.shape, self.view_of(at)) for number, _, at in self.ways]
-        self.laid, self.begins, self.once, self.known, self.table = {}, {}, {}, {}, []
-
-    def view_of(self, at: np.ndarray) -> tuple | None:
-        """(first place, strides) by which the arena shows these places; None if it cannot."""
-        if id(at.base) in self.counting and at.size:  # an integer takes as much memory as a number
-            return int(at.flat[0]), at.strides
-        return steps_of(at)
+        self.code = np.array(self.rows, np.int32).reshape(-1, ROW)
+        self.run, indexed = interpreter(), self.arena.indexed
+        self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
+        self.rows = []
 
     def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, is it a truth?, its places)."""
-        numpys, _, strides, dtype, _ = self.shown[k]
-        return numpys is None, dtype == np.bool_, self.at[k] if numpys else int(self.at[k])
+        numpys, _, strides, dtype, _ = self.arena.shown[k]
+        at = self.arena.at[k]
+        return numpys is None, dtype == np.bool_, at if numpys else int(at)
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, memory: "Memory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
-        try:
-            state = self.pool.pop()
-        except IndexError:
-            state = State(self)
-        for place, v in zip(state.places, given, strict=True):
+        places, views = memory.of(self)
+        for place, v in zip(places, given, strict=True):
             place[...] = v
-        answer = self.run(*self.before, state.address)
+        answer = self.run(*self.before, memory.address)
         if answer:
-            self.pool.append(state)
             return None if answer == 1 else self.guards[answer - 2]
-        out = tuple([left(state, *way) for way in zip(self.ways, state.left, strict=True)])
-        self.pool.append(state)
-        return out
+        return tuple([left(memory.arena, *way) for way in zip(self.ways, views, strict=True)])
 
 
-def left(state: "State", way: tuple, view: Any) -> Any:
+def left(arena: np.ndarray, way: tuple, view: Any) -> Any:
     number, truth, at = way
     if number:
-        v = state.arena[at]
+        v = arena[at]
         return np.bool_(v) if truth else v
-    v = view.copy(order="K") if view is not None else state.arena[at]
+    v = view.copy(order="K") if view is not None else arena[at]
     return v.astype(bool) if truth else v
 
 
-class State:
+class Memory:
     """An arena for one run at a time, and views of it."""
 
-    __slots__ = ("arena", "address", "places", "left")
+    __slots__ = ("arena", "address", "views")
 
-    def __init__(self, block: Block):
-        self.arena = np.zeros(block.size)
-        for at, v in block.constants:
+    def __init__(self, arena: Arena):
+        self.arena, self.views = np.zeros(arena.size), {}
+        for at, v in arena.constants:
             self.arena[at] = v
         self.address = self.arena.ctypes.data
-        self.places = [viewed(self.arena, *way) for way in block.taking]
-        self.left = [None if way is None else viewed(self.arena, *way) for way in block.giving]
+
+    def of(self, block: Block) -> tuple:
+        """Where the block finds what it is given, and leaves what it gives."""
+        found = self.views.get(block)
+        if found is None:
+            found = self.views[block] = (
+                [viewed(self.arena, *way) for way in block.taking],
+                [None if way is None else viewed(self.arena, *way) for way in block.giving],
+            )
+        return found
 
 
 def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
@@ -435,13 +527,19 @@ def runs(program: Program) -> list:
         return []
     kinds = Kinds(program)
     can = [kinds.can(k, i) for k, i in program.code]
+    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
+    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
+    outside.update([k for k, _ in program.outputs], [k for _, k in program.written])
     found, start = [], None
     for n, ok in enumerate([*can, False]):
         if ok and start is None:
             start = n
         elif not ok and start is not None:
-            views = sum([i.prim is READ or is_move(i.prim) for _, i in program.code[start:n]])
-            if n - start - views >= FEWEST:
+            code = program.code[start:n]
+            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
+            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
+            moved = len(given) + len([k for k, _ in code if k in outside])
+            if n - start - views >= FEWEST + MOVED * moved:
                 found.append((start, n))
             start = None
     return found

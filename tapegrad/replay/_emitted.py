@@ -25,7 +25,7 @@ from ..ops._define import NUMPY
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._blocks import Block, runs
+from ._blocks import Arena, Block, runs
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
@@ -45,6 +45,7 @@ LARGE = 1 << 15  # bytes of an array whose memory is used again
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
 PASS = 0.5  # ns: of an element of an instruction
+CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -97,10 +98,15 @@ class Emitted:
         self.wanted = collections.Counter([self.large(k) for k in made])
         self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.resting: dict = {}  # name that is idle -> the value that it stood for
-        self.used = self.blocks = self.inside = 0
+        self.used = self.inside = 0
+        self.made: list = []  # blocks
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
+
+    @property
+    def blocks(self) -> int:
+        return len(self.made)
 
     # --- memory ---
 
@@ -182,8 +188,11 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        blocks = dict(runs(program))
-        stopped = 0
+        found = runs(program)
+        self.arena, blocks, stopped = Arena(program, self.last), dict(found), 0
+        within = {n for start, stop in found for n in range(start, stop)}
+        self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
+        self.outside |= {k for k, n in self.last.items() if n is END}
         for n, (k, i) in enumerate(program.code):
             if n < stopped:
                 continue
@@ -205,10 +214,18 @@ class Emitted:
         left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
         written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
         body = [*self.lines, f"return [{results}], [{written}]"]
-        head = ["H.shown = H.unsafe = None"]
+        head, end = ["H.shown = H.unsafe = None"], []
         if self.frames.makers:
             head.append(f"F = {self.given(self.frames, 'F')}()")
-            body[-1:] = [f"R = [{results}], [{written}]", f"{self.given(self.frames.give_back, 'F')}(F)", "return R"]
+            end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
+        if self.made:
+            self.arena.settle()
+            head.append(f"M = {self.given(self.arena.take, 'M')}()")
+            end.append(f"{self.given(self.arena.pool.append, 'M')}(M)")
+        for block in self.made:
+            block.settle()
+        if end:
+            body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
         if watched is not None:
             first = next(n for n, line in enumerate(body) if line.startswith("t = "))
             body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
@@ -234,10 +251,10 @@ class Emitted:
         return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
-        block = Block(self.program, start, stop, self.last)
-        block.settle()
-        self.blocks, self.inside = self.blocks + 1, self.inside + stop - start
-        call = f"{self.given(block, 'b')}({', '.join([self.name[k] for k in block.given])})"
+        block = Block(self.arena, start, stop, self.outside)
+        self.made.append(block)
+        self.inside += stop - start
+        call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):
             self.release(n)
@@ -459,8 +476,9 @@ def told(emitted: Emitted) -> str:
 
 def saved(program: Program) -> float:
     """About how many nanoseconds of a replay groups might save, at most."""
-    sizes = [math.prod(program.shown[k][1]) for k, _ in program.code]
-    return sum([PASS * size for size in sizes if size >= LEAST], 0.0)
+    within = {n for start, stop in runs(program) for n in range(start, stop)}
+    sizes = [(math.prod(program.shown[k][1]), n in within) for n, (k, _) in enumerate(program.code)]
+    return sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
 
 
 def is_whole(path: tuple, at: Any) -> bool:

@@ -1,6 +1,7 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +20,10 @@ from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable
-from ..errors import BatchError, DroppedDerivativeError, GuardError
+from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_single
+from ._recorder import Guard, Recorded, is_pure, is_single
 from ._signature import READ, Signature, Surroundings, flat_of
 
 MOST = 8  # programs that are kept of one function
@@ -122,13 +123,24 @@ class Form:
                 continue
             if found is None:
                 return self.plain(args)
+            if isinstance(found, Exception):
+                return self.instead(args, found, kept.program)
             if k:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.programs and self.owner.on_change == "raise":
+        if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
         return self.record(args)
+
+    def instead(self, args: tuple, error: Exception, program: Program) -> Any:
+        """The plain call, where an operation of a replay raised: it raises too, with the line, or the function has dealt with that."""
+        y = self.plain(args)
+        own = all([type(i.prim) is str or is_pure(i.prim) for _, i in program.code])
+        if own and not isinstance(error, OF_VALUES):
+            self.eager = f"a replay of it failed: {type(error).__name__}: {error}"
+            broken(self.name, error, "the function is run as it is from now on")
+        return y
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -204,6 +216,20 @@ class Form:
         return [kept.report() for kept in self.programs]
 
 
+# What operations raise at values that they cannot take.
+OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Warning)
+
+
+def broken(name: str, failure: Exception, then: str) -> None:
+    """A fault of ours that costs time only is shown, once."""
+    shown = ReplayWarning(
+        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: {type(failure).__name__}: {failure}; {then}. "
+        "Results are right; please report it"
+    )
+    shown.__cause__ = failure
+    warnings.warn(shown, stacklevel=2)
+
+
 class Kept:
     """A program, and what it holds for."""
 
@@ -211,21 +237,24 @@ class Kept:
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Any = None
-        self.compile, self.due = owner.compile, EMITTED  # the replay for which the text is written next
+        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = 0
 
+    def is_of_setting(self) -> bool:
+        """Is NumPy asked to warn as it was then?"""
+        setting = now()
+        return (setting is not None and setting is self.setting) or np.geterr() == self.modes
+
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
-        setting = now()
-        if (setting is None or setting is not self.setting) and np.geterr() != self.modes:
-            return None
-        return self.signature.values(args)
+        return self.signature.values(args) if self.is_of_setting() else None
 
     def replay(self, values: list) -> Any:
-        """The result; a guard that failed; None where only a plain call will do: it warns, raises, or arrays share memory."""
+        """The result; a guard that failed; what an operation raised; None where only a plain call will do: it warns, or arrays share
+        memory."""
         program = self.program
         if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
             return None
@@ -234,7 +263,7 @@ class Kept:
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators]
         found = self.found(values, before)
-        if found is None or type(found) is Guard:
+        if type(found) is not tuple:
             for x, state in before:
                 restore(x, state)
             return found
@@ -250,7 +279,7 @@ class Kept:
         wanted = self.compile is True
         if self.compile == "auto":
             saved = emitter.saved(program)
-            after = COMPILING / saved if saved else math.inf
+            after = COMPILING / saved if saved > 0 else math.inf
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted or self.emitted is None:
@@ -263,8 +292,8 @@ class Kept:
             self.compile, self.emitted = False, load(EMITTER).Emitted(self.program)
 
     def found(self, values: list, before: list) -> Any:
-        """What the program gives; a guard that failed, or None.  `before`: the states of its generators."""
-        program = self.program
+        """What the program gives; a guard that failed; what an operation raised; or None.  `before`: the states of its generators."""
+        program, found, failure = self.program, None, None
         try:
             if self.replays >= self.due:
                 self.write()
@@ -273,17 +302,29 @@ class Kept:
                 self.captured(values)
             if self.graph is not None:
                 return self.graph(values)
-            found = program.run(values) if self.emitted is None else self.emitted.run(*values)
-            if found is None or (HEARD.unsafe is not None and self.emitted is not None):
-                for x, state in before:
-                    restore(x, state)
+            if self.emitted is not None:
+                found = self.emitted.run(*values)
+        except Exception as error:  # an operation's, and then the bound calls raise it too; or else it is ours
+            failure = error
+        if found is None or HEARD.unsafe is not None:
+            for x, state in before:
+                restore(x, state)
+            try:
                 found = program.run(values)
-                if self.emitted is not None and self.emitted.groups and HEARD.shown is None:
-                    self.refuse()
-        except Exception:  # the plain call raises it, with the line
-            self.failures += 1
-            return None
+            except Exception as error:
+                self.failures += 1
+                return error
+            if failure is not None:
+                self.stop(failure)
+            elif self.emitted is not None and self.emitted.groups and HEARD.shown is None:
+                self.refuse()
         return None if HEARD.shown is not None and type(found) is not Guard else found
+
+    def stop(self, failure: Exception) -> None:
+        """From now on as bound calls: the quicker ways failed where these do not."""
+        self.failures += 1
+        self.emitted, self.graph, self.due, self.cuda_graph = None, None, math.inf, False
+        broken(self.name, failure, "its operations are called one after the other from now on")
 
     def captured(self, values: list) -> None:
         """The replay becomes a CUDA graph, if it can be one."""

@@ -161,9 +161,11 @@ class Code:
             self.store(k)
         for k, d in self.sums.items():
             self.add_up(k, d)
-        totals = [(self.parts[k], k in group.watched) for k in group.totals]
+        self.compile([(self.parts[k], k in group.watched) for k in group.totals])
+
+    def compile(self, totals: list) -> None:
         sizes = [self.shown[a][3].itemsize for a in self.table]
-        loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[group.dtype])
+        loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[self.group.dtype])
         self.room, self.items, self.work, self.serial, self.lines = loops.room, loops.items, loops.work, loops.serial, loops.lines
         self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "all"))
         self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled(loops.text, "loop"))

@@ -27,8 +27,8 @@ LONG = 150  # instructions of one
 class Kinds:
     """What each instruction is in a group: its definition, or None."""
 
-    def __init__(self, program: Program):
-        self.program, self.shown, self.small = program, dict(program.shown), SMALL
+    def __init__(self, program: Program, small: int | None = None):
+        self.program, self.shown, self.small = program, dict(program.shown), SMALL if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)

@@ -1,15 +1,19 @@
 """The machine code that runs blocks of small operations: an interpreter, compiled once for all programs and kept on disk.
 
-A row says an operation, how many elements it has, and where in a table of indices those of the result and of the operands stand; the
-indices are places in one array of float64, the arena.  So a slice, a transpose, a broadcast or a reshape is no row, but other indices.
+A row says an operation, how many elements it has, and where in one array of float64, the arena, those of the result and of the operands
+lie: one element, or lines of them (_lines.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
+is no row, but other places.
 
 It says whether a result was not finite: what NumPy would note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
+import math
+import re
 from typing import Any
 
 from .._late import load
+from ._lines import FIELDS, MANY, WIDE, Lines, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
@@ -34,9 +38,22 @@ EXACT = {
     },
     "select": "%q = fcmp une double %x, 0.0\n  %r = select i1 %q, double %y, double %z",
 }
-OPERATIONS = (*CHECKED, *EXACT, "guard")
-NUMBER = {name: n for n, name in enumerate(OPERATIONS)}
-ROW = 6  # operation, elements (of a guard: the truth), places in the table: result, operands
+BODIES = {**CHECKED, **EXACT}
+OPERATIONS = (*BODIES, "guard")
+OPERANDS = {name: sum([f"%{v}" in body for v in "xyz"]) for name, body in BODIES.items()}
+# Operations on lines: which operands go on (1), and which stay (0).
+WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011")}
+IN_LINES = {
+    f"{name} {way}": Lines(name, BODIES[name], way, False, name in CHECKED)
+    for name in OPERANDS
+    if name not in LIBM and name != "tanh_slope"
+    for way in WAYS[OPERANDS[name]]
+}
+SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
+IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
+SINGLE = {f"{name} one": name for name in BODIES}
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES))}
+ROW = 16  # operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says
 
 
 def element(local: str, table: str) -> str:
@@ -71,18 +88,31 @@ end:
 """
 
 
-GUARD = f"""
-define internal i64 @o_guard(i64 %n, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena) {{
-  %i = add i64 0, 0
-  {element("x", "a")}
-  %q = fcmp une double %x, 0.0
-  %truth = zext i1 %q to i64
-  %differs = icmp ne i64 %truth, %n
-  %failed = zext i1 %differs to i64
-  %r = mul i64 %failed, 2
-  ret i64 %r
-}}
-"""
+def single(name: str) -> str:
+    """One element, at places that the row tells."""
+    body = BODIES[name]
+    used = [(x, t) for x, t in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body]
+    text = "".join([f"%{x}w = getelementptr double, ptr %arena, i64 %{t}\n  %{x} = load double, ptr %{x}w\n  " for x, t in used])
+    text += f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  %answer = "
+    if name in CHECKED:
+        text += "select i1 %fine, i64 0, i64 1"
+        text = text.replace("%answer", "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %answer")
+    else:
+        text += "add i64 0, 0"
+    return renamed(text, f"_{name}")
+
+
+def renamed(text: str, end: str) -> str:
+    return re.sub(r"%(x|y|z|old|r|p|q|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
+
+
+GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
+  %v_guard = load double, ptr %x_guard
+  %q_guard = fcmp une double %v_guard, 0.0
+  %truth_guard = zext i1 %q_guard to i64
+  %differs_guard = icmp ne i64 %truth_guard, %n
+  %failed_guard = zext i1 %differs_guard to i64
+  %answer_guard = mul i64 %failed_guard, 2"""
 
 
 TANH_SLOPE = """
@@ -102,22 +132,27 @@ tail:
 """
 
 
-def field(n: int) -> str:
-    return f"%f{n} = getelementptr i64, ptr %row, i64 {n}\n  %t{n} = load i64, ptr %f{n}"
-
-
 def text() -> str:
-    """(Without a branch for each operation: 2 in the answer is a guard that failed, which ends the run, 1 is kept.)"""
-    places = "\n  ".join(
-        [f"{field(n)}\n  %{p} = getelementptr i32, ptr %table, i64 %t{n}" for n, p in ((2, "d"), (3, "a"), (4, "b"), (5, "c"))]
-    )
-    arguments = "(i64 %t1, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena)"
-    cases = "\n    ".join([f"i64 {n}, label %do_{name}" for name, n in NUMBER.items()])
-    calls = "".join([f"do_{name}:\n  %r_{name} = call i64 @o_{name}{arguments}\n  br label %done\n" for name in OPERATIONS])
-    results = ", ".join([f"[ %r_{name}, %do_{name} ]" for name in OPERATIONS])
+    """(2 in the answer of a row is a guard that failed, which ends the run, 1 is kept.)"""
+    answers, code = [], ""
+    for name, n in NUMBER.items():
+        if name == "guard":
+            body, answer = GUARD, "%answer_guard"
+        elif name in SINGLE:
+            body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
+        elif name in IN_LINES:
+            body, answer = f"%answer_{n} = call i64 @{IN_LINES[name].name}(ptr %row, ptr %arena)", f"%answer_{n}"
+        else:
+            body = "".join([f"%{p}_{n} = getelementptr i32, ptr %table, i64 %{p}\n  " for p in FIELDS])
+            given = ", ".join([f"ptr %{p}_{n}" for p in FIELDS])
+            body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
+        code += f"do_{n}:\n  {body}\n  br label %done\n"
+        answers.append(f"[ {answer}, %do_{n} ]")
+    cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
+    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
     return f"""{declared}
-{"".join([operation(name, body) for name, body in {**CHECKED, **EXACT}.items()])}{GUARD}{TANH_SLOPE}
+{"".join([operation(name, body) for name, body in BODIES.items()])}{TANH_SLOPE}{"".join([line.text() for line in IN_LINES.values()])}
 define i64 @replay(ptr %rows, i64 %count, ptr %table, ptr %arena) {{
 entry:
   br label %row_k
@@ -125,15 +160,12 @@ row_k:
   %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
   %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
   %at = mul i64 %k, {ROW}
-  %row = getelementptr i64, ptr %rows, i64 %at
-  {field(0)}
-  {field(1)}
-  {places}
-  switch i64 %t0, label %stop [
+  %row = getelementptr i32, ptr %rows, i64 %at
+  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
     {cases}
   ]
-{calls}done:
-  %r = phi i64 {results}
+{code}done:
+  %r = phi i64 {", ".join(answers)}
   %failed = icmp eq i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
@@ -171,5 +203,5 @@ def made() -> Any:
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
     except (OSError, AttributeError):
         return None
-    address = cpu.compiled(text(), "replay")
+    address = cpu.compiled(text(), "replay", math.inf)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)

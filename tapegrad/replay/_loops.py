@@ -17,6 +17,7 @@ from ..kernels.launch.cpu import HEADER
 from ._elements import Exact
 
 ITEM = 4096  # elements of an item
+EIGHT = 8  # numbers of a row that is written at once
 BUSY = 60  # operations from which one register holds a vector
 
 
@@ -107,6 +108,7 @@ class Text:
         most = 128 // self.size if len(self.code) <= BUSY else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
+        self.runs, self.singles = neighbours([a for _, a in nest.stores], order, self.W, self.size)
 
     def moved(self, base: str, stride: int, count: str) -> str:
         if stride == 0 or count == "0":
@@ -278,6 +280,28 @@ class Text:
             given = f"{kind} {value}, <{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}"
             line(f"  call void @llvm.masked.scatter.{suffix}.v{W}p0({given})")
 
+    def write_rows(self, values: list, p: str, stride: int) -> None:
+        """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and written row by row."""
+        b, real = self.b, self.b.real
+        some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(EIGHT)]) + ">"
+        for first in range(0, self.W, EIGHT):
+            if self.W == EIGHT:
+                v = list(values)
+            else:
+                part = indices(range(first, first + EIGHT))
+                v = [b(f"shufflevector {b.T} {x}, {b.T} poison, {part}") for x in values]
+            v += ["poison"] * (EIGHT - len(v))
+            for s in (1, 2, 4):  # elements whose numbers differ in one bit change places
+                low = indices([k if not k & s else EIGHT + (k ^ s) for k in range(EIGHT)])
+                high = indices([k | s if not k & s else EIGHT + k for k in range(EIGHT)])
+                pairs = [(i, i | s) for i in range(EIGHT) if not i & s and (v[i], v[i | s]) != ("poison", "poison")]
+                for i, j in pairs:
+                    both = f"<8 x {real}> {v[i]}, <8 x {real}> {v[j]}"
+                    v[i], v[j] = b(f"shufflevector {both}, {low}"), b(f"shufflevector {both}, {high}")
+            for k, row in enumerate(v):
+                at = b(f"getelementptr i8, ptr {p}, i64 {(first + k) * stride}")
+                b.lines.append(f"  call void @llvm.masked.store.v8{SUFFIX[real]}.p0(<8 x {real}> {row}, ptr {at}, i32 {self.size}, {some})")
+
     # --- elements ---
 
     def value(self, n: int, env: dict) -> str:
@@ -295,8 +319,12 @@ class Text:
         for n in self.code:
             if n not in env:
                 env[n] = self.instruction(g.op[n], g.args[n], [self.value(k, env) for k in g.args[n]])
-        for (n, a), p in zip(nest.stores, stores, strict=False):
-            self.write(self.value(n, env), p, a, j, mask)
+        for k in range(len(nest.stores)) if mask else self.singles:
+            n, a = nest.stores[k]
+            self.write(self.value(n, env), stores[k], a, j, mask)
+        for run in () if mask else self.runs:
+            stride = self.order.stride(nest.stores[run[0]][1], -1)
+            self.write_rows([self.value(nest.stores[k][0], env) for k in run], self.moved(stores[run[0]], stride, j), stride)
         kept = lambda x: b.select(mask, x, b.c(0.0)) if mask else x
         for n, slot in zip(nest.sums, self.totals, strict=True):
             b.store(b.add(b.read(slot), kept(self.value(n, env))), slot)
@@ -330,6 +358,34 @@ class Text:
         return getattr(b, op)(*x)
 
 
+SUFFIX = {"double": "f64", "float": "f32"}
+
+
+def indices(numbers: Any) -> str:
+    numbers = list(numbers)
+    return f"<{len(numbers)} x i32> <" + ", ".join([f"i32 {k}" for k in numbers]) + ">"
+
+
+def neighbours(accesses: list, order: Order, W: int, size: int) -> tuple:
+    """Which arrays are written side by side, row by row: (their numbers in that order, those of all others)."""
+    alike: dict = {}
+    for k, a in enumerate(accesses):
+        if not a.truth and order.stride(a, -1) not in (0, size) and W % EIGHT == 0:
+            alike.setdefault((a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []).append(k)
+    runs: list = []
+    for numbers in alike.values():
+        numbers.sort(key=lambda k: accesses[k].first)
+        for k in numbers:
+            near = runs and len(runs[-1]) < EIGHT and accesses[k].first == accesses[runs[-1][-1]].first + size
+            if near and accesses[runs[-1][-1]].pointer == accesses[k].pointer and runs[-1][-1] in numbers:
+                runs[-1].append(k)
+            else:
+                runs.append([k])
+    runs = [run for run in runs if len(run) > 2]
+    inside = {k for run in runs for k in run}
+    return runs, [k for k in range(len(accesses)) if k not in inside]
+
+
 def declared(W: int, bits: int) -> list:
     """Declarations of what texts of this width call."""
     b = Builder(W, bits)
@@ -342,6 +398,8 @@ def declared(W: int, bits: int) -> list:
             found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
             found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
             found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
+    if W > 1 and W != EIGHT:
+        found.append(f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)")
     return found
 
 

@@ -64,8 +64,8 @@ class Program:
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
-        instructions, known, same = trace.instructions, trace.known, trace.same
-        self.tree, self.recorded = recorded.tree, len(instructions)
+        rows, known, same = trace.rows, trace.known, trace.same
+        self.tree, self.recorded = recorded.tree, len(rows)
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
@@ -75,13 +75,13 @@ class Program:
         self.code: list = []
         self.constants: dict = {}
         self.captured: list = []
-        self.arguments = [k for k, i in enumerate(instructions[: recorded.inputs]) if i.prim is ARGUMENT]
+        self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
         targets = set()
-        for k in range(len(instructions) - 1, -1, -1):
-            i = instructions[k]
-            prim = i.prim
+        for k in range(len(rows) - 1, -1, -1):
+            row = rows[k]
+            prim = row[0]
             if type(prim) is Primitive and prim.writes:
-                targets.add(i.args[0])
+                targets.add(row[1][0])
             if k not in needed and prim is not DRAW:
                 continue
             if prim is CONSTANT:
@@ -89,15 +89,15 @@ class Program:
             elif prim is CAPTURED:
                 self.captured.append((k, known[k]))
             elif prim is not ARGUMENT:
-                needed.update(i.args)
-                self.code.append((k, i))
+                needed.update(row[1])
+                self.code.append((k, Instruction(*row)))
         self.code.reverse()
         self.writes_arguments = not targets.isdisjoint(self.arguments)
-        layouts = trace.layouts
-        self.shown = {k: layouts[k] for k in needed.union([k for k, _ in self.code])}
+        looks = trace.looks
+        self.shown = {k: looks[k][1 if getattr(known[k], "base", None) is None else 2] for k in needed.union([k for k, _ in self.code])}
         drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
         self.generators = list(drawing.values())
-        self.size = len(instructions)
+        self.size = len(rows)
 
     def run(self, values: list) -> Any:
         """The values of the instructions, or the guard that failed."""
@@ -109,15 +109,25 @@ class Program:
             if failed is not None:
                 return failed
         HEARD.shown = None
-        for k, i in self.code:
-            entered = setting_of(i.watched).enter()
-            try:
+        last = {j: n for n, (_, i) in enumerate(self.code) for j in i.args}  # the memory of what is read no more serves what comes
+        for k in (*[k for k, _ in self.outputs], *[k for _, k in self.written]):
+            last.pop(k, None)
+        watched: Any = None
+        entered = QUIET.enter()
+        try:
+            for n, (k, i) in enumerate(self.code):
+                if i.watched != watched:
+                    leave(entered)
+                    watched, entered = i.watched, setting_of(i.watched).enter()
                 env[k] = done(i, [env[j] for j in i.args])
-            finally:
-                leave(entered)
-            failed = self.failing(k, env[k])
-            if failed is not None:
-                return failed
+                failed = self.failing(k, env[k]) if k in self.guards else None
+                if failed is not None:
+                    return failed
+                for j in i.args:
+                    if last.get(j) == n:
+                        env[j] = None
+        finally:
+            leave(entered)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
         return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 

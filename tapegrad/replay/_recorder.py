@@ -26,7 +26,7 @@ from .._random import DRAW
 from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
-from .._variable import Variable, View, bottom, new, variable
+from .._variable import Variable, View, bottom, new
 from ..errors import BatchError, callers_line
 from ..ops import elementwise as e
 from ..ops._define import PRIMITIVES
@@ -40,14 +40,16 @@ FEW = 64  # elements of a constant that is compared with others
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
 LOOKS: dict = {}  # what values look like
 PURE: set = set()  # operations of tapegrad's own
+WAYS: dict = {}  # how they are done (`ways_of`)
 INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
+BOUNDS = frozenset((int, type(None)))
 NOTHING: dict = {}
 NO_STEPS = ()  # Python has one empty tuple
 
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
-    """(hollow array, layout if it owns its memory, else) of an array.  A layout: (is it an array of NumPy?  None: a number, shape,
-    strides, dtype, does it own its memory?)"""
+    """(hollow array, layout if it owns its memory, layout if it does not) of an array.  A layout: (is it an array of NumPy?  None: a
+    number, shape, strides, dtype, does it own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
@@ -56,13 +58,20 @@ def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
     return found
 
 
+def look_at(v: Any) -> tuple:
+    if type(v) is ndarray:
+        key = v.shape, v.strides, v.dtype
+        return LOOKS.get(key) or look_of(np, *key)
+    return look_of(xp_of(v), v.shape, v.strides, v.dtype) if is_array(v) else LOOKS.get(type(v)) or look_of_number(v)
+
+
 def look_of_number(v: Any) -> tuple:
     found = LOOKS.get(type(v))
     if found is None and type(v) in (tuple, list):  # of several results
-        found = LOOKS[type(v)] = None, (None, (), (), None, True)
+        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2
     elif found is None:
         d = v.dtype if is_scalar(v) else np.asarray(v).dtype
-        found = hollow_number(d), (None, (), (), getattr(v, "dtype", None), True)
+        found = hollow_number(d), *[(None, (), (), getattr(v, "dtype", None), True)] * 2
         if d.kind in "biufc":
             LOOKS[type(v)] = found
     return found
@@ -96,16 +105,20 @@ def key_of(p: Any) -> Any:
 
 def settled_of(params: dict) -> tuple:
     """(settings as an instruction may hold them, their key: None where there is none)."""
+    if params.get("path") is NO_STEPS:  # of a region, told by one index
+        at = params["at"]
+        kind = type(at)
+        if kind in PLAIN:
+            return params, (kind, at, params.get("copy"))
+        if kind is slice and BOUNDS.issuperset((type(at.start), type(at.stop), type(at.step))):
+            return params, (kind, at.start, at.stop, at.step, params.get("copy"))
     held, key = {}, []
     try:
         for name, p in params.items():
             kind = type(p)
-            if kind in PLAIN:
+            if kind in PLAIN or p is NO_STEPS:
                 held[name] = p
                 key += (name, kind, p)
-            elif p is NO_STEPS:
-                held[name] = p
-                key += (name, p)
             else:
                 held[name] = p = fixed(p)
                 key += (name, key_of(p))
@@ -140,6 +153,14 @@ class Instruction:
         return f"{name}{self.args}{self.params or ''}"
 
 
+def ways_of(prim: Primitive) -> tuple:
+    """(a shorter body or None, is it pure?, does its result own its memory, and that alone?)"""
+    found = INFIX.get(prim), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
+    if found[1]:
+        WAYS[prim] = found
+    return found
+
+
 class Guard:
     """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
 
@@ -150,10 +171,10 @@ class Guard:
 
 
 class Record(Trace):
-    """`instructions` and what each gave, `known`, and what that looks like, `layouts`; `guards`; `written`: (captured array, number of
-    what is left in it).
+    """`rows`, what `Instruction` is made of, and what each gave, `known`, and what that looks like, `looks`; `guards`; `written`:
+    (captured array, number of what is left in it).
 
-    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
+    A slot is the number of a row.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
@@ -161,10 +182,9 @@ class Record(Trace):
 
     def __init__(self, constants: list):
         super().__init__()
-        self.instructions: list = []
+        self.rows: list = []
         self.known: list = []
-        self.layouts: list = []
-        self.shown: list = []  # hollow
+        self.looks: list = []
         self.guards: dict = {}
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
@@ -182,26 +202,15 @@ class Record(Trace):
 
     # --- what it is for others ---
 
-    def new(self, instruction: Instruction, value: Any) -> int:
-        self.instructions.append(instruction)
-        known = self.known
-        known.append(value)
-        if type(value) is ndarray:
-            key = value.shape, value.strides, value.dtype
-            look = LOOKS.get(key) or look_of(np, *key)
-            self.layouts.append(look[1] if value.base is None else look[2])
-        elif is_array(value):
-            look = look_of(xp_of(value), value.shape, value.strides, value.dtype)
-            self.layouts.append(look[1] if value.base is None else look[2])
-        else:
-            look = LOOKS.get(type(value)) or look_of_number(value)
-            self.layouts.append(look[1])
-        self.shown.append(look[0])
-        return len(known) - 1
+    def new(self, value: Any, *row: Any) -> int:
+        self.rows.append(row)
+        self.known.append(value)
+        self.looks.append(look_at(value))
+        return len(self.known) - 1
 
     def watch(self, value: Any, kind: Any = True) -> Variable:
         """An argument."""
-        x = self.handles(self.new(Instruction(ARGUMENT), value))
+        x = self.handles(self.new(value, ARGUMENT))
         x._value = read_only_as(value, x._value)
         x._saved = True
         if kind == WEAK:
@@ -215,7 +224,7 @@ class Record(Trace):
         array = x._value
         if x._trace is not None or not is_array(array) or (xp_of(array) is np and not array.flags.writeable):
             return
-        k = self.new(Instruction(CAPTURED), array)
+        k = self.new(array, CAPTURED)
         self.adopted.append((x, array, k))
         x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
         x._version, x._saved = getattr(x, "_version", 0), True
@@ -248,7 +257,7 @@ class Record(Trace):
         if out is not None and np.asarray(out).dtype.kind not in "biufc":
             self.refuse(params["name"])
             return out
-        k = self.new(Instruction(DRAW, ks, params), out)
+        k = self.new(out, DRAW, ks, params)
         return None if out is None else self.handles(k)
 
     def plainly(self, real, name, args, kwargs):
@@ -287,13 +296,13 @@ class Record(Trace):
         c = kept(v)
         if c.strides == v.strides:
             return slot
-        return self.new(Instruction(LAID, (self.same.get(slot, slot),), (c.shape, c.strides)), c)
+        return self.new(c, LAID, (self.same.get(slot, slot),), (c.shape, c.strides))
 
     def laid_slot(self, slot, value):
         v = self.known[slot]
         fresh = room_like(value)
         fresh[...] = v
-        return self.new(Instruction(LAID, (self.same.get(slot, slot),), (fresh.shape, fresh.strides)), fresh)
+        return self.new(fresh, LAID, (self.same.get(slot, slot),), (fresh.shape, fresh.strides))
 
     def close(self):
         """Captured arrays as the function left them; if it failed, as they were before."""
@@ -334,7 +343,7 @@ class Record(Trace):
             stays = settled(v)
             if not stays:
                 v = kept(v)
-        k = self.new(Instruction(CONSTANT), v)
+        k = self.new(v, CONSTANT)
         if stays:
             self.fixed[id(v)] = k
         elif not is_array(v) or (v.size <= FEW and type(v) is ndarray):
@@ -344,76 +353,63 @@ class Record(Trace):
     def step(self, prim, args, inputs, slots, params):
         if None in slots:
             slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
-        setting = now()
-        if setting is not self.setting or setting is None:
-            self.setting, self.watched = setting, looked_at(setting)
-            self.met = self.mets.setdefault(self.watched, {})
-        if self.weak and not self.weak.isdisjoint(slots):
-            return self.weakly(prim, slots, params)
-        if params or self.same or prim not in PURE:
-            return self.general(prim, slots, params)
-        key = prim, slots
-        k = self.met.get(key)
-        if k is None:  # the usual one
-            run, known = INFIX.get(prim, prim.run), self.known
-            if prim.aliases:
-                self.alone.difference_update(slots)
-            out = run(known[slots[0]], known[slots[1]]) if len(slots) == 2 else run(*[known[n] for n in slots])
-            k = self.new(Instruction(prim, slots, NOTHING, self.watched), out)
-            if type(out) is tuple or type(out) is list:
-                k = self.parts(k, out)
-            self.met[key] = k
-        return self.handles(k)
+        return self.done(prim, slots, params)
 
-    def weakly(self, prim, slots, params):
-        """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
-        known = [self.known[k] for k in slots]
-        if not prim.writes and any([is_single(v) for v in known]):
-            raise BatchError("a Python number beside an array of single precision")
-        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
-            return self.general(prim, slots, params)
-        before = self.watched, self.met
-        self.watched, self.met = KINDS, self.mets.setdefault(KINDS, {})
-        y = self.general(prim, slots, params)
-        self.watched, self.met = before
-        if type(y) is Variable:
-            if not np.isfinite(self.known[y._slot]):
-                raise BatchError("Python's arithmetic would raise")
-            self.weak.add(y._slot)
-        return y
+    def apply(self, prim, args, params):
+        slots = []
+        for a in args:
+            kind = type(a)
+            if (kind is Variable or kind is View) and a._trace is self:
+                slots.append(a._slot)
+            else:
+                v, slot = lower(a, self)
+                slots.append(self.operand(a, v) if slot is None else slot)
+        return self.done(prim, tuple(slots), params)
 
-    def parts(self, k: int, out: Any) -> tuple:
-        return tuple([self.new(Instruction(PART, (k,), n), o) for n, o in enumerate(out)])
+    def heed(self, setting):
+        self.setting, self.watched = setting, looked_at(setting)
+        self.met = self.mets.setdefault(self.watched, {})
 
-    def handles(self, k: Any) -> Any:
-        if type(k) is tuple:
-            return tuple([variable(self.shown[n], self, n) for n in k])
-        y = new(Variable)
-        y._value, y._trace, y._slot = self.shown[k], self, k
-        return y
-
-    def general(self, prim, slots, params):
-        """The operation, whatever it is."""
+    def done(self, prim, slots, params, numbers=False):
+        """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
+        if not numbers:
+            setting = now()
+            if setting is not self.setting or setting is None:
+                self.heed(setting)
+            if self.weak and not self.weak.isdisjoint(slots):
+                return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
+        run, pure, fresh = WAYS.get(prim) or ways_of(prim)
         key = found = None
-        params, of_params = settled_of(params)
-        if of_params is not None and (prim in PURE or is_pure(prim)):
-            key = prim, ks, of_params
+        if not params:
+            params, key = NOTHING, (prim, ks)
+        else:
+            params, of_params = settled_of(params)
+            key = None if of_params is None else (prim, ks, of_params)
+        if not pure:
+            key = None
+        elif key is not None:
             found = self.met.get(key)
             if found is not None and not prim.writes:
                 return self.handles(found)
-        values = [self.known[k] for k in slots]
-        if prim.writes:
-            if slots[0] in self.alone:
-                self.alone.discard(slots[0])
-            else:
-                values[0] = kept(values[0])
-        elif prim is READ or prim.aliases:
-            self.alone.difference_update(slots)
-        out = prim.run(*values, **params)
-        k: Any = self.new(Instruction(prim, ks, params, self.watched), out)
-        if type(out) is tuple or type(out) is list:
-            k = self.parts(k, out)
+        known = self.known
+        if fresh:
+            values = [known[k] for k in slots]
+        else:
+            values = self.prepared(prim, slots)
+        out = run(*values) if run is not None else prim.run(*values, **params)
+        self.rows.append((prim, ks, params, self.watched))
+        known.append(out)
+        kind = type(out)
+        if kind is ndarray:
+            of_key = out.shape, out.strides, out.dtype
+            look = LOOKS.get(of_key) or look_of(np, *of_key)
+        else:
+            look = LOOKS.get(kind) or look_at(out)
+        self.looks.append(look)
+        k: Any = len(known) - 1
+        if kind is tuple or kind is list:
+            k = tuple([self.new(o, PART, (k,), n) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
             if found is not None:
@@ -421,7 +417,46 @@ class Record(Trace):
                 return self.handles(k)
         if key is not None:
             self.met[key] = k
-        return self.handles(k)
+        if type(k) is tuple:
+            return self.handles(k)
+        y = new(Variable)
+        y._value, y._trace, y._slot = look[0], self, k
+        return y
+
+    def prepared(self, prim, slots):
+        """The operands of a write, which is done where the buffer lies if nobody else holds that, or of what gives a view."""
+        values = [self.known[k] for k in slots]
+        if not prim.writes:
+            self.alone.difference_update(slots)
+        elif slots[0] in self.alone:
+            self.alone.discard(slots[0])
+        else:
+            values[0] = kept(values[0])
+        return values
+
+    def weakly(self, prim, slots, params):
+        """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
+        known = [self.known[k] for k in slots]
+        if not prim.writes and any([is_single(v) for v in known]):
+            raise BatchError("a Python number beside an array of single precision")
+        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
+            return self.done(prim, slots, params, True)
+        before = self.watched, self.met
+        self.watched, self.met = KINDS, self.mets.setdefault(KINDS, {})
+        y = self.done(prim, slots, params, True)
+        self.watched, self.met = before
+        if type(y) is Variable:
+            if not np.isfinite(self.known[y._slot]):
+                raise BatchError("Python's arithmetic would raise")
+            self.weak.add(y._slot)
+        return y
+
+    def handles(self, k: Any) -> Any:
+        if type(k) is tuple:
+            return tuple([self.handles(n) for n in k])
+        y = new(Variable)
+        y._value, y._trace, y._slot = self.looks[k][0], self, k
+        return y
 
 
 class Closed(Ended):

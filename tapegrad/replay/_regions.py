@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._primitive import ADD_AT, ASSIGN, READ
-from ..ops import shaping
+from ..ops import products, shaping
 from ..ops.indexing import basic, region
 from ._program import LAID
 from ._recorder import Instruction
@@ -117,7 +117,7 @@ class Moved:
         return [(k, through(m, place, len(extents))) for k, m in piece.sources]
 
     def node(self, g: Any, x: list) -> int:
-        return x[0] if len(x) == 1 else g.add(*x)
+        return g.add(*x) if len(x) == 2 else x[0] if x else g.zero
 
     def sources(self) -> list:
         return [s for p in self.pieces for s in p.sources]
@@ -191,13 +191,57 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
         return Moved(Piece(None, (args[0], whole(shape))))
     if prim is ASSIGN or prim is ADD_AT:
         return written(i, shapes, shape)
-    if prim is shaping.rolled.prim and type(i.params["shift"]) is int and type(i.params["axis"]) is int:
-        axis, n = i.params["axis"] % len(shape), shape[i.params["axis"]]
+    if prim is shaping.rolled.prim and type(i.params["shift"]) is int and (type(i.params["axis"]) is int or len(shape) == 1):
+        axis = (i.params["axis"] or 0) % len(shape)
+        n = shape[axis]
         return joined(axis, [(args[0], n - i.params["shift"] % n, n), (args[0], 0, n - i.params["shift"] % n)], shape)
     if prim is shaping.concatenate.prim:
         axis = i.params["axis"] % len(shape)
         return joined(axis, [(k, 0, s[axis]) for k, s in zip(args, shapes, strict=True)], shape)
+    if prim in (shaping.layered.prim, shaping.layer.prim, shaping.as_layer.prim):
+        return layers(i, shape)
+    if prim in (shaping.slice_of.prim, shaping.embed.prim):
+        return sliced(i, shapes[0], shape)
+    if prim in (products.take_last.prim, products.put_last.prim):
+        return picked(i, shape)
     return None
+
+
+def picked(i: Instruction, shape: tuple) -> Moved:
+    """Some of the last axis, or their places among zeros."""
+    ahead, pieces = whole(shape)[:-1], []
+    for n, at in enumerate(i.params["at"]):
+        here, there = (n, at) if i.prim is products.take_last.prim else (at, n)
+        box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
+        pieces.append(Piece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
+    return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
+
+
+def sliced(i: Instruction, own: tuple, shape: tuple) -> Moved:
+    """A slice along an axis, or one among zeros."""
+    axis, start = i.params["axis"] % len(shape), i.params["start"]
+    embedded = i.prim is shaping.embed.prim
+    start = start or 0
+    start = start if start >= 0 else start + own[axis]
+    m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(whole(shape))])
+    if not embedded:
+        return Moved(Piece(None, (i.args[0], m)))
+    box = tuple([(start, start + own[axis]) if a == axis else (0, n) for a, n in enumerate(shape)])
+    return Moved(Piece(box, (i.args[0], m)), Piece(None))
+
+
+def layers(i: Instruction, shape: tuple) -> Moved:
+    """Arrays along a new axis, one of them, or one among zeros."""
+    axis = i.params["axis"]
+    if i.prim is shaping.layer.prim:
+        m = list(whole(shape))
+        m.insert(axis, (i.params["at"], (0,) * len(shape)))
+        return Moved(Piece(None, (i.args[0], tuple(m))))
+    m = tuple([at for a, at in enumerate(whole(shape)) if a != axis])
+    first = 0 if i.prim is shaping.layered.prim else i.params["at"]
+    boxes = [tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)]) for n in range(first, first + len(i.args))]
+    pieces = [Piece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
+    return Moved(*pieces) if len(pieces) == shape[axis] else Moved(*pieces, Piece(None))
 
 
 def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:

@@ -1,7 +1,7 @@
-"""Sparse Jacobians and Hessians: the pattern found by following the function, colours, and values by a few products.
+"""Sparse Jacobians and Hessians: the pattern found by following the function, colours, and values by a few products, or one by one.
 
 Reading order: `_sets` (sets of numbers), `_rules` (what each operation makes of them), `_pattern` (a program's), `_coloring`, `_decompress`
-(entries from products), `_plan` (what users call), `_check` (patterns of the user's)."""
+(entries from products), `_rows`, `_coefficients`, `_direct` (entries one by one), `_plan` (what users call), `_check` (patterns given)."""
 
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring

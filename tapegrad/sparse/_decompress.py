@@ -107,10 +107,10 @@ class Entries:
         if coloring.kind == "acyclic":
             rows, mirror = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), mirrored(pattern.indptr, pattern.indices)
             self.steps = peeled(pattern.indptr, pattern.indices, rows, mirror, coloring.columns, coloring.counts()[0])
-            self.order = order
         else:
             self.table = direct(pattern, coloring)
             self.table = self.table if order is None else self.table[order]
+        self.order = order  # of the entries in the order of rows
         self.empty: Any = None  # a matrix without entries
         self.there: Any = None  # table and structure on a device
 
@@ -124,6 +124,10 @@ class Entries:
         substituted(sums, self.steps, out)
         out = out if self.order is None else out[self.order]
         return out if xp_of(products) is np else xp_of(products).asarray(out)
+
+    def ordered(self, entries: np.ndarray) -> np.ndarray:
+        """Those in the order of rows, in that of the format."""
+        return entries if self.order is None else entries[self.order]
 
     def on_device(self, library: Any) -> tuple:
         if self.there is None:

@@ -4,6 +4,7 @@ A pattern is found at one point.  `scope="global"`: it holds wherever the record
 depends on x all places.  `scope="local"`: the branches and indices are those of the point; `conditions` are the values which say so.
 What else was looked at, zeros of matrices say, comes from captured arrays, and holds as long as these do: `relied`."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,22 @@ class Carried:
         names = np.zeros(m, np.int64) if names is None else names
         indptr, indices = self.sets.rows(names)
         return boolean(indptr, indices, (m, self.sets.n))
+
+
+def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Program | None:
+    """What of the program gives the values of these numbers, and asks these of its conditions."""
+    if not numbers and not guards:
+        return None
+    part = copy.copy(program)
+    needed, part.code = {*numbers, *(guards or ())}, []
+    for k, i in reversed(program.code):
+        if k in needed:
+            needed.update(i.args)
+            part.code.append((k, i))
+    part.code.reverse()
+    part.outputs, part.written = [(k, None) for k in numbers], []
+    part.guards = guards or {}
+    return part
 
 
 def boolean(indptr: Any, indices: Any, shape: tuple) -> scipy.sparse.csr_array:

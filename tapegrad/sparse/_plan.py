@@ -2,7 +2,6 @@
 
 A `Plan` stands on a prepared function (replay): its pattern is that of the recorded value or gradient, and its products are replayed."""
 
-import copy
 import functools
 import warnings
 from collections.abc import Callable
@@ -23,19 +22,22 @@ from .._variable import Variable
 from ..errors import ArgumentError, DenseWarning, GuardError
 from ..replay._form import has_variable
 from ..replay._prepare import Prepared
-from ..replay._program import Program, same_value
+from ..replay._program import same_value
 from ..replay._recorder import Guard
 from . import _check
 from ._coloring import KINDS, Coloring, best_coloring, checked_words, coloring_of
 from ._decompress import Entries
-from ._pattern import SCOPES, Carried, given_pattern
+from ._direct import Direct
+from ._pattern import SCOPES, Carried, asked_of, given_pattern
 from ._pictures import plot
+from ._rows import Unfit
 
 Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
 MOST = 8  # plans for other layouts
+AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: of products, of a colour and an entry, of a compilation
 SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
 
 
@@ -94,22 +96,6 @@ class Found:
             self.relied = [(a, a.copy(order="K")) for a, _ in self.relied]
 
 
-def asked_of(program: Program, numbers: list) -> Program | None:
-    """What of the program gives the values of these numbers."""
-    if not numbers:
-        return None
-    part = copy.copy(program)
-    needed, part.code = set(numbers), []
-    for k, i in reversed(program.code):
-        if k in needed:
-            needed.update(i.args)
-            part.code.append((k, i))
-    part.code.reverse()
-    part.outputs, part.written = [(k, None) for k in numbers], []
-    part.guards = {}
-    return part
-
-
 def size_of(y: Any) -> int:
     return int(np.prod(np.shape(y)))
 
@@ -147,6 +133,8 @@ class Plan(Remade):
             self.entries = Entries(self.pattern, self.coloring, self.format)
             self.seeds = self.unit_sums()
             self.first = self.products(args)
+            self.direct: Direct | str | None = None if self.asks_directly() else "not asked for"  # or why there is none
+            self.spent = 0.0
             if settings["check"]:
                 _check.require(self, args)
 
@@ -223,12 +211,51 @@ class Plan(Remade):
             try:
                 if self.found is not None:
                     self.found.require(args)
+                entries = self.directly(args)
+                if entries is not None:
+                    return self.entries.matrix(self.entries.ordered(entries))
                 products = self.products(args)
             except GuardError as error:
                 what = str(error).removeprefix(self.prepared.name).partition("; with on_change")[0]
                 what = what.partition(": ")[2] if what.startswith(".") else what
                 raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
             return self.matrix(products)
+
+    # --- entries one by one ---
+
+    def asks_directly(self) -> bool:
+        """Could they be worked out so, and may they be compiled?"""
+        compile = self.given[-1]["compile"]
+        return self.found is not None and self.library is np and compile is not False and self.pattern.nnz > 0
+
+    def directly(self, args: tuple) -> Any:
+        """The entries, in the order of rows, without products; None where they cannot be had so, or it does not pay yet."""
+        if type(self.direct) is str:
+            return None
+        x, *rest = args
+        form = self.prepared.forms["hvp" if self.second else "jvp"]
+        if self.direct is None:
+            self.spent += AT_LEAST + EACH * self.colors * (self.pattern.nnz + x.size)
+            if self.given[-1]["compile"] != True and self.spent < COMPILING:  # noqa: E712 ('auto')
+                return None
+            self.direct = self.directed(form, (x, self.library.zeros_like(x), *rest))
+            if type(self.direct) is str:
+                return None
+        kept = self.direct.kept
+        values = kept.values((x, self.direct.zeros, *rest))
+        return None if values is None or kept.surroundings.changed() else self.direct(values)
+
+    def directed(self, form: Any, args: tuple) -> "Direct | str":
+        """What gives them; why there is none."""
+        form(args)
+        if form.eager is not None or not form.programs:
+            return "the product cannot be recorded"
+        try:
+            direct = Direct(form.programs[0], self.pattern, 0 if self.second else 1, 1)
+        except Unfit as error:
+            return str(error)
+        direct.zeros = args[1]
+        return direct
 
     def alike(self, layouts: tuple, args: tuple) -> "Plan":
         """The plan for arrays that lie so in memory: f may make a copy there where it has a view here (`x.ravel()`)."""

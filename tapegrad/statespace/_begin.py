@@ -1,7 +1,6 @@
 """What the filter knows behind its first steps, where something of a diffuse start is infinite still: on arrays, or, where the gains of
 these steps are constants, by an affine map of the model's numbers."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,8 @@ from .. import numpy as np
 from .._primitive import is_tracked
 from .._recording import value
 from ..kernels.library.observation import predicted
-from ._filter import NotCompiled, begun, diffuse_plan, loglik_of, terms_of, update_diffuse
+from ._diffuse import element, plan_of, term, unknown
+from ._filter import NotCompiled, begun, loglik_of, terms_of, update_diffuse
 from ._kernel import triangle
 from ._model import Observations, System
 
@@ -41,7 +41,7 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
     key = (value(s.T).tobytes(), value(s.Z).tobytes(), s.diffuse.tobytes(), s.predict_first) if fixed else None
     known = data.begin
     if key is None or known is None or known[0] != key:
-        plan, settled = diffuse_plan(s, data)
+        plan, settled = plan_of(s, data)
         if not settled or len(plan) == data.steps:
             raise NotCompiled("no step is left behind those that settle the diffuse start")
         alone = data.width == 1 and not moving and not s.predict_first and all(all(step) for step in plan)
@@ -53,25 +53,24 @@ def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
 
 
 class Constants:
-    """The first steps after a diffuse start, where each observed number meets an infinite variance: with B = A A' the infinite part of
-    the covariance the gain is B z / z' B z, whatever the finite part is, and P <- (I - K z') P (I - K z')' + K h K'.
+    """The first steps after a diffuse start, where each observed number meets an infinite variance: its gain K is the same whatever the
+    finite part P of the covariance is (`_diffuse`), and P <- (I - K z') P (I - K z')' + K h K'.
 
     So the state at the end is a sum over the inputs: what enters as w leaves as X w, and its covariance W as X W X'."""
 
     def __init__(self, s: System, data: Observations, steps: int):
         m = len(s.diffuse)
-        B, gains, log_sizes = numpy.diag(s.diffuse.astype(float)), [], 0.0
+        A, gains, total, nothing = unknown(s), [], 0.0, numpy.zeros((m, m))
         for t in range(steps):
             z, T = s.host(t, "Z")[0], s.host(t, "T")
             if data.rows[t]:
-                M = B @ z
-                gains.append(M / (z @ M))
-                log_sizes += math.log(2 * math.pi * (z @ M))
-                B = B - numpy.outer(M, gains[-1])
+                *_, A, x = element(nothing[0], nothing, A, z, 0.0, 0.0, False, True)
+                gains.append(x.K)
+                total -= 0.5 * float(term(x))
             else:
                 gains.append(numpy.zeros(m))
-            B = T @ B @ T.T
-        self.steps, self.loglik = steps, -0.5 * log_sizes
+            A = T @ A
+        self.steps, self.loglik = steps, total
         X = numpy.eye(m)
         noise, errors = [], []
         for t in reversed(range(steps)):
@@ -124,19 +123,19 @@ def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_firs
     """What `Begin.state` gives, in plain operations that a kernel is traced from: of one series y and constant matrices.  `plan`: the
     elements seen at each step, and whether they meet an infinite variance."""
     T, Q, z, h, c, d = (fields[name] for name in ("T", "Q", "Z", "H", "c", "d"))
-    a, P, B, total = fields["mean"], fields["cov"], fields["infinite"], 0.0
+    a, P, A, total = fields["mean"], fields["cov"], fields["unknown"], 0.0
 
-    def moved(a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
-        return *predicted(a, P, T, Q, c), T @ B @ T.T
+    def moved(a: Any, P: Any, A: Any) -> tuple[Any, Any, Any]:
+        return *predicted(a, P, T, Q, c), T @ A
 
     for t, infinite in enumerate(plan):
         if predict_first:
-            a, P, B = moved(a, P, B)
+            a, P, A = moved(a, P, A)
         if infinite:
-            a, P, B, updates = update_diffuse(a, P, B, (z, h, y[t] - d), infinite, numpy)
+            a, P, A, updates = update_diffuse(a, P, A, (z, h, y[t] - d), infinite, numpy)
             total = total + terms_of(updates, numpy)
         if not predict_first:
-            a, P, B = moved(a, P, B)
+            a, P, A = moved(a, P, A)
     if predict_first:
         a, P = predicted(a, P, T, Q, c)
     return a, P, total

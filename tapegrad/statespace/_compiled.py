@@ -15,12 +15,14 @@ from .._primitive import is_tracked, seen
 from ..errors import ArgumentError, KernelError
 from ..kernels.launch import stored
 from ._begin import begin_of, upper
+from ._diffuse import unknown
 from ._filter import (
     FilterResult,
     ForecastResult,
     Moments,
     NotCompiled,
     Path,
+    after,
     begun,
     filter_result,
     loglik_on_arrays,
@@ -30,7 +32,7 @@ from ._filter import (
     require_settled,
 )
 from ._host import brought, on_processor
-from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, form_of, key_of, path_of, sizes, starts, triangle
+from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, first_of, form_of, key_of, path_of, sizes, starts, triangle
 from ._model import LinearGaussian, Observations, System, given, system
 from ._pattern import at_steps, data_rows, flat
 
@@ -41,18 +43,48 @@ ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the s
 
 
 @dataclass(frozen=True)
+class First:
+    """The first steps after a diffuse start, of plain numbers, by a kernel: `x` is what it handed out."""
+
+    layout: Layout
+    numbers: numpy.ndarray
+    rows: numpy.ndarray
+    x: numpy.ndarray
+    unknown: int
+
+    @property
+    def steps(self) -> int:
+        return self.rows.shape[1]
+
+    def moments(self) -> Moments:
+        m, n = self.layout.states, self.steps
+        full, k = triangle(m)[1], m + m * (m + 1) // 2
+        a, P, A, b, R = numpy.split(self.x[1:].T, [m, k, k + m * self.unknown, k + m * self.unknown + m], axis=1)
+        return Moments(a, P[:, full], b, R[:, full], self.x[0], A.reshape(n, m, self.unknown))
+
+    def smoothed(self, r: numpy.ndarray, N: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Mean and covariance of each state given all data; r, N: the weights behind the last transition of these steps."""
+        m, q = self.layout.states, self.unknown
+        upper, full = triangle(m)
+        theta = numpy.concatenate([r, N.ravel()[upper], self.numbers])
+        rows = numpy.concatenate([self.rows, self.x[1 : 1 + m + upper.size + m * q]])[:, ::-1]
+        found = first_of(self.layout, q)[1].path(theta, rows)[:, ::-1].T
+        return found[:, :m], found[:, m:][:, full]
+
+
+@dataclass(frozen=True)
 class Run:
-    """A kernel at the numbers of a model; `first` is the log-likelihood of the steps before its rows, and `path` their path if they have
-    been run on arrays."""
+    """A kernel at the numbers of a model; `loglik_before` is the log-likelihood of the steps before its rows, and `first` these steps, if
+    they were asked for."""
 
     layout: Layout
     theta: Any
     rows: Any
-    first: Any
-    path: Path
+    loglik_before: Any
+    first: First | Path
 
     def loglik(self) -> Any:
-        return compiled(self.layout)(self.theta, self.rows) + self.first
+        return compiled(self.layout)(self.theta, self.rows) + self.loglik_before
 
     def moments(self, m: int) -> Moments:
         """Of the steps of the kernel."""
@@ -139,9 +171,9 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     return brought(ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov), data.xp)
 
 
-def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
-    """The compiled filter of a model; with `path`, the first steps are run on arrays.  Raises `NotCompiled` where there is none, and,
-    unless `always`, where it is not worth it yet."""
+def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False, on_arrays: bool = False) -> Run:
+    """The compiled filter of a model, with `path` for its moments; with `on_arrays` the first steps are run there in any case.  Raises
+    `NotCompiled` where there is none, and, unless `always`, where it is not worth it yet."""
     form, x = _form(s, data, joseph)
     use = f"{'path' if path else 'loglik'}{' differentiated' if is_tracked(x) or is_tracked(data.values) else ''}"
     if not (always or use in form.ready or _pays(form, use, data.steps)):
@@ -149,29 +181,55 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     begin = begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
     if begin is None:
         return Run(form.layout, x[form.begun], _rows(form, s, data, 0), 0.0, Path())
-    if path:
-        (a, P, first), total = begun(s, data, begin.steps, joseph, begin.plan), 0.0
+    total, first = 0.0, Path()
+    if begin.plan and not (is_tracked(x) or is_tracked(data.values) or on_arrays) and (path or begin.constants is None):
+        first = _first(form, x, s, data, begin.plan)
+        found = first.moments()
+        a, P = after(s, begin.steps, found.filtered_mean[-1], found.filtered_cov[-1])
+        total = found.terms.sum()
+    elif path:
+        a, P, first = begun(s, data, begin.steps, joseph, begin.plan)
     else:
-        (a, P, total), first = begin.state(s, data, joseph), Path()
+        a, P, total = begin.state(s, data, joseph)
     theta = np.concatenate([upper(a, P), x[form.at]])
     return Run(form.layout, theta, _rows(form, s, data, begin.steps), total, first)
 
 
-def moments(model: LinearGaussian, data: Observations, joseph: bool) -> tuple[System, Observations, tuple[Moments, Path] | None]:
-    """The system of the model, the data that it is for, and, by the compiled filter, the moments of all states and the path of the steps
-    before it: on the host.  None in their place, and the system where the data are, where there is no such filter, or it does not pay,
-    or a variance is not positive."""
+def _first(form: Form, x: numpy.ndarray, s: System, data: Observations, plan: list[list[bool]]) -> First:
+    n, p, A = len(plan), data.width, unknown(s)
+    infinite, there = numpy.zeros((p, n)), numpy.zeros((p, n))
+    for t, met in enumerate(plan):
+        infinite[data.rows[t], t], there[data.rows[t], t] = met, 1.0
+    a, P = s.mean, s.cov
+    if s.predict_first:
+        a, P, A = after(s, 0, a, P, A)
+    lines = {name: at_steps(s, name, 0, data.steps)[:n] for name in s.varying}
+    rows = data_rows(data, 0, form.layout.gaps)[0]
+    rows = numpy.stack([*(row[:n] for row in rows), *(lines[name][:, e] for name, e in form.lines), *(there - infinite), *infinite])
+    numbers = x[form.at]
+    start = numpy.concatenate([upper(a, P), A.ravel(), numbers])
+    return First(form.layout, numbers, rows, first_of(form.layout, A.shape[1])[0].path(start, rows), A.shape[1])
+
+
+def moments(
+    model: LinearGaussian, data: Observations, joseph: bool, on_arrays: bool = False
+) -> tuple[System, Observations, tuple[Moments, First | Path] | None]:
+    """The system of the model, the data that it is for, and, by the compiled filter, the moments of all states and the first steps (with
+    `on_arrays` as a path): on the host.  None in their place, and the system where the data are, where there is no such filter, or it
+    does not pay, or a variance is not positive."""
     s = None
     if data.steps >= FEW:
         at, there = _for_kernels(model, data)
         try:
             host = system(at, there)
             s = host if there is data else None
-            r = run(host, there, joseph, there is not data, path=True)
+            r = run(host, there, joseph, there is not data, True, on_arrays)
             found = r.moments(len(host.diffuse))
+            if r.first.steps:
+                found = joined(r.first.moments() if isinstance(r.first, First) else moments_of(r.first, host.xp), found)
             terms = seen(found.terms)
             if terms is None or numpy.isfinite(terms).all():
-                return host, there, ((joined(moments_of(r.path, host.xp), found) if r.path.updates else found), r.path)
+                return host, there, (found, r.first)
         except (NotCompiled, KernelError):
             pass
     return s or system(model, data), data, None

@@ -19,6 +19,7 @@ from .. import numpy as np
 from .._recording import value
 from ..errors import DataError, NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
+from ._diffuse import Element, elements, plan_of, term, unknown
 from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
 
 LOG_2PI = math.log(2 * math.pi)
@@ -82,25 +83,17 @@ class Block:
 
 
 @dataclass
-class Diffuse:
-    """One element that meets an infinite variance: M, F the finite and M_inf, F_inf the infinite parts."""
-
-    z: Any
-    v: Any
-    F: Any
-    M: Any
-    F_inf: Any
-    M_inf: Any
-
-
-@dataclass
 class Path:
-    """States before and after each observation as (mean, covariance, infinite part or None), and the updates
-    of each step."""
+    """States before and after each observation as (mean, covariance, A or None), and the updates of each step: of a step with an A
+    the elements, with those that meet something infinite."""
 
     predicted: list[tuple[Any, Any, Any]] = field(default_factory=list)
     filtered: list[tuple[Any, Any, Any]] = field(default_factory=list)
     updates: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> int:
+        return len(self.updates)
 
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
@@ -112,15 +105,15 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
 
 @dataclass(frozen=True)
 class Moments:
-    """Means and covariances of the states before and after the observation, and the log-likelihood term of each step: (n, ...); and the
-    infinite parts before the first observations."""
+    """Means and covariances of the states before and after the observation, and the log-likelihood term of each step: (n, ...); and A
+    before the first observations, where the covariance has a part kappa A A'."""
 
     mean: Any
     cov: Any
     filtered_mean: Any
     filtered_cov: Any
     terms: Any
-    infinite: list[Any]
+    infinite: Any
 
 
 def moments_on_arrays(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path, Any, bool]:
@@ -139,37 +132,38 @@ def moments_of(path: Path, xp: Any) -> Moments:
 
 def filter_result(x: Moments, total: Any, s: System, data: Observations) -> FilterResult:
     fitted, spread = observed(s, x.mean, x.cov, 0, data.steps)
-    B = np.stack(x.infinite) if x.infinite else s.xp.zeros((0, *x.mean.shape[1:], *x.mean.shape[1:]))
+    A = np.stack(x.infinite) if len(x.infinite) else s.xp.zeros((0, x.mean.shape[1], 0))
+    B = A @ np.swapaxes(A, 1, 2)
     innovations = data.raw - fitted
     return FilterResult(x.mean, x.cov, x.filtered_mean, x.filtered_cov, innovations, spread, x.terms, total, len(x.infinite), B)
 
 
 def recursion(s: System, data: Observations, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Path, bool]:
     """Run the filter over the data.  Also tells whether the data settle every diffuse element; `plan`: how they do, if it is known."""
-    plan, settled = diffuse_plan(s, data) if plan is None else (plan, True)
-    a, P, B = s.mean, s.cov, s.xp.asarray(numpy.diag(s.diffuse.astype(float))) if s.diffuse.any() else None
+    plan, settled = plan_of(s, data) if plan is None else (plan, True)
+    a, P, A = s.mean, s.cov, s.xp.asarray(unknown(s)) if s.diffuse.any() else None
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
     predict, read = _predictor(s), _reader(s, data)
     path = Path()
     for t in range(data.steps):
         if s.predict_first:
-            a, P, B = predict(t, a, P, B)
-        path.predicted.append((a, P, B))
+            a, P, A = predict(t, a, P, A)
+        path.predicted.append((a, P, A))
         count = len(data.rows[t])
         if count == 0:
             updates = []
-        elif B is not None:
-            a, P, B, updates = update_diffuse(a, P, B, read(t), plan[t], s.xp)
+        elif A is not None:
+            a, P, A, updates = update_diffuse(a, P, A, read(t), plan[t], s.xp)
         elif count == 1:
             a, P, updates = _update_scalar(a, P, read(t), eye)
         else:
             a, P, updates = _update_block(a, P, read(t), eye, t)
-        if B is not None and settled and t + 1 == len(plan):
-            B = None
-        path.filtered.append((a, P, B))
+        if A is not None and settled and t + 1 == len(plan):
+            A = None
+        path.filtered.append((a, P, A))
         path.updates.append(updates)
         if not s.predict_first and t + 1 < data.steps:
-            a, P, B = predict(t, a, P, B)
+            a, P, A = predict(t, a, P, A)
     return path, settled
 
 
@@ -182,44 +176,13 @@ def begun(s: System, data: Observations, steps: int, joseph: bool, plan: list[li
         a, P, infinite = path.filtered[-1]
         if infinite is not None:
             raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
-    a, P, _ = _predictor(s)(steps if s.predict_first else steps - 1, a, P, None)
-    return a, P, path
+    return *after(s, steps, a, P), path
 
 
-def diffuse_plan(s: System, data: Observations) -> tuple[list[list[bool]], bool]:
-    """Which observed elements of the first steps meet an infinite variance, until none is left; and whether
-    none is left.
-
-    The infinite part is B = A A'.  An element z with w = z A not zero has infinite variance |w|^2, and once
-    seen it takes that direction out of A; both depend on T and Z alone.  Rounding is told from zero by the
-    size of the terms of z A.
-    """
-    A = numpy.diag(s.diffuse.astype(float))[:, s.diffuse]
-    plan: list[list[bool]] = []
-    for t in range(data.steps):
-        if not A.any():
-            return plan, True
-        if s.predict_first:
-            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
-        Z, informative = s.host(t, "Z"), []
-        for i in data.rows[t]:
-            w, size = Z[i] @ A, numpy.abs(Z[i]) @ numpy.abs(A)
-            informative.append(bool(numpy.linalg.norm(w) > ROUNDING * numpy.linalg.norm(size)))
-            if informative[-1]:
-                orthogonal = numpy.linalg.qr(w[:, None], mode="complete")[0][:, 1:]
-                A = _cleaned(A @ orthogonal, numpy.linalg.norm(A, axis=1, keepdims=True))
-        plan.append(informative)
-        if not s.predict_first and A.any():
-            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
-    return plan, not A.any()
-
-
-ROUNDING = 1e-9
-
-
-def _cleaned(A: numpy.ndarray, size: numpy.ndarray) -> numpy.ndarray:
-    """A with entries that are rounding errors of sums of terms of this size set to zero."""
-    return numpy.where(numpy.abs(A) > ROUNDING * size, A, 0.0)
+def after(s: System, steps: int, a: Any, P: Any, A: Any = None) -> tuple:
+    """The state at step `steps`, from that before the transition into it; with A, where that is given."""
+    found = _predictor(s)(steps if s.predict_first else steps - 1, a, P, A)
+    return found[:2] if A is None else found
 
 
 def require_settled(settled: bool, call: str) -> None:
@@ -239,21 +202,21 @@ def observed(s: System, mean: Any, cov: Any, begin: int, end: int, noise: bool =
 
 
 def _predictor(s: System):
-    """(t, a, P, B) one transition on.  P enters halved and is added to its transpose: symmetric to the last
+    """(t, a, P, A) one transition on.  P enters halved and is added to its transpose: symmetric to the last
     bit, so that the antisymmetric part of the rounding errors, which no observation damps, cannot grow."""
     constant = "T" not in s.varying
     T, c = s.T, s.c
     half, transposed = (T * 0.5, T.T) if constant else (None, None)
     shifted = "c" in s.varying or not is_number(c, 0.0)
 
-    def predict(t: int, a: Any, P: Any, B: Any) -> tuple[Any, Any, Any]:
+    def predict(t: int, a: Any, P: Any, A: Any) -> tuple[Any, Any, Any]:
         Tt = T if constant else T[t]
         back = transposed if constant else Tt.T
         a = Tt @ a
         if shifted:
             a = a + s.at(t, "c")
         X = (half if constant else Tt * 0.5) @ P @ back
-        return a, X + X.T + s.at(t, "Q"), None if B is None else Tt @ B @ back
+        return a, X + X.T + s.at(t, "Q"), None if A is None else Tt @ A
 
     return predict
 
@@ -325,53 +288,29 @@ def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) 
     return a + v @ G, P, [Block(Z, v, S, G)]
 
 
-def update_diffuse(a: Any, P: Any, B: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any) -> tuple[Any, Any, Any, list[Any]]:
-    """The elements of one observation, one after the other (DK 5.2.2 and 6.4.5), while the covariance is P +
-    kappa B with kappa to infinity.  Several elements have correlated noise: it joins the state for this step,
-    z = (Z[i], e_i), h = 0."""
+def update_diffuse(
+    a: Any, P: Any, A: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any
+) -> tuple[Any, Any, Any, list[Element]]:
+    """The elements of one observation, while something is infinite."""
     Z, H, e = seen
-    m, k = a.shape[0], len(informative)
-    if k == 1:
-        elements = [(Z, H, e)]
-    else:
-        eye, zeros = xp.eye(k), xp.zeros((m, k))
-        elements = [(np.concatenate([Z[i], eye[i]]), 0.0, e[i]) for i in range(k)]
-        a = np.concatenate([a, xp.zeros(k)])
-        P = np.concatenate([np.concatenate([P, zeros], axis=1), np.concatenate([zeros.T, H], axis=1)])
-        B = np.concatenate([np.concatenate([B, zeros], axis=1), xp.zeros((k, m + k))])
-    updates: list[Any] = []
-    for (z, h, y), infinite in zip(elements, informative, strict=True):
-        v = y - z @ a
-        M = P @ z
-        F = z @ M + h
-        if infinite:
-            M_inf = B @ z
-            F_inf = z @ M_inf
-            K = M_inf / F_inf
-            X = np.outer(K * (F * 0.5) - M, K)
-            P = P + X + X.T
-            B = B - np.outer(M_inf, K)
-            updates.append(Diffuse(z, v, F, M, F_inf, M_inf))
-        else:
-            K = M / F
-            P = P - np.outer(M, K)
-            updates.append(Scalar(z, v, F, M, K))
-        a = a + K * v
-    return (a, P, B, updates) if k == 1 else (a[:m], P[:m, :m], B[:m, :m], updates)
+    finite = [not infinite for infinite in informative]
+    if len(informative) == 1:
+        return elements(a, P, A, [Z], [H], [e], finite, informative, True)
+    return elements(a, P, A, Z, H, e, finite, informative, False, xp)
 
 
 def loglik_of(path: Path, data: Observations) -> Any:
     """The sum of all log-likelihood terms: logarithms and factors are taken of whole stacks at once."""
-    v, F, F_inf, steps = [], [], [], []
+    v, F, infinite, steps = [], [], [], []
     blocks: dict[int, list[tuple[int, Block]]] = {}
     for t, updates in enumerate(path.updates):
         for x in updates:
-            if type(x) is Scalar:
+            if type(x) is Element and x.infinite:
+                infinite.append(x.w)
+            elif type(x) is not Block:
                 v.append(x.v)
                 F.append(x.F)
                 steps.append(t)
-            elif type(x) is Diffuse:
-                F_inf.append(x.F_inf)
             else:
                 blocks.setdefault(x.v.shape[0], []).append((t, x))
     total = _sum_of_terms(v, F, steps, data.count)
@@ -384,7 +323,7 @@ def loglik_of(path: Path, data: Observations) -> Any:
             raise _not_positive_definite(bad[0] if bad else same[0][0]) from error
         u = solve_triangular(L, e[:, :, None], lower=True)
         total = total - np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1))) - 0.5 * np.sum(u * u)
-    return total - 0.5 * np.sum(np.log(np.stack(F_inf))) if F_inf else total
+    return total - 0.5 * np.sum(np.log(np.sum(np.stack(infinite) ** 2, axis=1))) if infinite else total
 
 
 def _is_positive_definite(S: numpy.ndarray) -> bool:
@@ -414,8 +353,8 @@ def terms_of(updates: list[Any], xp: Any) -> Any:
     for x in updates:
         if type(x) is Scalar:
             total = total - 0.5 * (LOG_2PI + np.log(x.F) + x.v * x.v / x.F)
-        elif type(x) is Diffuse:
-            total = total - 0.5 * (LOG_2PI + np.log(x.F_inf))
+        elif type(x) is Element:
+            total = total - 0.5 * term(x)
         else:
             L = np.linalg.cholesky(x.S)
             u = solve_triangular(L, x.v, lower=True)
@@ -427,7 +366,7 @@ def stacked(states: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, list[Any]]:
     """Means (n, m), covariances (n, m, m) made symmetric, and the infinite parts of the first steps."""
     P = np.stack([P for _, P, _ in states])
     mean = np.stack([a for a, _, _ in states])
-    return mean, (P + np.swapaxes(P, -1, -2)) * 0.5, [B for _, _, B in states if B is not None]
+    return mean, (P + np.swapaxes(P, -1, -2)) * 0.5, [A for _, _, A in states if A is not None]
 
 
 def is_number(x: Any, number: float) -> bool:

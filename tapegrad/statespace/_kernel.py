@@ -19,6 +19,7 @@ import numpy as np
 
 from ..kernels.generated.kernel import Recursion, named_recursion
 from ..kernels.library import observation
+from . import _diffuse as diffuse
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -147,23 +148,32 @@ def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     return upper, np.triu(number) + np.triu(number, 1).T
 
 
-def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
-    """init(theta) and step(carry, theta, row) of the filter; with `path` the step hands out what `path_of` says."""
-    m, p, gaps = layout.states, layout.width, layout.gaps
+def reader(layout: Layout) -> Callable:
+    """(numbers of theta behind the first state, row) to the arguments of a step: T, Q, Z, errors, y - d, c."""
+    m, p = layout.states, layout.width
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
     T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
-    joseph, full, first = layout.joseph, triangle(m)[1], m + m * (m + 1) // 2
-    constants, pairs = np.array(CONSTANTS), np.triu_indices(m)
+    constants, H = np.array(CONSTANTS), np.diag(H) if layout.apart else H
+
+    def read(numbers: Any, row: Any) -> tuple:
+        pool = np.concatenate([constants, numbers, row])
+        return pool[T], pool[Q], pool[Z], pool[H], row[:p] - pool[d], pool[c]
+
+    return read
+
+
+def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
+    """init(theta) and step(carry, theta, row) of the filter; with `path` the step hands out what `path_of` says."""
+    m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
+    full, first, pairs = triangle(m)[1], m + m * (m + 1) // 2, np.triu_indices(m)
 
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
     def filtered(carry: Any, theta: Any, row: Any) -> tuple[Any, Any, Any, Any]:
-        a, P = carry
-        pool = np.concatenate([constants, theta[first:], row])
+        T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        errors = pool[np.diag(H) if layout.apart else H]
-        return observation.step(a, P, pool[T], pool[Q], pool[Z], errors, row[:p] - pool[d], seen, layout.apart, pool[c], joseph)
+        return observation.step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
 
     def step(carry: Any, theta: Any, row: Any) -> Any:
         return filtered(carry, theta, row)[:2]
@@ -173,6 +183,72 @@ def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
         return after, np.concatenate([np.reshape(term, (1,)), carry[0], carry[1][pairs], a, P[pairs]])
 
     return init, moments if path else step
+
+
+def first_steps(layout: Layout, q: int) -> tuple[Callable, Callable]:
+    """The first steps after a start with q diffuse elements, where the covariance is P + kappa A A'.
+
+        theta   a (m,), the upper triangle of P, A (m, q), then the other numbers
+        row     as of the filter, then 1 or 0 for each element that meets a finite variance, and for each that meets an infinite one
+
+    A step hands out its term of the log-likelihood, a, P and A, and the state behind the observation."""
+    m, p, read = layout.states, layout.width, reader(layout)
+    pairs, end = np.triu_indices(m), sizes_of_state(m, q)
+
+    def init(theta: Any) -> Any:
+        return state_of(theta, m, q)
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        T, Q, Z, errors, e, c = read(theta[end:], row)
+        flags = row[row.shape[0] - 2 * p :]
+        a, P, A, seen = diffuse.elements(*carry, Z, errors, e, flags[:p], flags[p:], layout.apart)
+        term = -0.5 * sum([diffuse.term(x) for x in seen])
+        before = [carry[0], carry[1][pairs], np.reshape(carry[2], (m * q,))]
+        return (*observation.predicted(a, P, T, Q, c), T @ A), np.concatenate([np.reshape(term, (1,)), *before, a, P[pairs]])
+
+    return init, step
+
+
+def sizes_of_state(m: int, q: int) -> int:
+    return m + m * (m + 1) // 2 + m * q
+
+
+def state_of(x: Any, m: int, q: int) -> tuple[Any, Any, Any]:
+    """Mean, covariance and A of the numbers that `first_steps` hands out."""
+    k = m + m * (m + 1) // 2
+    return x[:m], x[m:k][triangle(m)[1]], np.reshape(x[k : k + m * q], (m, q))
+
+
+def first_weights(layout: Layout, q: int) -> tuple[Callable, Callable]:
+    """The same steps backward.
+
+        theta   the weights r (m,) and N (its upper triangle) behind the last of the steps, then the other numbers
+        row     as in `first_steps`, then a, P and A
+
+    A step hands out mean and covariance of the state given all data."""
+    m, p, read = layout.states, layout.width, reader(layout)
+    pairs, k, end = np.triu_indices(m), m + m * (m + 1) // 2, sizes_of_state(m, q)
+
+    def init(theta: Any) -> Any:
+        return tuple(diffuse.behind(theta[:m], theta[m:k][triangle(m)[1]], q))
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        T, _, Z, errors, e, _ = read(theta[k:], row)
+        at = row.shape[0] - end
+        a, P, A, seen = diffuse.elements(*state_of(row[at:], m, q), Z, errors, e, row[at - 2 * p : at - p], row[at - p : at], layout.apart)
+        w = diffuse.through(diffuse.Weights(*carry), T)
+        mean, cov = diffuse.smoothed(a, P, A, w)
+        return tuple(diffuse.before(w, seen)), np.concatenate([mean, cov[pairs]])
+
+    return init, step
+
+
+@functools.lru_cache(maxsize=32)
+def first_of(layout: Layout, q: int) -> tuple[Recursion, Recursion]:
+    """The kernels of the first steps, forward and backward."""
+    key = f"{key_of(layout)} first {q}"
+    forward, backward = first_steps(layout, q), first_weights(layout, q)
+    return named_recursion(key, *forward, short=True), named_recursion(key + " backward", *backward, short=True)
 
 
 @functools.lru_cache(maxsize=16)

@@ -43,9 +43,17 @@ class Labels:
         return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
 
     def require_same_dates(self, what: str, index: Any) -> None:
-        """Raise `DataError` if regressors have other dates than the data."""
-        if is_dates(self.index) and is_dates(index) and not self.index.equals(index):
-            raise DataError(f"{what} has other dates than y; write X.reindex(y.index)")
+        """Raise `DataError` if regressors have other dates than the data, or other labels of their rows, if both have any."""
+        if any([x is None or callable(x) or _is_count(x) for x in (self.index, index)]) or self.index.equals(index):
+            return
+        raise DataError(f"{what} has other {'dates' if is_dates(index) else 'labels of rows'} than y; write X.reindex(y.index)")
+
+    def require_next_dates(self, index: Any, steps: int) -> None:
+        """Raise `DataError` if the regressors of the steps ahead have other dates than these."""
+        following = _following(self.index, steps) if is_dates(self.index) and is_dates(index) and len(index) == steps else None
+        if following is not None and not following.equals(index):
+            asked, wanted = (" to ".join([date_text(x[k]) for k in (0, -1)]) for x in (index, following))
+            raise DataError(f"forecast: exog is for {asked}, and the steps ahead are {wanted}")
 
     def places(self, n: int) -> Any:
         """Where the n data stand on an axis: their dates, or 0 to n - 1."""
@@ -82,6 +90,11 @@ def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
 
 def is_dates(index: Any) -> bool:
     return hasattr(index, "freq")
+
+
+def _is_count(index: Any) -> bool:
+    """Are these the numbers of the rows, as of a table that was given no labels?"""
+    return getattr(index.dtype, "kind", "O") == "i" and bool((index == numpy.arange(len(index))).all())
 
 
 def date_text(place: Any) -> str:

@@ -13,7 +13,8 @@ from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, Sh
 from ..kernels.generated.map import Map, map_
 from ..optimize._many import solve_many
 from ._begin import head_of
-from ._filter import NotCompiled, diffuse_plan
+from ._diffuse import plan_of
+from ._filter import NotCompiled
 from ._fit import fit, require_function, require_model
 from ._kernel import FIELDS, compiled, triangle
 from ._model import SMALL, LinearGaussian, Observations, system
@@ -176,7 +177,7 @@ class _Together:
         for b, here in enumerate(there):
             key = next((here[:n].tobytes() for n in {len(key) for key in plans} if here[:n].tobytes() in plans), None)
             if key is None:
-                plan, settled = diffuse_plan(s, Observations(series[b]))
+                plan, settled = plan_of(s, Observations(series[b]))
                 if not settled or len(plan) == here.size:
                     continue
                 key = here[: len(plan)].tobytes()
@@ -223,8 +224,11 @@ class _Together:
             r = solve_many(self.value_and_grad, self.hessian, U)
             errors = self._errors(r.x, r.hessian)
             natural = numpy.asarray(self.natural(r.x)).T
-        errors[~r.converged] = numpy.nan
-        for whole, part in zip(found, (natural, errors, -r.fun, r.converged, r.x.T, r.message), strict=True):
+            flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
+        message[flat] = "its observed values do not determine the parameters: the log-likelihood does not depend on them"
+        converged = r.converged & ~flat
+        errors[~converged] = numpy.nan
+        for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
             whole[self.here] = part
         return found
 
@@ -328,7 +332,7 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern, plan: list[
         if not head:
             return numpy.concatenate(flat)[used]
         fields |= {"Z": flat[FIELDS.index("Z")], "H": flat[FIELDS.index("H")][0], "d": flat[FIELDS.index("d")][0]}
-        a, P, total = head_of(fields | {"infinite": numpy.diag(mark * 1.0)}, first[0], plan, model.start.predict_first)
+        a, P, total = head_of(fields | {"unknown": numpy.diag(mark * 1.0)[:, mark]}, first[0], plan, model.start.predict_first)
         begun = [a, numpy.reshape(P, (m * m,))[triangle(m)[0]]]
         return numpy.concatenate([numpy.concatenate([*flat, *begun])[used], numpy.reshape(total, (1,))])
 

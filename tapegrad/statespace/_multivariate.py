@@ -130,7 +130,7 @@ class _Process(OnLibrary):
 
     def extended(self, steps: int, exog: Any) -> Any:
         """The model with regressors for the steps after the data."""
-        new = future_regressors(exog, [len(self.regressors)] if self.regressors else [], steps)
+        new = future_regressors(exog, [self.regressors] if self.regressors else [], steps)
         return replace(self, X=numpy.concatenate([self.X, new[0]])) if new else self
 
 

@@ -206,7 +206,10 @@ class FitResult(Taken):
 
     def forecast(self, steps: int, exog: Any = None, dates: Any = None) -> Forecast:
         """The next observations, with standard errors and dates; `exog` are the regressors there."""
-        return forecast_of(self.model_ahead(steps, exog), self.data, steps, dates, self.problem.joseph)
+        model = self.model_ahead(steps, exog)
+        if dates is None:
+            self.data.labels.require_next_dates(getattr(exog, "index", None), steps)
+        return forecast_of(model, self.data, steps, dates, self.problem.joseph)
 
     def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
         """The model at the estimates, with matrices for the steps after the data."""

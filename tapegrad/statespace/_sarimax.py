@@ -324,7 +324,7 @@ class Arima(OnLibrary):
 
     def extended(self, steps: int, exog: Any) -> "Arima":
         """The model with regressors for the steps after the data."""
-        new = future_regressors(exog, [] if self.X is None else [self.X.shape[1]], steps)
+        new = future_regressors(exog, [] if self.X is None else [self.columns], steps)
         return replace(self, steps=self.steps + steps, X=numpy.concatenate([self.X, new[0]]) if new else None)
 
 

@@ -13,7 +13,8 @@ from .._recording import value
 from ..errors import ArgumentError, NotPositiveDefiniteError
 from ..optimize import to_host
 from ._compiled import moments
-from ._filter import Block, Moments, Path, Scalar, loglik_of, recursion, require_settled
+from ._diffuse import Element
+from ._filter import Block, Moments, Path, loglik_of, recursion, require_settled
 from ._model import ROUNDING, LinearGaussian, Observations, System, given, system
 from ._smoother import Gains, gains
 
@@ -53,7 +54,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     """
     _require_counts("simulate_smoother", draws=draws)
     data = Observations(to_host(value(given("simulate_smoother", model, y).raw)))
-    s, _, found = moments(_on_host(model), data, False)
+    s, _, found = moments(_on_host(model), data, False, on_arrays=True)
     if found is None:
         with numpy.errstate(divide="ignore", invalid="ignore"):
             path, settled = recursion(s, data, False)
@@ -140,21 +141,21 @@ def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray,
         a, v = _updated(a, path.updates[t], y[t, data.rows[t]])
         filtered.append(a)
         errors.append(v)
-    r0, r1, means = numpy.zeros((m, draws)), None, numpy.empty((data.steps, m, draws))
+    r0, n1, means = numpy.zeros((m, draws)), None, numpy.empty((data.steps, m, draws))
     if x is not None:
         out = s.host(n if s.predict_first else max(n - 1, 0), "T") if n or s.predict_first else numpy.eye(m)
         means[n:], r0 = _later_means(gains(s, data, x, n), y[n:], x.filtered_cov[n:], out @ a)
         r0 = out.T @ r0
     for t in reversed(range(n)):
-        _, P, B = path.filtered[t]
-        means[t] = filtered[t] + P @ r0 + (0.0 if B is None or r1 is None else B @ r1)
-        if path.predicted[t][2] is not None and r1 is None:
-            r1 = numpy.zeros((m, draws))
-        r0, r1 = _back(r0, r1, path.updates[t], errors[t], m)
+        _, P, A = path.filtered[t]
+        means[t] = filtered[t] + P @ r0 + (0.0 if A is None or n1 is None else A @ n1)
+        first = path.predicted[t][2]
+        if first is not None and n1 is None:
+            n1 = numpy.zeros((first.shape[1], draws))
+        r0, n1 = _back(r0, n1, path.updates[t], errors[t])
         i = t if s.predict_first else t - 1
         if i >= 0:
-            T = s.host(i, "T")
-            r0, r1 = T.T @ r0, None if r1 is None else T.T @ r1
+            r0 = s.host(i, "T").T @ r0
     return means
 
 
@@ -175,10 +176,6 @@ def _later_means(g: Gains, y: numpy.ndarray, P: numpy.ndarray, a: numpy.ndarray)
     return means + g.K @ v + P @ (numpy.swapaxes(g.T, -1, -2) @ behind), r
 
 
-def _gain(x: Any) -> numpy.ndarray:
-    return x.K if type(x) is Scalar else x.M_inf / x.F_inf
-
-
 def _updated(a: numpy.ndarray, updates: list[Any], y: numpy.ndarray) -> tuple[numpy.ndarray, list[numpy.ndarray]]:
     """The mean after the observations of one step, and what they brought."""
     if not updates:
@@ -191,28 +188,24 @@ def _updated(a: numpy.ndarray, updates: list[Any], y: numpy.ndarray) -> tuple[nu
     a, errors = numpy.concatenate([a, numpy.zeros((size - m, a.shape[1]))]), []
     for x, e in zip(updates, y, strict=True):
         errors.append(e - x.z @ a)
-        a = a + numpy.outer(_gain(x), errors[-1])
+        a = a + numpy.outer(x.K, errors[-1])
     return a[:m], errors
 
 
 def _back(
-    r0: numpy.ndarray, r1: numpy.ndarray | None, updates: list[Any], errors: list[numpy.ndarray], m: int
+    r0: numpy.ndarray, n1: numpy.ndarray | None, updates: list[Any], errors: list[numpy.ndarray]
 ) -> tuple[numpy.ndarray, numpy.ndarray | None]:
     """The weights before the updates of one step from those after, as in the smoother."""
     if not updates:
-        return r0, r1
+        return r0, n1
     if type(updates[0]) is Block:
         x = updates[0]
-        return r0 - x.Z.T @ (x.G @ r0) + numpy.linalg.solve(x.S, x.Z).T @ errors[0], r1
-    more = numpy.zeros((updates[0].z.shape[0] - m, r0.shape[1]))
-    r0, r1 = numpy.concatenate([r0, more]), None if r1 is None else numpy.concatenate([r1, more])
+        return r0 - x.Z.T @ (x.G @ r0) + numpy.linalg.solve(x.S, x.Z).T @ errors[0], n1
+    m = len(r0)
+    r0 = numpy.concatenate([r0, numpy.zeros((updates[0].z.shape[0] - m, r0.shape[1]))])
     for x, v in zip(reversed(updates), reversed(errors), strict=True):
-        K = _gain(x)
-        if type(x) is Scalar:
-            r0 = r0 + numpy.outer(x.z, v / x.F - K @ r0)
-            r1 = None if r1 is None else r1 - numpy.outer(x.z, K @ r1)
-        else:
-            K1 = (x.M - K * x.F) / x.F_inf
-            r1 = r1 + numpy.outer(x.z, v / x.F_inf - K @ r1 - K1 @ r0)
-            r0 = r0 - numpy.outer(x.z, K @ r0)
-    return r0[:m], None if r1 is None else r1[:m]
+        infinite = type(x) is Element and x.infinite
+        if infinite:
+            n1 = n1 + numpy.outer(x.w * x.per_w, v - (x.M - x.K * x.F) @ r0)
+        r0 = r0 + numpy.outer(x.z, (0.0 if infinite else v / x.F) - x.K @ r0)
+    return r0[:m], n1

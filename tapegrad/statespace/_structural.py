@@ -127,7 +127,11 @@ def checked_regressors(call: str, X: Any) -> tuple[numpy.ndarray, tuple[str, ...
     columns = getattr(X, "columns", None)
     if columns is None and getattr(X, "name", None) is not None:
         columns = [X.name]
-    return values, tuple(map(str, columns)) if columns is not None else tuple(f"x{i + 1}" for i in range(values.shape[1]))
+    return values, tuple(map(str, columns)) if columns is not None else _numbered(values.shape[1])
+
+
+def _numbered(k: int) -> tuple[str, ...]:
+    return tuple([f"x{i + 1}" for i in range(k)])
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,7 @@ class Assembled(OnLibrary):
     def extended(self, steps: int, exog: Any) -> "Assembled":
         """The model with regressors for the steps after the data."""
         wanted = [p for p in self.parts if isinstance(p, Regression)]
-        new = future_regressors(exog, [len(p.columns) for p in wanted], steps)
+        new = future_regressors(exog, [p.columns for p in wanted], steps)
         longer = {id(p): replace(p, X=numpy.concatenate([p.X, X])) for p, X in zip(wanted, new, strict=True)}
         return Assembled((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
@@ -325,15 +329,20 @@ class Assembled(OnLibrary):
         return found
 
 
-def future_regressors(exog: Any, widths: list[int], steps: int) -> list[numpy.ndarray]:
-    """The regressors of the steps ahead, part by part."""
+def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> list[numpy.ndarray]:
+    """The regressors of the steps ahead, part by part; `columns`: their names."""
+    widths = [len(names) for names in columns]
     if not widths and exog is None:
         return []
     if not widths:
         raise ArgumentError("forecast: exog is given, and the model has no regressors")
     if exog is None:
         raise ArgumentError(f"forecast: the model has regressors; give their values at the steps ahead, exog=X of {steps} rows")
-    X = checked_regressors("forecast", exog)[0]
+    X, names = checked_regressors("forecast", exog)
+    wanted = tuple([name for part in columns for name in part])
+    named = hasattr(exog, "columns") and not any(part == _numbered(len(part)) for part in columns)
+    if named and names != wanted and len(names) == len(wanted):
+        raise DataError(f"forecast: exog has the columns {', '.join(names)}, and the regressors are {', '.join(wanted)}")
     X = X.T if X.shape == (sum(widths), 1) and steps == 1 else X
     if X.shape != (steps, sum(widths)):
         raise ShapeError(f"forecast: exog has shape {X.shape}; wanted ({steps}, {sum(widths)}), a row for each step ahead")

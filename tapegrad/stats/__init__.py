@@ -37,6 +37,7 @@ def _further() -> dict:
         **families(load("tapegrad.stats._continuous")),
         **families(load("tapegrad.stats._elementary")),
         **families(load("tapegrad.stats._discrete")),
+        **families(load("tapegrad.stats._integrated")),
     }
 
 
@@ -48,6 +49,7 @@ def __getattr__(name: str) -> Any:
     if name in _further():
         return _further()[name]
     statistics = load("tapegrad.stats._statistics")
+    load("tapegrad.stats._hypotheses"), load("tapegrad.stats._samples")  # they declare
     if name in statistics.CLASSES:
         return statistics.CLASSES[name]
     x = getattr(scipy_stats(), name)

@@ -25,7 +25,8 @@ from ..ops.elementwise import (
     tanh,
 )
 from ..ops.further.bessels import ive
-from ..ops.further.cumulative import chndtr, fdtr, fdtrc, fdtri
+from ..ops.further.cumulative import fdtr, fdtrc, fdtri
+from ..ops.further.noncentral import chndtr
 from ..ops.further.powers import log1p_over, owens_t
 from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
 from ._families import LOG_2, Continuous, log1mexp

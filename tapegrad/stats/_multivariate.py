@@ -9,10 +9,11 @@ from .._primitive import primal_of
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ..ops import linalg, shaping
 from ..ops._define import dtype, ndim, shape, xp
-from ..ops.elementwise import exp, log, square
+from ..ops.elementwise import exp, log, select, square
+from ..ops.further.bessels import ive
 from ..ops.gamma import gammaln, multigammaln
 from ..ops.special import xlogy
-from ._classic import LOG_2PI
+from ._classic import LOG_2PI, LOG_PI
 from ._families import Distribution, array_of, derived, number_like
 
 
@@ -169,6 +170,46 @@ def matrix_normal_log(x: Any, mean: Any = None, rowcov: Any = 1, colcov: Any = 1
     return -0.5 * shaping.sum(square(z)) - 0.5 * n * k * LOG_2PI - k * log_diagonal(R, n) - n * log_diagonal(C, k)
 
 
+def matrix_t_log(x: Any, mean: Any = None, row_spread: Any = 1, col_spread: Any = 1, df: Any = 1) -> Any:
+    n, k = shape(x)[-2:]
+    R, C = (
+        linalg.cholesky(row_spread if ndim(row_spread) else row_spread * np.eye(n)),
+        linalg.cholesky(col_spread if ndim(col_spread) else col_spread * np.eye(k)),
+    )
+    z = linalg.solve_triangular(C, linalg.solve_triangular(R, x if mean is None else x - mean, lower=True).T, lower=True)
+    inner = linalg.cholesky(np.eye(k) + z @ z.T)
+    half = 0.5 * (df + n + k - 1.0)
+    constant = multigammaln(half, k) - multigammaln(half - 0.5 * n, k) - 0.5 * n * k * LOG_PI
+    return constant - 2.0 * half * log_diagonal(inner, k) - k * log_diagonal(R, n) - n * log_diagonal(C, k)
+
+
+def normal_inverse_gamma_log(x: Any, s2: Any, mu: Any = 0.0, lmbda: Any = 1.0, a: Any = 1.0, b: Any = 1.0) -> Any:
+    front = 0.5 * (log(lmbda) - LOG_2PI) + a * log(b) - gammaln(a * 1.0)
+    return front - (a + 1.5) * log(s2) - (2.0 * b + lmbda * square(x - mu)) / (2.0 * s2)
+
+
+def vonmises_fisher_log(x: Any, mu: Any = None, kappa: Any = 1.0) -> Any:
+    half = 0.5 * shape(mu)[-1]
+    return (half - 1.0) * log(kappa) - half * LOG_2PI - log(ive(half - 1.0, kappa)) - kappa + kappa * shaping.sum(x * mu, -1)
+
+
+def poisson_binom_log(k: Any, p: Any) -> Any:
+    """The coefficients of the product of 1 - p + p t."""
+    if ndim(p) != 1:
+        raise ArgumentError("scipy.stats.poisson_binom: with probabilities of one axis only on a tracked Variable")
+    y = np.ones(1)
+    for j in range(shape(p)[0]):
+        y = shaping.concatenate(y * (1.0 - p[j]), np.zeros(1)) + shaping.concatenate(np.zeros(1), y * p[j])
+    at = np.asarray(primal_of(k))
+    inside = (at >= 0) & (at <= shape(p)[0]) & (at == np.floor(at))
+    found = y[np.where(inside, at, 0).astype(int)]
+    return select(inside, log(found), -math.inf)
+
+
+matrix_t = Law("matrix_t", "mean row_spread col_spread df", matrix_t_log)
+normal_inverse_gamma = Law("normal_inverse_gamma", "s2 mu lmbda a b", normal_inverse_gamma_log)
+vonmises_fisher = Law("vonmises_fisher", "mu kappa", vonmises_fisher_log)
+poisson_binom = Law("poisson_binom", "p", poisson_binom_log, mass=True)
 dirichlet = Law("dirichlet", "alpha", dirichlet_log)
 multinomial = Law("multinomial", "n p", multinomial_log, mass=True)
 dirichlet_multinomial = Law("dirichlet_multinomial", "alpha n", dirichlet_multinomial_log, mass=True)

@@ -81,8 +81,12 @@ def by_hand() -> None:
     v = tg.Variable(x)
     v[0] = 2.0
     v += 1.0
-    assert_type(v.shape, Any)
-    assert_type(-v @ v + 2 * v, Any)
+    assert_type(v.shape, tuple[int, ...])
+    assert_type(-v @ v + 2 * v, tg.Variable)
+    assert_type(v[1:].reshape(2, -1).sum(axis=0), tg.Variable)
+    assert_type(v.mean().item(), Any)
+    v.summ()  # type: ignore[attr-defined]
+    v.reshape("three")  # type: ignore[arg-type]
     with tg.Tape() as tape:
         y = tape.watch(x)
     assert_type(y, tg.Variable)

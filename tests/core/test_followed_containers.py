@@ -35,6 +35,58 @@ def counter_like():
 
 
 @case
+def many_arrays_of_all_kinds():
+    buf, other = np.zeros(3), np.full(3, 0.5)
+    pages = [buf, other, buf, np.ones(4)[1:], buf[1:], np.ones(3, ">f8"), np.arange(3), other, np.ones(3, np.float32)]
+    named = {"a": other, "b": buf, "c": np.ones(3)}
+    fixed = (buf, (other, buf), np.ones(3))
+
+    def f(x):
+        pages[2][:] = x**2
+        named["a"][1:] = pages[4] * x[1:]
+        fixed[2][0] = x[0]
+        assert pages[0] is buf is named["b"] is fixed[1][1]
+        assert pages[7] is other
+        return (
+            (buf * W).sum() + (pages[1] * fixed[1][0] * pages[5] * pages[8]).sum() + (pages[3][1:] * pages[4]).sum() + (fixed[2] * x).sum()
+        )
+
+    return f
+
+
+@case
+def many_functions():
+    buf = np.zeros(3)
+
+    def once(x):
+        return x * 2.0
+
+    def twice(x, scale=W):
+        return once(x) * scale
+
+    def fill(x):
+        buf[:] = x**2
+        return x
+
+    def noted(x):
+        return x * noted.weight
+
+    noted.weight = buf
+    steps = [once, fill, twice, once, noted, lambda x: x + buf, np.sin, len][:6]
+    plain = [lambda x: x * x, lambda x: x + 1.0, once]
+
+    def f(x):
+        assert steps[0] is steps[3] is plain[2] is once
+        assert [g.__name__ for g in steps[:3]] == ["once", "fill", "twice"]
+        plain[0].seen = x * 3.0
+        for g in (*steps, *plain):
+            x = g(x)
+        return (x + plain[0].seen).sum()
+
+    return f
+
+
+@case
 def userdict():
     buf = np.zeros(3)
     c = collections.UserDict(a=buf)

@@ -2,6 +2,7 @@
 
 What batching and recording need of it, before they are there."""
 
+import logging
 from collections import Counter
 
 import numpy as np
@@ -215,4 +216,30 @@ def test_the_safe_rule_does_not_wait_for_a_flag():
 def test_text_of_hidden_values_is_of_their_layout():
     shown = []
     at_both(lambda x: shown.extend([repr(x), str(x), f"{x}"]) or x, (X,), (X,))
-    assert shown == ["<float64, shape (3,), values not known>"] * 3
+    assert [f"is {text}" for text in shown] == ["is <float64, shape (3,), values not known>"] * 3
+
+
+def test_text_of_hidden_values_is_not_read():
+    readers = [
+        lambda t: t == "2.0", lambda t: float(t), lambda t: int(t), lambda t: len(t), lambda t: {"2.0": 1.0}.get(t), lambda t: t.split(),
+        lambda t: "2" in t, lambda t: bool(t), lambda t: ("x" + t) < "y", lambda t: (t + "x")[0], lambda t: "2.0" != str(t),
+        lambda t: hash(t),
+    ]  # fmt: skip
+    for read in readers:
+        for write in (str, repr, lambda x: format(x, "20"), lambda x: f"{x}"):
+            with pytest.raises(tg.errors.BatchError, match=r"test_hidden_values.py:\d+: reading the text of a tracked value"):
+                tg.vmap(lambda x, read=read, write=write: (read(write(x)), x)[1])(X)
+
+
+def test_text_under_vmap_is_shown(capsys, caplog):
+    table = np.array([1.5, 2.5])
+
+    def f(x):
+        print(x, f"x is {x}", [x])
+        logging.getLogger("model").warning(f"{x}")
+        return x * float(str(table[1])) * len(repr(table))  # the same for all samples
+
+    assert np.array_equal(tg.vmap(f)(X), X * 2.5 * len("Variable(array([1.5, 2.5]))"))
+    text = "<float64, shape (), values not known>"
+    assert capsys.readouterr().out == f"{text} x is {text} [{text}]\n"
+    assert caplog.messages == [text]

@@ -49,13 +49,16 @@ def resolved(name, node):
     return found
 
 
+STUBS = frozenset(("_attached",))  # for type checkers only
+
+
 @functools.cache
 def imports(name):
     found = set()
     for node in ast.walk(tree_of(name)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found.update(resolved(name, node))
-    return found - {name}
+    return found - {name} - STUBS
 
 
 def test_every_module_has_a_floor():
@@ -116,6 +119,8 @@ IMPORTERS = frozenset(("importlib", "imp", "pkgutil", "runpy", "zipimport"))
 @functools.cache
 def origin(module, name):
     """module.name, or where that was imported from."""
+    if module in STUBS:
+        return f"{module}.{name}"
     for node in tree_of(module).body:
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("tapegrad")):
             for a, full in zip(node.names, resolved(module, node), strict=True):

@@ -1,15 +1,23 @@
 """Small operations of a program as one call of the interpreter: each of its operations, views, writes, guards, and what NumPy does."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.linalg
 
 import tapegrad as tg
 from tapegrad._tree import leaves
+from tapegrad.replay import _blocks
 from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, steps_of, viewed
-from tapegrad.replay._interpreter import OPERATIONS, interpreter
+from tapegrad.replay._interpreter import CHECKED, IN_LINES, NUMBER, OPERATIONS, interpreter
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
+
+
+@pytest.fixture(autouse=True)
+def blocks_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(_blocks, "MOVED", 0)
 
 
 def blocked(f, *points, inside=None):
@@ -288,3 +296,141 @@ def test_what_was_read_at_repeated_indices_is_written_element_by_element():
         assert np.allclose(p.value(X * (1 + k)), f(X * (1 + k)), rtol=1e-13)
         assert np.allclose(p.grad(X * (1 + k)), tg.grad(f)(X * (1 + k)), rtol=1e-13)
     assert "blocks" in p.report()
+
+
+# --- lines: rows and columns, steps, what is broadcast, sums ---
+
+
+def a_view(rng, x):
+    """A part of x, or x turned."""
+    for _ in range(rng.integers(0, 4)):
+        kind = rng.integers(0, 6)
+        if kind == 0 and x.ndim:
+            at = [slice(None)] * x.ndim
+            step = int(rng.choice([1, 1, 2, -1, -2]))
+            at[rng.integers(x.ndim)] = slice(None, None, step) if rng.integers(2) else slice(1, None) if step > 0 else slice(None, -1)
+            part = x[tuple(at)]
+            x = part if 0 not in part.shape else x
+        elif kind == 1:
+            x = x.transpose([int(k) for k in rng.permutation(x.ndim)])
+        elif kind == 2 and x.ndim < 4:
+            x = np.expand_dims(x, int(rng.integers(x.ndim + 1)))
+        elif kind == 3 and x.ndim > 1:
+            x = x[int(rng.integers(len(x)))]
+        elif kind == 4:
+            x = x.reshape(-1)
+        elif kind == 5 and x.ndim:
+            axis = int(rng.integers(x.ndim))
+            x = np.concatenate([x, x], axis) if x.size < 200 else x
+    return x
+
+
+def line_program(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple([int(n) for n in rng.integers(1, 10, size=rng.integers(1, 4))])
+    draws = [int(n) for n in rng.integers(0, 2**31, size=60)]
+
+    def f(x, y):
+        given, values = iter(draws), [x, y, x * 2.0]
+        for _ in range(12):
+            r = np.random.default_rng(next(given))
+            a, b = [a_view(r, values[r.integers(len(values))]) for _ in range(2)]
+            kind = r.integers(0, 8)
+            try:
+                to = np.broadcast_shapes(a.shape, b.shape)
+            except ValueError:
+                b, to = b.sum() * 0.1, a.shape
+            if kind < 4:
+                z = (a + b, a - b, a * b, a / (1.5 + b * b))[kind]
+            elif kind == 4:
+                z = np.where(a > b, a * 0.5, -b)
+            elif kind == 5:
+                z = a.sum(axis=int(r.integers(a.ndim))) if a.ndim else a * 1.0
+            elif kind == 6 and a.ndim == 2:
+                z = a @ a.T * 0.3
+            else:
+                z = np.broadcast_to(a, to) + np.zeros(to)
+                if z.ndim:
+                    z[..., ::2] = 0.25
+                    z[..., 1:] += 0.5 * z[..., :-1]
+            if z.size < 800:
+                values.append(z / (1.0 + abs(z).sum() / z.size))
+        return values[3:]
+
+    return f, rng.normal(size=shape), rng.normal(size=shape)
+
+
+def judged_lines(seeds):
+    lines = 0
+    for seed in seeds:
+        f, x, y = line_program(seed)
+        weighed = lambda x, y, f=f: sum([(v * v).sum() for v in f(x, y)])
+        p, q = tg.prepare(f, x, y), tg.prepare(weighed, x, y)
+        for k in range(4):
+            at = x + 0.01 * k, y - 0.01 * k
+            for got, want in zip(p.value(*at), f(*at), strict=True):
+                np.testing.assert_allclose(got, want, 1e-11, 1e-13, err_msg=f"seed {seed}")
+            np.testing.assert_allclose(q.grad(*at), tg.grad(weighed)(*at), 1e-10, 1e-12, err_msg=f"seed {seed}")
+        for form in (p.forms["value"], q.forms["grad"]):
+            kept = form.programs[0]
+            assert not kept.failures
+            if kept.emitted is not None:
+                lines += sum([int((block.code[:, 0] >= FIRST_OF_LINES).sum()) for block in kept.emitted.made])
+    assert lines > 20 * len(seeds), lines
+
+
+FIRST_OF_LINES = min([NUMBER[name] for name in IN_LINES])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lines_of_every_layout():
+    judged_lines(range(8))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(100_000, 103_000, 250)], ids=str)
+def test_lines_of_three_thousand_programs(seeds):
+    judged_lines(seeds)
+
+
+OF_ROWS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt, "copy": np.positive, "neg": np.negative,
+    "abs": np.abs, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "select": lambda c, x, y: np.where(c != 0, x, y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", IN_LINES)
+@pytest.mark.parametrize("shape", [(2,), (5,), (3, 4), (2, 3, 9)], ids=str)
+def test_each_kind_of_line(row, shape):
+    """In a few lines of lines that are no one line, and where something is not finite."""
+    name, way, rng = row.split()[0], row.split()[-1], np.random.default_rng(0)
+    wide = (*shape[:-1], shape[-1] + 2)
+    for bad in (False, True):
+        arena = _blocks.Arena(SimpleNamespace(program=None, shown={}), {})
+        values = [rng.integers(0, 4, size=wide) / 2 + 0.5 for _ in range(1 + len(way))]
+        if name == "select":
+            values[1] -= 1.0
+        if bad:
+            values[-1][..., 0] = np.inf
+        places = [arena.taken_for_ever(v)[..., :-2] for v in values]
+        values = [v[..., :-2] for v in values]
+        stays = ["0" if " sum " in row else "1", *way]
+        for k, goes in enumerate(stays):
+            if goes == "0":
+                places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
+        block = object.__new__(_blocks.Block)
+        block.arena, block.rows = arena, []
+        block.row(name, *places)
+        memory = _blocks.Memory(arena)
+        arena.settle()
+        block.settle()
+        assert [NUMBER[row]] == block.code[:, 0].tolist()
+        with np.errstate(invalid="ignore"):
+            old, made = values[0], OF_ROWS[name](*values[1:]) if name in OF_ROWS else values[1] * values[2] if way[1:] else values[1]
+        if name not in OF_ROWS:
+            made = (old[..., 0] + made.sum(-1))[..., None] if " sum " in row else old + made
+        found = block.run(*block.before, memory.address)
+        np.testing.assert_allclose(memory.arena[places[0]], np.broadcast_to(made, shape), 1e-15 * (name not in OF_ROWS))
+        checked = name in CHECKED and not np.isfinite(made).all()
+        assert found == checked, (found, made)

@@ -47,6 +47,10 @@ ASKING = {
     "ops.picking": "indices that are the same for all samples",
     "ops.sorting": "unique and bincount, whose shape depends on values",
     "ops.further.coefficients": "sets and remainders, whose shape depends on values",
+    "ops.further.eigenfunctions": "orders of functions",
+    "ops.further.factors": "signs, pivots and the order of eigenvalues",
+    "ops.further.histograms": "which cells elements are in",
+    "ops.further.kolmogorov": "sizes of samples",
     "ops.gamma": "orders of functions",
     "ops.special": "orders of functions",
     "ops.spectral": "pivots; tolerances that are numbers",
@@ -54,6 +58,9 @@ ASKING = {
     "ops.views": "indices, shapes",
     "ops.writing": "plain targets",
     "ops.zero_derivative": "nonzero, texts",
+    "stats._hypotheses": "checks; how many terms of a series SciPy takes",
+    "stats._integrated": "counts",
+    "stats._samples": "which elements are kept; where a search ended; the edges of bins",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {

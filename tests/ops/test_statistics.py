@@ -7,6 +7,7 @@ from cases import normal, positive
 
 import tapegrad as tg
 from tapegrad import stats
+from tapegrad._tree import leaves
 from tapegrad.testing import check_grads
 
 X, Y, W = normal(6), normal(6, seed=1), positive(6, seed=1)
@@ -60,19 +61,98 @@ CALLS = {
 }
 
 
+T, B = normal(12), positive(12, seed=1)
+PLACES = np.linspace(0, 1, 12) ** 2
+# of twelve numbers
+FURTHER = {
+    "skewtest": lambda s, x: tuple(s.skewtest(x)),
+    "kurtosistest": lambda s, x: tuple(s.kurtosistest(x, alternative="less")),
+    "normaltest": lambda s, x: tuple(s.normaltest(x.reshape(12, 1))),
+    "chisquare": lambda s, x: tuple(s.chisquare(x * x + 1)),
+    "power_divergence": lambda s, x: tuple(s.power_divergence(x * x + 1, lambda_="cressie-read")),
+    "power_divergence g": lambda s, x: tuple(s.power_divergence(x * x + 1, lambda_=0)),
+    "chi2_contingency": lambda s, x: tuple(s.chi2_contingency((x * x + 1).reshape(3, 4)))[:2],
+    "chi2_contingency 2": lambda s, x: tuple(s.chi2_contingency((x[:4] ** 2 + 1).reshape(2, 2) * 4))[:2],
+    "bartlett": lambda s, x: tuple(s.bartlett(x, Y, x[:5] * 2)),
+    "levene": lambda s, x: tuple(s.levene(x, Y, x[:5] * 2)),
+    "levene t": lambda s, x: tuple(s.levene(x, Y, x[:5] * 2, center="trimmed", proportiontocut=0.2)),
+    "epps_singleton_2samp": lambda s, x: tuple(s.epps_singleton_2samp(x, Y)),
+    "ttest_ind_from_stats": lambda s, x: tuple(s.ttest_ind_from_stats(x[0], x[1] ** 2 + 0.3, 8, x[2], x[3] ** 2 + 0.5, 9, equal_var=False)),
+    "pointbiserialr": lambda s, x: tuple(s.pointbiserialr(np.arange(12) % 3 == 0, x)),
+    **{
+        f"combine_pvalues {m}": lambda s, x, m=m: tuple(s.combine_pvalues(1 / (1 + x * x), m))
+        for m in ("fisher", "pearson", "mudholkar_george", "tippett", "stouffer")
+    },
+    "cramervonmises": lambda s, x: (lambda r: (r.statistic, r.pvalue))(s.cramervonmises(x, "norm", args=(0.1, 1.2))),
+    "describe": lambda s, x: (lambda r: (*r.minmax, *r[2:]))(s.describe(x)),
+    "directional_stats": lambda s, x: (lambda r: (r.mean_direction, r.mean_resultant_length))(s.directional_stats(x.reshape(4, 3))),
+    "obrientransform": lambda s, x: s.obrientransform(x, x * x),
+    **{f"kstat {n}": lambda s, x, n=n: s.kstat(x, n) for n in (1, 2, 3, 4)},
+    **{f"kstatvar {n}": lambda s, x, n=n: s.kstatvar(x, n) for n in (1, 2)},
+    "lmoment": lambda s, x: s.lmoment(x),
+    "lmoment axis": lambda s, x: s.lmoment(x.reshape(2, 6), order=3, axis=1),
+    **{
+        f"differential_entropy {m}": lambda s, x, m=m: s.differential_entropy(x, method=m)
+        for m in ("auto", "vasicek", "van es", "ebrahimi", "correa")
+    },
+    "expectile": lambda s, x: s.expectile(x, 0.7),
+    "trim1": lambda s, x: np.sort(s.trim1(x, 0.2)),
+    "trimboth": lambda s, x: np.sort(s.trimboth(x.reshape(6, 2), 0.2), 0),
+    "sigmaclip": lambda s, x: tuple(s.sigmaclip(x, 1.5, 1.5)),
+    "scoreatpercentile": lambda s, x: s.scoreatpercentile(x, [20.0, 70.0]),
+    "quantile": lambda s, x: s.quantile(x, [0.2, 0.7]),
+    "theilslopes": lambda s, x: tuple(s.theilslopes(x, PLACES)),
+    "siegelslopes": lambda s, x: tuple(s.siegelslopes(x, PLACES)),
+    "siegelslopes sep": lambda s, x: tuple(s.siegelslopes(x, PLACES, method="separate")),
+    "wasserstein_distance": lambda s, x: s.wasserstein_distance(x, Y, B),
+    "energy_distance": lambda s, x: s.energy_distance(x, Y),
+    **{
+        f"binned_statistic {m}": lambda s, x, m=m: s.binned_statistic(PLACES, x, m, 3)[0]
+        for m in ("mean", "sum", "std", "median", "min", "max")
+    },
+    "binned_statistic_2d": lambda s, x: s.binned_statistic_2d(PLACES, B, x, "sum", [2, 3])[0],
+    "binned_statistic_dd": lambda s, x: s.binned_statistic_dd(np.stack([PLACES, B], 1), x, "mean", [2, 2])[0],
+    "mvsdist": lambda s, x: [d.logpdf(0.9) for d in s.mvsdist(x)],
+    "bayes_mvs": lambda s, x: [v for r in s.bayes_mvs(x) for v in (r[0], *r[1])],
+    "probplot": lambda s, x: (lambda r: (r[0][1], *r[1]))(s.probplot(x)),
+    "boxcox_normplot": lambda s, x: s.boxcox_normplot(x * x + 0.3, -1, 1, N=3)[1],
+    "yeojohnson_normplot": lambda s, x: s.yeojohnson_normplot(x, -1, 1, N=3)[1],
+    "ppcc_plot": lambda s, x: s.ppcc_plot(x, -0.5, 0.5, N=3)[1],
+    "ppcc_max": lambda s, x: s.ppcc_max(x),
+    "boxcox_normmax": lambda s, x: s.boxcox_normmax(x * x + 0.3),
+    "boxcox_normmax all": lambda s, x: s.boxcox_normmax(x * x + 0.3, method="all"),
+    "yeojohnson_normmax": lambda s, x: s.yeojohnson_normmax(x),
+    "cumfreq": lambda s, x: tuple(s.cumfreq(x, 4, weights=B))[:3],
+    "relfreq": lambda s, x: tuple(s.relfreq(x, 4, weights=B))[:3],
+}
+# SciPy's search ends at 1e-8
+SEARCHED = {"ppcc_max", "boxcox_normmax", "yeojohnson_normmax"}
+ALL = {**dict.fromkeys(CALLS, X), **dict.fromkeys(FURTHER, T)}
+CALLS.update(FURTHER)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_statistics(name):
-    call = CALLS[name]
-    for a, b in zip(*[np.atleast_1d(call(s, X)) for s in (stats, scipy.stats)], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11)
-    if list(CALLS).index(name) % 4 == 0:  # all of them in the long run
-        check_grads(lambda x: call(stats, x), (X,), order=2, eps=1e-3, rtol=1e-7, atol=1e-8)
+    """Values, plain and inside of a transform; by default some of the derivatives, in the long run all."""
+    call, x = CALLS[name], ALL[name]
+    rtol = 1e-6 if name.split()[0] in SEARCHED else 1e-11
+    expected = leaves(call(scipy.stats, x))
+    for found in (call(stats, x), tg.jvp(lambda x: call(stats, x), (x,), (0.0 * x,))[0]):
+        for a, b in zip(leaves(found), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-13)
+    if list(CALLS).index(name) % 4 == 0 and name.split()[0] not in SEARCHED:
+        derivatives(name)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 def test_derivatives_of_statistics(name):
-    check_grads(lambda x: CALLS[name](stats, x), (X,), order=2, eps=1e-3, rtol=1e-7, atol=1e-8)
+    derivatives(name)
+
+
+def derivatives(name):
+    eps = 1e-4 if name in FURTHER else 1e-3
+    check_grads(lambda x: CALLS[name](stats, x), (ALL[name],), order=2, eps=eps, rtol=1e-6 if name in FURTHER else 1e-7, atol=1e-7)
 
 
 def test_every_statistic_is_called():

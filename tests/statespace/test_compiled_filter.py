@@ -1,6 +1,7 @@
 """The compiled filter against the one on arrays: value, gradient, Hessian and scores on models of many kinds; which of the two a fit
 takes, and that it says so."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -367,6 +368,44 @@ def test_all_that_is_said_of_many_states(m, at_once):
         build, y = random_build(g, m, p, 30, diffuse=diffuse, correlated=p > 1), with_gaps(g, 30, p, 0.1)
         assert_loglik(build, y, POINTS[:1])
         assert_moments(build, y, POINTS[0])
+
+
+def smoothed_exactly(s, y):
+    """Covariances of the states given y, one series, in 60 digits, where all of the start is unknown: by one linear model for all steps,
+    y = G delta + W eta + e, x[t] = X[t] (delta, eta)."""
+    of = np.vectorize(mp.mpf, otypes=[object])
+    inverse = lambda x: np.array(mp.inverse(mp.matrix(x.tolist())).tolist())
+    T, Z, Q, H, n, m = *(of(getattr(s, name)) for name in "TZQH"), len(y), s.T.shape[0]
+    X = [np.concatenate([of(np.eye(m)), of(np.zeros((m, m * (n - 1))))], axis=1)]
+    for t in range(1, n):
+        X.append(T @ X[-1])
+        X[-1][:, m * t : m * (t + 1)] += of(np.eye(m))
+    S = np.kron(of(np.eye(n - 1)), Q)
+    both = np.concatenate([Z @ x for x in X])
+    G, W = both[:, :m], both[:, m:]
+    C = inverse(W @ S @ W.T + H[0, 0] * of(np.eye(n)))
+    unknown, made = inverse(G.T @ C @ G), []
+    for x in X:
+        gain = x[:, m:] @ S @ W.T @ C
+        E = x[:, :m] - gain @ G
+        made.append(x[:, m:] @ S @ x[:, m:].T - gain @ W @ S @ x[:, m:].T + E @ unknown @ E.T)
+    return np.array(made).astype(float)
+
+
+@pytest.mark.parametrize("way", ["compiled", "on arrays"])
+def test_a_start_that_the_first_observations_hardly_settle(way, at_once, monkeypatch):
+    """Six diffuse elements, the last of which the first six observations see by a factor of 1e-4: the infinite part of the covariance is
+    carried as a factor, with the root of its condition number."""
+    g = np.random.default_rng(24)
+    model = random_build(g, 6, 1, 8, diffuse=range(6))(np.array([0.3, -0.2, 0.1]))
+    y = Observations(g.normal(size=8).cumsum())
+    if way == "on arrays":
+        monkeypatch.setattr(_compiled, "FEW", 10**9)
+    with mp.workdps(60):
+        wanted = smoothed_exactly(system(model, y), y.values[:, 0])
+    found = ss.smooth(model, y).cov
+    assert (abs(found - wanted).max(axis=(1, 2)) < 1e-10 * abs(wanted).max(axis=(1, 2))).all()
+    assert len(at_once) == (way == "compiled")
 
 
 def structural(p):

@@ -149,6 +149,14 @@ def test_a_series_that_fails_stops_no_other():
     assert_as_one_by_one(ss.fit_many(level, Y[[0, 1, 3]], LEVEL, ss.positive()), level, Y[[0, 1, 3]], LEVEL, ss.positive())
 
 
+def test_a_series_that_says_nothing_has_not_converged():
+    """Its only observation settles the diffuse start."""
+    Y = walks(3, 30)
+    r = ss.fit_many(level, [Y[0], [1.0], Y[2]], LEVEL, ss.positive())
+    assert r.converged.tolist() == [True, False, True] and "do not determine" in r.message[1]
+    assert np.isnan(r.standard_errors[1]).all() and np.isfinite(r.standard_errors[[0, 2]]).all()
+
+
 @pytest.mark.parametrize(
     "Y, error, words",
     [

@@ -212,8 +212,14 @@ def test_components_add_up():
     np.testing.assert_allclose(parts["beta"].standard_errors.iloc[-1], fit.standard_errors[1], rtol=1e-9)
     ahead = fit.forecast(2, exog=pd.Series([1.0, 0.0]))
     np.testing.assert_allclose(ahead.mean, [NILE[28:].mean(), NILE[:28].mean()], rtol=1e-9)
+    next_years = pd.period_range(YEARS.index[-1] + 1, periods=2, freq="Y")
+    np.testing.assert_array_equal(fit.forecast(2, exog=pd.Series([1.0, 0.0], next_years, name="dam")).mean, ahead.mean)
     with pytest.raises(ArgumentError, match="exog=X of 2 rows"):
         fit.forecast(2)
+    with pytest.raises(DataError, match="exog has the columns damm, and the regressors are dam"):
+        fit.forecast(2, exog=pd.DataFrame({"damm": [1.0, 0.0]}))
+    with pytest.raises(DataError, match=r"exog is for 1972 to 1973, and the steps ahead are 1971 to 1972"):
+        fit.forecast(2, exog=pd.Series([1.0, 0.0], next_years + 1))
     with pytest.raises(ShapeError, match=r"exog has shape \(3, 1\); wanted \(2, 1\)"):
         fit.forecast(2, exog=[1.0, 2.0, 3.0])
 
@@ -371,6 +377,7 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear"),
         (lambda: ss.fit(ss.level() + ss.regression(DAM.shift(1, freq="Y")), YEARS), DataError, "fit: regression has other dates than y"),
         (lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")), DataError, "sarimax: exog has other dates than y; write X.reindex"),
+        (lambda: ss.sarimax(YEARS, exog=pd.Series(NILE**2, range(1, 101))), DataError, "sarimax: exog has other labels of rows than y"),
         (lambda: ss.fit(NILE, ss.level()), ArgumentError, "build"),
         (lambda: ss.fit(ss.level() + ss.seasonal(99), NILE), DataError, "100 observed values are too few"),
         (lambda: ss.fit(ss.level(), "abc"), ArgumentError, "y: a str; wanted numbers"),

@@ -573,6 +573,33 @@ def test_diffuse_smoother_and_forecast_on_any_device(xp):
     np.testing.assert_allclose(host(ahead.mean)[:, 0], [775.166677990453, 768.138738402927], rtol=1e-11)
 
 
+UNKNOWN = ss.Start(diffuse=True)
+
+
+def test_a_diffuse_start_of_two_series_on_any_device(xp):
+    """The second element of a step meets a finite variance; errors are correlated, one number is missing.  The likelihood is that of a
+    start with a large variance, less what that adds, to the first order in its inverse."""
+    Y = np.random.default_rng(6).normal(size=(9, 2)).cumsum(axis=0)
+    Y[2, 0] = np.nan
+
+    def build(q, lib, start):
+        H = lib.asarray(np.array([[1.0, 0.3], [0.3, 0.5]])) * q[0]
+        T, Z = (lib.asarray(np.array(x)) for x in ([[1.0, 1.0], [0.0, 0.9]], [[1.0, 0.0], [1.0, 0.0]]))
+        return ss.LinearGaussian(T, Z, q[1:], H, start=start)
+
+    def f(q, lib=xp, start=UNKNOWN, more=0.0):
+        model, y = build(q, lib, start), lib.asarray(Y)
+        return ss.loglik(model, y) + more + (ss.smooth(model, y).mean ** 2).sum() + ss.filter(model, y).filtered_cov[4:].sum()
+
+    q, large = np.array([0.7, 0.4, 0.2]), [1e6, 1e7]
+    found = tg.value_and_grad(f)(xp.asarray(q))
+    assert isinstance(found[1], xp.ndarray)
+    by = [tg.value_and_grad(lambda q, k=k: f(q, np, ss.Start(0.0, k), np.log(k)))(q) for k in large]
+    for k in range(2):
+        limit = (10 * by[1][k] - by[0][k]) / 9
+        np.testing.assert_allclose(host(found[k]), limit, rtol=1e-7)
+
+
 @pytest.mark.parametrize(
     "call, error, message",
     [

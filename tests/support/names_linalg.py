@@ -117,4 +117,47 @@ FOURIER = [
     line("ihfftn", lambda x: fft.ihfftn(x, norm="forward"), R43),
     line("ihfft2", lambda x: fft.ihfft2(x), R43),
 ]
-LINES = [*SYSTEMS, *MATRICES, *TRIGONOMETRIC, *FOURIER]
+# a pair of complex eigenvalues and two real ones
+FOUR = np.array([[3.0, 0.4, 0.2, 0.5], [0.3, 0.2, 2.0, 0.4], [-0.2, -1.5, 0.6, 0.1], [0.1, 0.3, -0.4, -2.0]])
+NEAR_ONE = np.eye(3) + 0.1 * B
+REAL_SPECTRUM = np.diag([3.0, 1.0, -2.0]) + 0.3 * A
+BORDERED = 1.0 - np.eye(4)  # a diagonal of zeros: blocks of two rows
+
+
+def squares(parts):
+    """What phases leave alone."""
+    return tuple([abs(x) ** 2 for x in parts])
+
+
+FACTORED = [
+    line("schur", lambda a: la.schur(a), REAL_SPECTRUM, rtol=1e-7),
+    line("schur of pairs", lambda a: la.schur(a), FOUR, rtol=1e-7),
+    line("schur complex", lambda a: squares(la.schur(a)), Z, rtol=1e-7),
+    line("qz", lambda a, b: la.qz(a, b), REAL_SPECTRUM, NEAR_ONE, rtol=1e-7),
+    line("qz complex", lambda a, b: squares(la.qz(a, b, output="complex")), FOUR, np.eye(4) + 0.1 * normal(4, 4), rtol=1e-7),
+    line("ordqz", lambda a, b: la.ordqz(a, b), REAL_SPECTRUM, NEAR_ONE, rtol=1e-7, order=2),
+    line("rsf2csf", lambda a: la.rsf2csf(*la.schur(a)), FOUR, rtol=1e-7, order=2),
+    line("cdf2rdf", lambda w, v: la.cdf2rdf(np.stack([w, w.conj(), 2 * w.real]), np.stack([v, v.conj(), v.real], 1)),
+         cnormal(1)[0], cnormal(3), order=2),
+    line("hessenberg", lambda a: la.hessenberg(a, calc_q=True), FOUR, rtol=1e-8, order=2),
+    line("hessenberg complex", lambda a: la.hessenberg(a), cnormal(4, 4), rtol=1e-7, order=2),
+    line("matrix_balance", lambda a: la.matrix_balance(a)[0], np.diag([1.0, 60.0, 0.02]) @ A, order=2, eps=1e-6),
+    line("ldl", lambda a: la.ldl(a + a.T)[:2], FOUR),
+    line("ldl of blocks", lambda a: la.ldl((a + a.T) * BORDERED)[:2], FOUR),
+    line("ldl of blocks from below", lambda a: la.ldl((a + a.T) * BORDERED, lower=False)[:2], FOUR),
+    line("ldl hermitian", lambda a: la.ldl(a + a.conj().T)[:2], cnormal(4, 4), order=2),
+    line("qr_delete", lambda a: la.qr_delete(*la.qr(a), 1), FOUR, rtol=1e-8, order=2),
+    line("qr_delete column", lambda a: la.qr_delete(*la.qr(a), 1, which="col")[1], FOUR, rtol=1e-8, order=2),
+    line("qr_delete economic", lambda a: la.qr_delete(*la.qr(a, mode="economic"), 1), normal(5, 3), rtol=1e-8, order=2),
+    line("qr_insert", lambda a, u: la.qr_insert(*la.qr(a), u, 1), A, X3, rtol=1e-8, order=2),
+    line("qr_insert column", lambda a, u: la.qr_insert(*la.qr(a, mode="economic"), u, 1, which="col"), normal(5, 3), normal(5),
+         rtol=1e-8, order=2),
+    line("qr_update", lambda a, u, v: la.qr_update(*la.qr(a), u, v), A, X3, normal(3, seed=1), rtol=1e-8, order=2),
+    line("qr_multiply", lambda a, c: la.qr_multiply(a, c), normal(5, 3), normal(5)),
+    line("qr_multiply left", lambda a, c: la.qr_multiply(a, c, mode="left"), normal(5, 3), A),
+    line("funm", lambda a: la.funm(a, lambda w: np.exp(-w * w)), 0.4 * FOUR, rtol=1e-7, order=2),
+    line("expm_cond", lambda a: la.expm_cond(a), 0.4 * A[:2, :2], rtol=1e-7, order=1),
+    line("fiedler_companion", lambda a: la.fiedler_companion(a) ** 2, 1 + abs(normal(5))),
+    *[line(f.__name__, lambda a, f=f: f(a, 0.1, 0.5, offset=0.2, bias=0.1), normal(2, 5)) for f in (fft.fht, fft.ifht)],
+]  # fmt: skip
+LINES = [*SYSTEMS, *MATRICES, *TRIGONOMETRIC, *FOURIER, *FACTORED]

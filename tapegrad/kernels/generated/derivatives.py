@@ -51,6 +51,7 @@ class Family:
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = threading.RLock()
         self.key: str | None = None  # a name that says all that the traced function depends on
+        self.short = False  # does it run for few steps?
         self.captured: list = []  # what the traced functions captured
         self.observed = 0
         self.programs: dict = {}
@@ -121,7 +122,7 @@ class Family:
                         return low
 
                     if self.key is not None and make is Launcher:
-                        found = StoredLauncher(f"{self.key} {kind} {orders(n)} {signature}", trace, dtype, per_sample)
+                        found = StoredLauncher(f"{self.key} {kind} {orders(n)} {signature}", trace, dtype, per_sample, self.short)
                     else:
                         found = make(trace(), dtype, per_sample)
                     self.launchers[key] = found

@@ -67,15 +67,16 @@ class Parts:
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
-    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None):
-        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace."""
+    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None, short: bool = False):
+        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace; `short`: it runs for few
+        steps, and is compiled for the time that takes."""
         self.__name__, self.missing = name_of(parts.f), parts.missing
         self.__doc__ = getattr(parts.f, "__doc__", None)
         self._is_missing = Looking(self.__name__)
         self._parts, self._build = parts, build
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
-        self._key = key
+        self._key, self._short = key, short
         named_like(self, parts.f)
         self._renew()
 
@@ -102,6 +103,7 @@ class Generated(Remade):
         for what, family in self._families.items():
             family.captured = self._captured
             family.key = None if self._key is None else f"{self._key} {what}"
+            family.short = self._short
         self._family = self._families["value"]
         self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
         # an operation on a tape stays with what was traced for it
@@ -515,9 +517,10 @@ def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums:
     return recursion(init, step, missing=missing, invalid=invalid, sums=sums)
 
 
-def named_recursion(key: str, init: Callable, step: Callable) -> Recursion:
+def named_recursion(key: str, init: Callable, step: Callable, short: bool = False) -> Recursion:
     """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
-    stays nan, and data have no gaps but those that the step looks for itself."""
-    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key)
-    made._call = named_recursion, (key, init, step)
+    stays nan, and data have no gaps but those that the step looks for itself.  `short`: it runs for few steps, and is compiled for the time
+    that takes."""
+    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key, short=short)
+    made._call = named_recursion, (key, init, step, short)
     return made

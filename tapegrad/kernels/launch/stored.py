@@ -20,6 +20,8 @@ from ... import _cache as cache
 from . import cpu
 from .cpu import Launcher, Plan
 
+SHORT = 2_000  # lines of text above which code for few steps is generated for the time that takes
+
 
 @functools.cache
 def state_of_package() -> str:
@@ -43,9 +45,11 @@ def noted(name: str) -> bool:
 
 
 class StoredLauncher(Launcher):
-    """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for."""
+    """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for.  `short`:
+    above a few lines it is compiled for the time that takes."""
 
-    def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool):
+    def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False):
+        self.large = SHORT if short else cpu.LARGE
         self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
         record = cache.load(self.name)
         if record is None:
@@ -63,7 +67,7 @@ class StoredLauncher(Launcher):
             if self.low is None:
                 self.low = self.trace()
             text = self.text(width)
-            address = cpu.compiled(text)
+            address = cpu.compiled(text, large=self.large)
             self.codes[str(width)] = cpu.name_of(text)
             cache.save(self.name, json.dumps({"plan": asdict(self.plan), "codes": self.codes}).encode())
         return address

@@ -5,10 +5,17 @@ Most answer for SciPy's names, some for NumPy's; `_protocols.function_for` loads
 from . import bessels as bessels
 from . import coefficients as coefficients
 from . import cumulative as cumulative
+from . import eigenfunctions as eigenfunctions
 from . import elliptic as elliptic
 from . import equations as equations
+from . import factors as factors
+from . import histograms as histograms
+from . import kolmogorov as kolmogorov
+from . import legendre as legendre
 from . import matrices as matrices
+from . import noncentral as noncentral
 from . import orders as orders
 from . import polynomials as polynomials
 from . import powers as powers
+from . import tables as tables
 from . import transforms as transforms

@@ -6,20 +6,23 @@ A partial derivative is a function (out, *arguments), written with tapegrad's op
 says what to do.  `inverse(f, k)` is a function by which one argument of another is found."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from ..._array import is_array, xp_of
 from ..._loans import lend
-from ..._primitive import is_tracked
+from ..._primitive import is_tracked, primal_of
 from ...errors import ArgumentError, NoRuleError
 from .._define import implements as answers
-from .._define import primitive, rules, same
+from .._define import ndim, primitive, rules, same, shape
 from ..corners import special_of
 from ..elementwise import over0, times0
 from ..incomplete import first_array
+from ..shaping import reshape
 
 
 def implements(*functions: Callable) -> Callable:
@@ -94,6 +97,10 @@ def four(f):
     return lambda x, y, z, w: f(x, y, z, w)
 
 
+def five(f):
+    return lambda x, y, z, w, v: f(x, y, z, w, v)
+
+
 def rule_one(s):
     return lambda g, out, x: times0(g, s(out, x))
 
@@ -110,8 +117,12 @@ def rule_four(s):
     return lambda g, out, x, y, z, w: times0(g, s(out, x, y, z, w))
 
 
-BODIES = {1: one, 2: two, 3: three, 4: four}
-RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four}
+def rule_five(s):
+    return lambda g, out, x, y, z, w, v: times0(g, s(out, x, y, z, w, v))
+
+
+BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
+RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
 
 
@@ -162,3 +173,29 @@ def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> 
         return of_value if i == place else of_argument
 
     return function(f, *[partial(i) for i in range(len(slopes))])
+
+
+@primitive(batch="elementwise")
+def scipys(*xs, name):
+    """What scipy.special's function of this name gives for primal values."""
+    host_only(f"scipy.special.{name}", *xs)
+    return getattr(scipy.special, name)(*xs)[()]
+
+
+def plain_value(name: str, *xs: Any) -> Any:
+    """The same of values that may be tracked, as a constant."""
+    return scipys(*[primal_of(x) for x in xs], name=name)
+
+
+def last(x: Any) -> Any:
+    """x with one more axis, along which an integral or a series is summed."""
+    return reshape(x, to=(*shape(x), 1)) if ndim(x) else x
+
+
+@functools.cache
+def unit_nodes(count: int = 400) -> tuple:
+    """Nodes of (0, 1), 1 less them, and weights of the double exponential rule, for integrands that may be singular at either end."""
+    t = np.linspace(-5.0, 5.0, count)
+    rise = math.pi * np.sinh(t)
+    x, rest = 1.0 / (1.0 + np.exp(-rise)), 1.0 / (1.0 + np.exp(rise))
+    return x, rest, math.pi * np.cosh(t) * x * rest * (t[1] - t[0])

@@ -2,15 +2,19 @@
 
 In the argument all derivatives are neighbours of the function, or follow from its differential equation; by the order: orders.py."""
 
+import functools
 import math
+import operator
 
+import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of
 from ..bessel import k0, y0
 from ..elementwise import exp, power, select, sign, sqrt
 from ..gamma import rgamma
-from ._declare import function, implements
+from ..shaping import sum
+from ._declare import function, implements, last, unit_nodes
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 
 ORDER = "there is no formula for the order"
@@ -42,23 +46,26 @@ def yve(v, z):
     return yv(v, z)
 
 
-def derived(f, signum, whole):
+def derived(scipys, f, signum, whole):
     """SciPy's function of the derivative of order n of f by z: differences of neighbours."""
 
     def of(v, z, n=1):
         terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
-        return sum(terms[1:], terms[0]) * (whole**n * 0.5**n)
+        return functools.reduce(operator.add, terms) * (whole**n * 0.5**n)
 
-    return of
+    of.__name__ = scipys.__name__
+    return implements(scipys)(of)
 
 
-for _name, _f, _signum, _whole in (("jvp", jv, -1, 1), ("yvp", yv, -1, 1), ("ivp", iv, 1, 1), ("kvp", kv, 1, -1)):
-    _derived = derived(_f, _signum, _whole)
-    _derived.__name__ = _name
-    implements(getattr(sp, _name))(_derived)
+jvp = derived(sp.jvp, jv, -1, 1)
+yvp = derived(sp.yvp, yv, -1, 1)
+ivp = derived(sp.ivp, iv, 1, 1)
+kvp = derived(sp.kvp, kv, 1, -1)
 
 hankel1 = function(sp.hankel1, ORDER, lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
 hankel2 = function(sp.hankel2, ORDER, lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+h1vp = derived(sp.h1vp, hankel1, -1, 1)
+h2vp = derived(sp.h2vp, hankel2, -1, 1)
 hankel1e = function(sp.hankel1e, ORDER, lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
 hankel2e = function(sp.hankel2e, ORDER, lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
 
@@ -201,3 +208,34 @@ itairy = integrals(
 itstruve0 = function(sp.itstruve0, lambda out, x: struve(0.0, x))
 it2struve0 = function(sp.it2struve0, lambda out, x: -struve(0.0, x) / x)
 itmodstruve0 = function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x))
+
+
+def fresnel_pair(scipys, sign):
+    """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F / sqrt(pi)."""
+    name, turn = scipys.__name__, np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
+    f = function(None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f")
+    k = function(None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k")
+
+    def of(x):
+        return f(x), k(x)
+
+    of.__name__ = name
+    return implements(scipys)(of)
+
+
+modfresnelp = fresnel_pair(sp.modfresnelp, 1)
+modfresnelm = fresnel_pair(sp.modfresnelm, -1)
+
+
+def bessel_integral(f, a, lmb, nu):
+    """Of x^lmb f(nu, 2 a x) over x from 0 to 1; f may be a derivative of J by its order, and log x a factor."""
+    x, _, w = unit_nodes()
+    return sum(w * power(x, last(lmb)) * f(last(nu), 2.0 * last(a) * x, np.log(x)), -1)
+
+
+besselpoly = function(
+    sp.besselpoly,
+    lambda out, a, lmb, nu: besselpoly(a, lmb + 1.0, nu - 1.0) - besselpoly(a, lmb + 1.0, nu + 1.0),
+    lambda out, a, lmb, nu: bessel_integral(lambda v, z, log_x: log_x * jv(v, z), a, lmb, nu),
+    lambda out, a, lmb, nu: bessel_integral(lambda v, z, _: bessel_j_order(v, z, n=1), a, lmb, nu),
+)

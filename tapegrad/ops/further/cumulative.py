@@ -1,10 +1,12 @@
 """Distribution functions of scipy.special and their inverses: those of the gamma and beta families are the incomplete functions."""
 
+import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of
 from ..corners import floor
-from ..elementwise import exp, over0, select
+from ..elementwise import absolute, exp, log, over0, power, select, sqrt
+from ..gamma import digamma, factorial, gammaln, poch
 from ..incomplete import (
     beta_density,
     beta_moment,
@@ -16,8 +18,10 @@ from ..incomplete import (
     student_by_df,
     student_density,
 )
+from ..shaping import sum
 from ..special import ndtri
-from ._declare import PARTIALS, function, implements, inverse, with_partials
+from ._declare import PARTIALS, function, implements, inverse, last, with_partials
+from .orders import bessel_i_order, bessel_j_order
 
 with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
 with_partials(
@@ -28,7 +32,6 @@ with_partials(
 )
 with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
 COUNT = "counts are constants"
-NO_FORMULA = "there is no formula for it"
 
 # --- gamma: of x, with rate a and shape b; chi-square; Poisson ---
 
@@ -96,24 +99,6 @@ fdtridfd = inverse(sp.fdtridfd, fdtr, 1, 1)
 stdtrit = inverse(sp.stdtrit, stdtr, 1, 1)
 stdtridf = inverse(sp.stdtridf, stdtr, 0, 0)
 
-# --- noncentral chi-square ---
-
-
-def chndtr_density(x, df, nc):
-    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2, as a hypergeometric function."""
-    half = 0.5 * df
-    return 0.5 * gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, 0.25 * x * nc)
-
-
-chndtr = function(
-    sp.chndtr,
-    lambda out, x, df, nc: chndtr_density(x, df, nc),
-    NO_FORMULA,
-    lambda out, x, df, nc: -chndtr_density(x, df + 2.0, nc),
-)
-chndtrix = inverse(sp.chndtrix, chndtr, 0, 0)
-chndtrinc = inverse(sp.chndtrinc, chndtr, 2, 2)
-
 # --- normal: its mean and deviation from a probability ---
 
 
@@ -127,4 +112,22 @@ def nrdtrisd(mn, p, x):
     return (x - mn) / ndtri(p)
 
 
-hyp0f1 = function(sp.hyp0f1, "there is no formula for the parameter", lambda out, v, z: hyp0f1(v + 1.0, z) / v)
+# --- the confluent limit function, a Bessel function of 2 |z|^(1/2) ---
+
+SMALL = np.arange(24.0)
+
+
+def hyp0f1_by_parameter(out, v, z):
+    """By its series near 0, else from z^((1 - v) / 2) Gamma(v) I_(v-1)(2 z^(1/2)), or J where z < 0."""
+    near, up = absolute(primal_of(z)) < 1.0, primal_of(z) > 0
+    y = last(select(near, z, 0.5))
+    k = last(v) + SMALL
+    terms = power(y, SMALL) / (poch(last(v), SMALL) * factorial(SMALL)) * (digamma(last(v)) - digamma(k))
+    size = select(near, 2.0, absolute(z))
+    x = 2.0 * sqrt(size)
+    front = exp(gammaln(v) + 0.5 * (1.0 - v) * log(size)) * (1.0 - 2.0 * (primal_of(v) < 0) * (floor(primal_of(v)) % 2 != 0))
+    slope = select(up, exp(x) * bessel_i_order(v - 1.0, x, n=1), bessel_j_order(v - 1.0, x, n=1))
+    return select(near, sum(terms, -1), out * (digamma(v) - 0.5 * log(size)) + front * slope)
+
+
+hyp0f1 = function(sp.hyp0f1, hyp0f1_by_parameter, lambda out, v, z: hyp0f1(v + 1.0, z) / v)

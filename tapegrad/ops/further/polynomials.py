@@ -79,11 +79,6 @@ sph_harm_y_of = function(
 )
 
 
-@implements(sp.sph_harm_y)
-def sph_harm_y(n, m, theta, phi, *, diff_n=0):
-    return sph_harm_y_of(n, m, theta, phi)
-
-
 @implements(sp.comb)
 def comb(N, k, *, exact=False, repetition=False):
     return binom(N + k - 1.0 if repetition else N, k)

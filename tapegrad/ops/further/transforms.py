@@ -16,8 +16,9 @@ from .._define import dtype, linear, ndim, primitive, rules, shape, xp
 from ..fft import SWAPPED, fftn, ifftn, irfft, rfft
 from ..fft import _array as floats
 from ..fft import _fitted as fitted
+from ..products import matmul
 from ..shaping import conj
-from ._declare import implements
+from ._declare import any_tracked, implements
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -145,3 +146,24 @@ def _declare_hermitian(name, f, default):
 for _name, _f in (("hfft", _hermitian), ("ihfft", _to_hermitian)):
     _declare_hermitian(_name + "n", _f, None)
     _declare_hermitian(_name + "2", _f, (-2, -1))
+
+
+# --- the Hankel transform on a logarithmic grid ---
+
+
+def _declare_hankel(inverse):
+    scipys = scipy.fft.ifht if inverse else scipy.fft.fht
+
+    def of(A, dln, mu, offset=0.0, bias=0.0):
+        """Linear in A, by the transforms of the unit vectors."""
+        given = (dln, mu, offset, bias)
+        if any_tracked(given):
+            raise ArgumentError(f"scipy.fft.{scipys.__name__}: dln, mu, offset and bias have no derivative; pass tapegrad.value of them")
+        return matmul(A, scipys(np.eye(shape(A)[-1]), *given))
+
+    of.__name__ = scipys.__name__
+    implements(scipys)(of)
+
+
+_declare_hankel(False)
+_declare_hankel(True)

@@ -1,0 +1,104 @@
+"""Distribution functions of Kolmogorov and Smirnov, that of Tukey's lambda, and their inverses.
+
+The inverses are SciPy's values, taken for constants, and two of Newton's steps from them."""
+
+import math
+
+import numpy as np
+import scipy.special as sp
+
+from ..._primitive import primal_of, values_of
+from ..elementwise import exp, log, log1p, select, square
+from ..gamma import gammaln
+from ..shaping import sum
+from ..special import exprel
+from ._declare import implements, last, plain_value
+
+TERMS = np.arange(1.0, 7.0)
+ODD = np.arange(1.0, 13.0, 2)
+SIGNS = np.array([1.0, -1.0] * 3)
+
+
+def series(x, far, near):
+    """By the series of exp(-2 k^2 x^2), or of its transform, exp(-k^2 pi^2 / (8 x^2)) for odd k, whichever falls off."""
+    large = primal_of(x) > 0.9
+    low = primal_of(x) <= 0
+    y = last(select(large, x, 1.0))
+    z = last(select(large | low, 1.0, x))
+    return select(large, sum(SIGNS * far(y, TERMS), -1), select(low, 0.0, sum(near(z, 0.5 * ODD * math.pi), -1)))
+
+
+def kolmogorov_rest(x):
+    """The distribution function."""
+    left = series(x, lambda x, k: 0.0 * x * k, lambda x, k: math.sqrt(2 * math.pi) / x * exp(-0.5 * square(k / x)))
+    return select(primal_of(x) > 0.9, 1.0 - kolmogorov_tail(x), left)
+
+
+def kolmogorov_tail(x):
+    return series(x, lambda x, k: 2.0 * exp(-2.0 * square(k * x)), lambda x, k: 0.0 * x * k)
+
+
+def kolmogorov_density(x):
+    return series(
+        x,
+        lambda x, k: 8.0 * x * square(k) * exp(-2.0 * square(k * x)),
+        lambda x, k: math.sqrt(2 * math.pi) / square(x) * (square(k / x) - 1.0) * exp(-0.5 * square(k / x)),
+    )
+
+
+@implements(sp.kolmogorov)
+def kolmogorov(x):
+    return select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x))
+
+
+@implements(sp.kolmogi)
+def kolmogi(p):
+    x = plain_value("kolmogi", p)
+    for _ in range(2):
+        x = x + (kolmogorov(x) - p) / kolmogorov_density(x)
+    return x
+
+
+def smirnov_terms(n, d):
+    """(v / n, the terms v = 0, .., floor(n (1 - d)) of the sum C(n, v) d (d + v / n)^(v - 1) (1 - d - v / n)^(n - v), their logarithmic
+    derivatives), along a last axis."""
+    n, d = last(primal_of(n) * 1.0), last(d)
+    v = np.arange(int(np.max(values_of(n))) + 1.0)
+    part = v / n
+    inside = (primal_of(d) + part < 1.0) & (primal_of(d) > 0)
+    d, rest = select(inside, d, 0.5), select(inside, 1.0 - d - part, 0.5)
+    choose = gammaln(n + 1.0) - gammaln(v + 1.0) - gammaln(np.maximum(n - v, 0.0) + 1.0)
+    y = exp(choose + log(d) + (v - 1.0) * log(d + part) + (n - v) * log(rest))
+    return select(inside, y, 0.0), 1.0 / d + (v - 1.0) / (d + part) - (n - v) / rest
+
+
+@implements(sp.smirnov)
+def smirnov(n, d):
+    return select(primal_of(d) <= 0, 1.0, sum(smirnov_terms(n, d)[0], -1))
+
+
+def smirnov_density(n, d):
+    y, slope = smirnov_terms(n, d)
+    return -sum(y * slope, -1)
+
+
+@implements(sp.smirnovi)
+def smirnovi(n, p):
+    d = plain_value("smirnovi", n, p)
+    for _ in range(2):
+        d = d + (smirnov(n, d) - p) / smirnov_density(n, d)
+    return d
+
+
+@implements(sp.tklmbda)
+def tklmbda(x, lmbda):
+    """p of x = (p^lmbda - (1 - p)^lmbda) / lmbda, which is log(p) - log(1 - p) at 0."""
+    p = plain_value("tklmbda", x, lmbda)
+    inside = (p > 0) & (p < 1)
+    p = select(inside, p, 0.5)
+    y = p
+    for _ in range(2):
+        up, down = log(y), log1p(-y)
+        off = up * exprel(lmbda * up) - down * exprel(lmbda * down) - x
+        y = y - off / (exp((lmbda - 1.0) * up) + exp((lmbda - 1.0) * down))
+    return select(inside, y, plain_value("tklmbda", x, lmbda))

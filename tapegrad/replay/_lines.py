@@ -1,0 +1,144 @@
+"""The rows of the interpreter whose operands lie in lines of the arena: a loop over lines of lines, of which each is done some elements
+at a time.  An operand goes on with the result, or stays where it is all along a line; or the result stays, and a line is added up there.
+
+Rows have, after their operation: the elements of a line; where the result and the operands begin; how many lines, and the steps
+between them; how many of these, and the steps between."""
+
+import re
+
+WIDE = 4  # elements that are done at once
+MANY = f"<{WIDE} x double>"
+FIELDS = "dabc"  # the result, and the operands x, y, z
+
+
+def field(n: int, name: str) -> str:
+    return f"%f{n} = getelementptr i32, ptr %row, i64 {n}\n  %g{n} = load i32, ptr %f{n}\n  %{name} = sext i32 %g{n} to i64\n  "
+
+
+def widened(body: str) -> str:
+    """The text for several elements."""
+    for one, many in (("0.0", "zeroinitializer"), ("f64", f"v{WIDE}f64"), ("double", MANY), ("i1 ", f"<{WIDE} x i1> ")):
+        body = body.replace(one, many)
+    return body
+
+
+def added(whole: str, rest: str, into: str) -> str:
+    """The sum of the elements of `whole`, and `rest`."""
+    text, last = "", rest
+    for n in range(WIDE):
+        text += f"%{into}e{n} = extractelement {MANY} %{whole}, i64 {n}\n  %{into}{n} = fadd double %{last}, %{into}e{n}\n  "
+        last = f"{into}{n}"
+    return text + f"%{into} = fadd double %{last}, 0.0\n  "
+
+
+class Lines:
+    """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there; `way` says of each operand
+    whether it goes on (1) or stays (0).  `summed`: the result stays.  It gives 1 where a result was not finite, if `checked`."""
+
+    def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool):
+        self.body, self.summed, self.checked = body, summed, checked
+        self.name = f"l_{name}_{way}{'_summed' * summed}"
+        self.operands = [(x, f, on == "1") for x, f, on in zip("xyz", FIELDS[1:], way, strict=False)]
+        self.used = ["d", *[f for _, f, _ in self.operands]]
+
+    def step(self, end: str, at: str) -> str:
+        """What is done to the elements at `at`: several (`end` is v), or one (s)."""
+        kind, one = (MANY, "all") if end == "v" else ("double", "one")
+        text, names = "", {}
+        for x, f, on in self.operands:
+            names[x] = x + (end if on else one)
+            if on:
+                text += f"%{x}{end}g = getelementptr double, ptr %{f}p, i64 {at}\n  %{x}{end} = load {kind}, ptr %{x}{end}g, align 8\n  "
+        room = f"%sum{end}"
+        if not self.summed:
+            room = f"%to{end}"
+            text += f"{room} = getelementptr double, ptr %dp, i64 {at}\n  "
+        if "%old" in self.body:
+            text += f"%old{end} = load {kind}, ptr {room}, align 8\n  "
+        body = widened(self.body) if end == "v" else self.body
+        text += re.sub(r"%(x|y|z|old|r|p|q)\b", lambda m: f"%{names.get(m[1], m[1] + end)}", body)
+        text += f"\n  store {kind} %r{end}, ptr {room}, align 8\n  "
+        return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
+
+    def noted(self, r: str, end: str, kind: str) -> str:
+        """(The difference of what is not finite with itself is nan, and so is the sum of these.)"""
+        if not self.checked:
+            return ""
+        return f"""%zero{r} = fsub {kind} %{r}, %{r}
+  %bad{r} = load {kind}, ptr %bad{end}
+  %worse{r} = fadd {kind} %bad{r}, %zero{r}
+  store {kind} %worse{r}, ptr %bad{end}
+  """
+
+    def line(self) -> str:
+        """At the beginning of a line."""
+        text = ""
+        for f in self.used:
+            text += f"%{f}o = mul i64 %j, %o{f}\n  %{f}2 = add i64 %{f}3, %{f}o\n  %{f}p = getelementptr double, ptr %arena, i64 %{f}2\n  "
+        for x, f, on in self.operands:
+            if not on:
+                text += f"""%{x}one = load double, ptr %{f}p
+  %{x}first = insertelement {MANY} poison, double %{x}one, i64 0
+  %{x}all = shufflevector {MANY} %{x}first, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  """
+        if self.summed:
+            text += f"%before = load double, ptr %dp\n  store double %before, ptr %sums\n  store {MANY} zeroinitializer, ptr %sumv\n  "
+        return text
+
+    def end_of_line(self) -> str:
+        if not self.summed:
+            return ""
+        text = f"%lanes = load {MANY}, ptr %sumv\n  %alone = load double, ptr %sums\n  {added('lanes', 'alone', 'total')}"
+        return text + f"store double %total, ptr %dp\n  {self.noted('total', 's', 'double')}"
+
+    def text(self) -> str:
+        starts = [field(2 + FIELDS.index(f), f) for f in self.used]
+        steps = [field(n + FIELDS.index(f), which + f) for n, which in ((7, "o"), (12, "u")) for f in self.used]
+        outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}, %{f}u\n  " for f in self.used]
+        return f"""
+define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+entry:
+  %badv = alloca {MANY}
+  %bads = alloca double
+  %sumv = alloca {MANY}
+  %sums = alloca double
+  store {MANY} zeroinitializer, ptr %badv
+  store double 0.0, ptr %bads
+  {field(1, "n")}{field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-WIDE}
+  %some = icmp sgt i64 %whole, 0
+  %few = icmp slt i64 %whole, %n
+  br label %third
+third:
+  %k = phi i64 [ 0, %entry ], [ %k1, %third_end ]
+  {"".join(outer)}br label %second
+second:
+  %j = phi i64 [ 0, %third ], [ %j1, %second_end ]
+  {self.line()}br i1 %some, label %vector, label %rest
+vector:
+  %i = phi i64 [ 0, %second ], [ %i1, %vector ]
+  {self.step("v", "%i")}%i1 = add i64 %i, {WIDE}
+  %on = icmp slt i64 %i1, %whole
+  br i1 %on, label %vector, label %rest
+rest:
+  br i1 %few, label %scalar, label %second_end
+scalar:
+  %h = phi i64 [ %whole, %rest ], [ %h1, %scalar ]
+  {self.step("s", "%h")}%h1 = add i64 %h, 1
+  %further = icmp slt i64 %h1, %n
+  br i1 %further, label %scalar, label %second_end
+second_end:
+  {self.end_of_line()}%j1 = add i64 %j, 1
+  %again = icmp slt i64 %j1, %m
+  br i1 %again, label %second, label %third_end
+third_end:
+  %k1 = add i64 %k, 1
+  %anew = icmp slt i64 %k1, %l
+  br i1 %anew, label %third, label %end
+end:
+  %worst = load {MANY}, ptr %badv
+  %apart = load double, ptr %bads
+  {added("worst", "apart", "whether")}%fine = fcmp oeq double %whether, 0.0
+  %answer = select i1 %fine, i64 0, i64 1
+  ret i64 %answer
+}}
+"""

@@ -1,0 +1,230 @@
+"""Entries of a sparse matrix worked out one by one: a compiled loop over its rows, which writes them where the matrix has them.
+
+The recorded product with a direction gives each row as an expression at places (`_rows`), and its coefficients are the entries
+(`_coefficients`): no colours, and nothing is computed for a row and a direction that do not meet.  Where the places of a coefficient's
+entries are no steps of the loop, it is written beside, and put there by a table."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from .._calls import overlapping
+from ..replay._elements import Exact
+from ..replay._form import Kept
+from ..replay._fused import Code, State, packed
+from ..replay._loops import Access
+from ..replay._program import HEARD
+from ..replay._recorder import Guard
+from ._coefficients import DIRECTION, Coefficients, Nonlinear
+from ._pattern import asked_of
+from ._rows import Rows, Unfit
+
+CELLS = 60  # texts of loops
+LONG = 20000  # nodes of all texts
+
+
+class Part:
+    """What a group of replay says of itself to its code."""
+
+    def __init__(self, rows: Rows, values: dict, given: list, data: int, loose: int, stored: list):
+        self.kinds, self.shown, self.cuts, self.values = rows.kinds, rows.shown, rows.cuts, values
+        self.watched = {k for k, i in rows.program.code if i.watched}
+        self.forms = {k: rows.held[k] for k in stored if k in rows.held and rows.held[k] != rows.shape(k)}
+        self.dtype = rows.shown[data][3]
+        self.given = given
+        self.arrays = [a for a in given if self.shown[a][1] or rows.program.shown[a][0]]
+        self.single = [a for a in given if a not in self.arrays]
+        self.stored, self.sums, self.totals = stored, {}, []
+        self.written = self.left = [data, loose, *stored]
+        self.code: Any = None
+        self.pool: list = []
+
+
+class Entry:
+    """One coefficient of the rows in a box: where its entries stand in the order of the matrix."""
+
+    def __init__(self, node: int, places: np.ndarray):
+        self.node, self.places = node, places
+        self.first = int(places.flat[0])
+        ahead = [(0,) * d + (min(1, n - 1),) + (0,) * (places.ndim - d - 1) for d, n in enumerate(places.shape)]
+        self.steps = tuple([int(places[at]) - self.first for at in ahead])
+        self.is_regular = bool((places == affine(self.first, self.steps, places.shape)).all())
+
+
+def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
+    found = np.full(extents, first, np.int64)
+    for d, (s, n) in enumerate(zip(steps, extents, strict=True)):
+        found += (s * np.arange(n)).reshape([n if a == d else 1 for a in range(len(extents))])
+    return found
+
+
+class Loop(Code):
+    """The code: that of a group, but that it is the coefficients that are written."""
+
+    def __init__(self, rows: Rows, part: Part, outputs: list, keys: np.ndarray, n: int, direction: int):
+        self.group, self.shown, self.values, self.sums = part, part.shown, part.values, {}
+        self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
+        self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # entries of several parts may meet
+        self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
+        self.parts: dict = {}
+        self.linear = Coefficients(self.g)
+        self.keys, self.n = keys, n
+        self.loose: list = []  # places of what is written beside
+        self.covered = np.zeros(keys.size, np.bool_)
+        for k, held, first in outputs:
+            self.entries(k, held, first)
+        for k in part.stored:
+            self.store(k)
+        for nest in self.nests.values():
+            nest.checks = list(dict.fromkeys([m for c in nest.checks for m in (self.linear.of(c).values() or [c])]))
+        if len(self.g.op) > LONG:
+            raise Unfit(f"texts of {len(self.g.op)} operations")
+
+    def finish(self, data: int, loose: int) -> None:
+        self.shown[loose] = (True, (sum([p.size for p in self.loose]),), (self.group.dtype.itemsize,), self.group.dtype, True)
+        self.compile([])
+
+    def leaf(self, nest: Any, a: int, place: tuple, form: tuple | None = None) -> int:
+        if a != self.direction and a not in self.gathered:
+            return super().leaf(nest, a, place, form)
+        strides = packed(self.shown[a][1], 1)
+        first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
+        steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
+        return self.g.input(DIRECTION, 0, (a, first, steps))
+
+    def columns(self, leaf: int, extents: tuple) -> np.ndarray:
+        a, first, steps = self.g.args[leaf][2]
+        found = affine(first, steps, extents)
+        return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
+
+    def entries(self, k: int, held: tuple, row: Any) -> None:
+        """The rows of one output: from this one on, or those of a table."""
+        size = self.group.dtype.itemsize
+        strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
+        for nest, place, axes in self.boxes(k, held):
+            first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
+            rows = affine(first, tuple([strides[a] for a in axes]), nest.extents)
+            rows = row.reshape(-1)[rows] if type(row) is np.ndarray else rows + row
+            found = []
+            node = self.node(nest, k, place)
+            self.g.reciprocals.clear()
+            for leaf, c in self.linear.of(node).items():
+                if c != self.g.zero:
+                    found.append(Entry(c, self.places(rows, self.columns(leaf, nest.extents))))
+            met = self.is_sum or len(found) > 1 and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
+            for e in found:
+                self.covered[e.places] = True
+                if e.is_regular and not met:
+                    access = Access(self.table[self.group.left[0]], e.first * size, tuple([s * size for s in e.steps]))
+                else:
+                    begin = sum([p.size for p in self.loose])
+                    inner = [size * math.prod(nest.extents[d + 1 :]) for d in range(len(nest.extents))]
+                    access = Access(self.table[self.group.left[1]], begin * size, tuple(inner))
+                    self.loose.append(e.places.reshape(-1))
+                nest.stores.append((e.node, access))
+
+    def places(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Where the matrix has these entries."""
+        asked = rows * self.n + columns
+        found = np.searchsorted(self.keys, asked)
+        if (found == self.keys.size).any() or (self.keys[found] != asked).any():
+            raise Unfit("an entry that the pattern does not have")
+        return found
+
+
+class Direct:
+    """The entries at a point: `entries(values)`; None where they are to be had otherwise."""
+
+    def __init__(self, kept: Kept, pattern: scipy.sparse.csr_array, output: int, direction: int):
+        """`output`: which output of the program is the product; `direction`: which of its arguments."""
+        self.kept, program = kept, kept.program
+        if program.generators:
+            raise Unfit("random numbers")
+        k, w = program.outputs[output][0], program.arguments[direction]
+        if k is None:
+            raise Unfit("a product that is always the same")
+        written = [n for _, n in program.written]
+        rows = Rows(program, [k, *written], w)
+        before = rows.again([k])
+        outputs = rows.parts(k)
+        if any([rows.cuts.get(a, ()) is None for a, _, _ in outputs]):
+            raise Unfit("a reshape of what is made of parts")
+        if sum([math.prod([len(c) + 1 for c in rows.cuts.get(a, ())]) for a, _, _ in outputs]) > CELLS:
+            raise Unfit("too many parts")
+        stored = [n for n in dict.fromkeys(written) if self.is_stored(rows, n, before)]
+        values, given = rows.used([a for a, _, _ in outputs] + stored, before)
+        inputs = {*program.arguments, *program.constants, *[c for c, _ in program.captured]}
+        self.before = sorted((given - inputs) | {n for n in written if n not in stored and n not in inputs})
+        given = sorted([a for a in given if a != w and not rows.kinds.is_constant(a)])
+        data, loose = rows.number, rows.number + 1
+        dtype = rows.shown[k][3]
+        rows.shown[data] = (True, (pattern.nnz,), (dtype.itemsize,), dtype, True)
+        rows.shown[loose] = (True, (0,), (dtype.itemsize,), dtype, True)
+        part = Part(rows, values, given, data, loose, stored)
+        n = pattern.shape[1]
+        keys = np.repeat(np.arange(pattern.shape[0]) * n, np.diff(pattern.indptr)) + pattern.indices
+        try:
+            self.code = Loop(rows, part, outputs, keys, n, w)
+        except Nonlinear as error:
+            raise Unfit(f"{error} of the direction") from error
+        except AssertionError as error:
+            raise Unfit("a box that is not cut") from error
+        self.code.finish(data, loose)
+        part.code = self.code
+        self.part, self.stored = part, stored
+        self.loose = np.concatenate(self.code.loose) if self.code.loose else None
+        if self.loose is None and self.code.is_sum:
+            raise Unfit("no entries")
+        self.twice = self.loose is not None and np.unique(self.loose).size < self.loose.size
+        self.rest = np.flatnonzero(~self.code.covered)
+        self.given = given
+        self.side = asked_of(program, self.before, program.guards)
+        self.pool: list = []
+
+    def is_stored(self, rows: Rows, k: int, before: set) -> bool:
+        """Does the loop write it, which a plain call writes into a captured array?"""
+        root = rows.root(k)
+        if root not in rows.values or rows.cuts.get(root) is None or root != k:
+            return False
+        try:
+            rows.used([k], before)
+        except Unfit:
+            return False
+        return rows.held[k] == rows.shape(k) and k not in rows.depends
+
+    def __call__(self, values: list) -> Any:
+        program = self.kept.program
+        if program.writes_arguments and overlapping(values):
+            return None
+        env = dict(zip(program.arguments, values, strict=True))
+        env.update(program.captured)
+        env.update(program.constants)
+        if self.side is not None:
+            found = self.side.run(values)
+            if type(found) is Guard or HEARD.shown is not None:
+                return None
+            env.update(zip(self.before, found[0], strict=True))
+        try:
+            state = self.pool.pop()
+        except IndexError:
+            state = State(self.part)
+        out = self.code.call(state, *[env[a] for a in self.given], *[None] * len(self.part.written))
+        self.pool.append(state)
+        if out is None:
+            return None
+        data, loose, *stored = out
+        if self.code.is_sum:
+            data = np.bincount(self.loose, loose, data.size).astype(data.dtype, copy=False)
+        elif self.twice:
+            data[self.loose] = 0.0
+            np.add.at(data, self.loose, loose)
+        elif self.loose is not None:
+            data[self.loose] = loose
+        if self.rest.size and not self.code.is_sum:
+            data[self.rest] = 0.0
+        env.update(zip(self.stored, stored, strict=True))
+        for array, k in program.written:
+            array[...] = env[k]
+        return data

@@ -1,0 +1,285 @@
+"""Which elements of a direction each row of a product is made of, and how: the recorded product as expressions at places.
+
+Nothing is stored on the way: a value is defined by others at other places (replay/_regions.py), and where an element of the product
+lies in a box between cuts, all of that box have one text.  A value that was reshaped is read in the shape that it was made in."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from .._primitive import ADD_AT, READ
+from ..ops import shaping
+from ..ops.indexing import basic, region
+from ..replay._elements import Element
+from ..replay._fused import COSTLY, packed
+from ..replay._groups import Kinds
+from ..replay._program import LAID, Instruction, Program
+from ..replay._regions import STEPS, Added, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+
+
+class Unfit(Exception):
+    """The rows cannot be told so."""
+
+
+class Turned:
+    """A value counted in another shape, in C order."""
+
+    cost = 0
+
+    def __init__(self, k: int, shape: tuple, to: tuple):
+        self.k, self.shape, self.to = k, shape, to
+        self.strides, self.steps = packed(to, 1), packed(shape, 1)
+
+    def sources(self) -> list:
+        return [(self.k, None)]
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        first = sum([s * start for s, (start, _) in zip(self.strides, place, strict=True)])
+        steps = [sum([s * own[d] for s, (_, own) in zip(self.strides, place, strict=True)]) for d in range(len(extents))]
+        found = []
+        for n, stride in zip(self.shape, self.steps, strict=True):
+            here = tuple([s // stride if stride and s % stride == 0 else 0 for s in steps])
+            steps = [0 if h else s for s, h in zip(steps, here, strict=True)]
+            at = (first // stride if stride else 0, here)
+            low, high = reach(at, extents)
+            if low < 0 or high >= n:
+                raise Unfit("a reshape whose rows do not lie side by side")
+            found.append(at)
+            first %= max(stride, 1)
+        if any(steps) or first:
+            raise Unfit("a reshape whose rows do not lie side by side")
+        return [(self.k, tuple(found))]
+
+    def node(self, g: Any, x: list) -> int:
+        return x[0]
+
+    def cuts(self, known: tuple | None) -> tuple | None:
+        """Cuts of the leading axis are told in both shapes."""
+        if known is None or not any(known):
+            return None if known is None else ((),) * len(self.to)
+        if any(known[1:]) or not self.to:
+            return None
+        flat, stride = [c * self.steps[0] for c in known[0]], self.strides[0]
+        return None if any([c % stride for c in flat]) else (tuple([c // stride for c in flat]), *((),) * (len(self.to) - 1))
+
+
+class Rows:
+    """The values of a program from which `outputs` are made.  `values`: number -> its definition, in order; `held`: the shape in which
+    it is counted; `given`: numbers that are computed before, and read."""
+
+    def __init__(self, program: Program, outputs: list, direction: int):
+        self.program, self.kinds = program, Kinds(program, 0)
+        self.shown, self.direction = self.kinds.shown, direction
+        for k, _ in program.code:  # a number is an array without axes, as long as it is not in memory
+            numpys, shape, strides, dtype, own = self.shown[k]
+            if numpys is None and dtype is not None:
+                self.shown[k] = (True, shape, strides, dtype, own)
+        self.values: dict = {}
+        self.held: dict = {}
+        self.roots: dict = {}  # what a value is but another shape of
+        self.cuts: dict = {}
+        self.spread: dict = {}
+        self.turned: dict = {}
+        self.gathered: dict = {}  # elements of the direction at places of a table: the table, of columns
+        self.scattered: dict = {}  # a sum of one value, and of another one whose elements go where a table says, of rows
+        self.number = program.size
+        self.depends = {direction}
+        needed = set(outputs)
+        for k, i in reversed(program.code):
+            if k in needed:
+                needed.update(i.args)
+        for k, i in program.code:
+            if k in needed:
+                if not self.depends.isdisjoint(i.args):
+                    self.depends.add(k)
+                self.define(k, i)
+
+    def shape(self, k: int) -> tuple:
+        return self.shown[k][1]
+
+    def root(self, k: int) -> int:
+        return self.roots.get(k, k)
+
+    def shape_of(self, k: int) -> tuple:
+        return self.held[k] if k in self.held else self.shape(k)
+
+    def known(self, d: Any, held: tuple, like: int) -> int:
+        """A number for a new value."""
+        k, self.number = self.number, self.number + 1
+        self.shown[k] = (True, held, packed(held, self.shown[like][3].itemsize), self.shown[like][3], True)
+        self.add(k, d, held)
+        return k
+
+    def add(self, k: int, d: Any, held: tuple) -> None:
+        sources = [s for s, _ in d.sources()]
+        if type(d) is Turned:
+            self.cuts[k], self.spread[k] = d.cuts(self.cuts.get(d.k, ())), self.spread.get(d.k, {})
+        elif any([self.cuts.get(s, ()) is None for s in sources]):
+            self.cuts[k], self.spread[k] = None, {}
+        else:
+            self.cuts[k] = cuts_of(d, held, self.cuts)
+            spread = {} if any([type(self.values.get(s)) is Turned for s in sources]) else spread_of(d, held, self.spread)
+            if d.cost >= COSTLY and k not in self.depends:
+                spread[k] = {(0,) * len(held)}
+            self.spread[k] = spread
+        self.values[k], self.held[k] = d, held
+
+    def counted(self, k: int, shape: tuple) -> int:
+        """The value k as an array of this shape."""
+        root = self.root(k)
+        held = self.shape_of(root)
+        if held == shape:
+            return root
+        if math.prod(held) != math.prod(shape):
+            raise AssertionError("another size")
+        if (root, shape) not in self.turned:
+            self.turned[root, shape] = self.known(Turned(root, held, shape), shape, root)
+        return self.turned[root, shape]
+
+    def define(self, k: int, i: Instruction) -> None:
+        if i.prim is READ:
+            self.read(k, i)
+            return
+        if i.prim is ADD_AT and not basic(i.params["at"]):
+            self.scatter(k, i)
+            return
+        if i.prim in (shaping.reshape.prim, shaping.copy.prim) or i.prim is LAID:
+            if self.kinds.bits(k) is not None and self.shown[i.args[0]][3] == self.shown[k][3]:
+                self.roots[k] = self.root(i.args[0])
+            return
+        d, shape = self.kinds.definition(k, i), self.shape(k)
+        if type(d) is Element:
+            self.element(k, d, shape)
+        elif type(d) is Moved:
+            self.moved(k, d, shape)
+        elif type(d) is Added:
+            d.terms = [(self.counted(a, self.shape(a)), m) for a, m in d.terms]
+            self.add(k, d, shape)
+
+    def moved(self, k: int, d: Moved, shape: tuple) -> None:
+        form = lambda a: d.form if d.form and a == d.base else self.shape(a)
+        pieces = [Piece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces]
+        self.add(k, Moved(*pieces), d.form if d.form and d.turned else shape)
+
+    def is_view(self, kind: str, what: Any) -> bool:
+        return kind in STEPS and (kind != "at" or basic(what))
+
+    def read(self, k: int, i: Instruction) -> None:
+        """A view, step by step."""
+        path, at = list(i.params["path"]), i.params["at"]
+        path += [] if at is None else [("at", at)]
+        if self.kinds.bits(k) is None or self.shown[i.args[0]][3] != self.shown[k][3]:
+            return
+        if i.args == (self.direction,) and not all([kind == "reshape" or self.is_view(kind, what) for kind, what in path]):
+            self.gathered[k] = self.table(self.direction, i)
+            return
+        now, shape, n = i.args[0], self.shape(i.args[0]), 0
+        while n < len(path):
+            kind, what = path[n]
+            if kind == "reshape":
+                shape, n = full(what, math.prod(shape)), n + 1
+                continue
+            steps = []
+            while n < len(path) and self.is_view(*path[n]):
+                steps.append(as_view(*path[n]))
+                n += 1
+            found = of_view(lambda x, steps=tuple(steps): region(x, steps), shape) if steps else None
+            if found is None:
+                return
+            source = self.counted(now, shape)
+            shape = found[0]
+            now = self.known(Moved(Piece(None, (source, found[1]))), shape, k)
+        self.roots[k] = self.root(now)
+
+    def table(self, k: int, i: Instruction) -> np.ndarray:
+        """Which elements of the array a view of it has."""
+        numbers = region(np.arange(math.prod(self.shape(k))).reshape(self.shape(k)), i.params["path"])
+        return numbers if i.params["at"] is None else np.asarray(numbers[i.params["at"]])
+
+    def scatter(self, k: int, i: Instruction) -> None:
+        base, value = i.args[:2]
+        if len(i.args) == 2 and self.kinds.bits(k) is not None and self.shown[value][3] == self.shown[k][3]:
+            table = self.table(base, i)
+            if table.shape == self.shape(value):
+                self.scattered[k] = base, value, table
+
+    def element(self, k: int, d: Element, shape: tuple) -> None:
+        """In the shape in which an operand was made, if the others can be counted so."""
+        held, sources = shape, d.sources()
+        if shape and all([self.shape(a) in (shape, ()) or math.prod(self.shape(a)) == 1 for a, _ in sources]):
+            made = [self.shape_of(self.root(a)) for a, _ in sources if self.shape(a) == shape]
+            held = max(made, key=len, default=shape)
+            held = held if len(held) > len(shape) else shape
+        found = []
+        for a, m in sources:
+            if held == shape or self.shape(a) != shape:
+                own = self.shape(a)
+                m = m if held == shape else tuple([(0, (0,) * len(held))] * len(own))
+                found.append((self.counted(a, own), m))
+            else:
+                found.append((self.counted(a, held), whole(held)))
+        self.add(k, Element(d.i, found, d.cost), held)
+
+    # --- what is asked of it ---
+
+    def again(self, outputs: list) -> set:
+        """Costly values without the direction that would be worked out at several places: they are computed before."""
+        found: set = set()
+        for k in outputs:
+            found.update([v for v, shifts in self.spread.get(self.root(k), {}).items() if v is not None and len(shifts) > 1])
+        return {v for v in found if v < self.program.size}
+
+    def parts(self, k: int) -> list:
+        """What the output is made of: (number, shape in which its elements are counted, the first one's row or a table of rows)."""
+        root = self.root(k)
+        d, shape = self.values.get(root), self.shape_of(root)
+        if root in self.scattered:
+            base, value, table = self.scattered[root]
+            return [*self.parts(base), (self.counted(value, table.shape), table.shape, table)]
+        if type(d) is Turned:
+            return self.parts(d.k)
+        if type(d) is not Moved or len(d.pieces) < 2 or d.pieces[-1].box is None or not shape:
+            return [(root, shape, 0)]
+        found, stride = [], packed(shape, 1)[0]
+        for p in d.pieces:
+            (start, stop), *_ = p.box
+            if p.box[1:] != tuple([(0, n) for n in shape[1:]]) or len(p.sources) != 1:
+                return [(root, shape, 0)]
+            a, m = p.sources[0]
+            own, lies = self.shape_of(a), whole(shape)
+            if own != (stop - start, *shape[1:]) or m != ((-start, lies[0][1]), *lies[1:]):
+                return [(root, shape, 0)]
+            found += [(b, held, rows + start * stride) for b, held, rows in self.parts(a)]
+        return found
+
+    def used(self, outputs: list, given: set) -> tuple:
+        """(definitions that the outputs need, what is given of the rest)."""
+        needed, values, rest = set(outputs), {}, set()
+        for k in reversed(self.values):
+            if k in needed and k not in given:
+                values[k] = copy.copy(self.values[k])
+                needed.update([s for s, _ in values[k].sources()])
+        rest = needed.difference(values)
+        lost = [k for k in rest if k in self.depends and k != self.direction and k not in self.gathered]
+        if lost:
+            raise Unfit(self.name(min(lost)))
+        return dict(reversed(values.items())), rest
+
+    def name(self, k: int) -> str:
+        i = dict(self.program.code)[k]
+        return i.prim if type(i.prim) is str else i.prim.name
+
+
+def as_view(kind: str, what: Any) -> tuple:
+    """A step that gives an array, where NumPy would give a number."""
+    if kind != "at":
+        return kind, what
+    index = what if type(what) is tuple else (what,)
+    return kind, index if any([a is Ellipsis for a in index]) else (*index, Ellipsis)
+
+
+def full(to: Any, size: int) -> tuple:
+    form = tuple(to) if type(to) in (tuple, list) else (to,)
+    return tuple([size // -math.prod(form) if n == -1 else n for n in form])

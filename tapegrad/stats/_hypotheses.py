@@ -1,0 +1,302 @@
+"""Tests of hypotheses: statistics and p-values under the names of scipy.stats."""
+
+import builtins
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from .._primitive import primal_of, values_of
+from ..errors import ArgumentError
+from ..ops import incomplete as inc
+from ..ops import reductions as red
+from ..ops._define import ndim, shape
+from ..ops.corners import maximum, minimum
+from ..ops.elementwise import absolute, arcsinh, cos, exp, expm1, log, log1p, power, select, sin, sqrt, square
+from ..ops.further import cumulative
+from ..ops.further.bessels import kv
+from ..ops.linalg import inv
+from ..ops.products import matmul
+from ..ops.shaping import concatenate, reshape, slice_of
+from ..ops.sorting import sort
+from ..ops.special import ndtr, ndtri, xlogy
+from ..ops.statistics import cov, median
+from . import _classic, _continuous, _elementary
+from ._families import array_of
+from ._statistics import iqr, kurtosis, pearsonr, sample, skew, statistic, t_test
+
+Significance = namedtuple("SignificanceResult", "statistic pvalue")
+
+
+def tail(name: str, z: Any, alternative: str) -> Any:
+    """The p-value of a standard normal statistic."""
+    if alternative == "two-sided":
+        return 2.0 * ndtr(-absolute(z))
+    if alternative not in ("less", "greater"):
+        raise ValueError(f"scipy.stats.{name}: `alternative` must be 'less', 'greater', or 'two-sided'.")
+    return ndtr(z if alternative == "less" else -z)
+
+
+def chi2_tail(df: Any, x: Any) -> Any:
+    return cumulative.chdtrc(df + 0.0 * x, x)
+
+
+def plain_method(name: str, method: Any) -> None:
+    if method is not None:
+        raise ArgumentError(f"scipy.stats.{name}: method= is not supported on a tracked Variable")
+
+
+# --- of one sample: its shape ---
+
+
+@statistic
+def skewtest(a, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+    """D'Agostino (1970)."""
+    a, axis = sample(a, axis, nan_policy)
+    n = shape(a)[axis] * 1.0
+    y = skew(a, axis, keepdims=keepdims) * math.sqrt((n + 1) * (n + 3) / (6.0 * (n - 2)))
+    beta = 3.0 * (n * n + 27 * n - 70) * (n + 1) * (n + 3) / ((n - 2) * (n + 5) * (n + 7) * (n + 9))
+    w = math.sqrt(2.0 * (beta - 1)) - 1.0
+    z = arcsinh(y / math.sqrt(2.0 / (w - 1.0))) / math.sqrt(0.5 * math.log(w))
+    return Significance(z, tail("skewtest", z, alternative))
+
+
+@statistic
+def kurtosistest(a, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+    """Anscombe & Glynn (1983)."""
+    a, axis = sample(a, axis, nan_policy)
+    n = shape(a)[axis] * 1.0
+    variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) * (n + 1) * (n + 3) * (n + 5))
+    x = (kurtosis(a, axis, fisher=False, keepdims=keepdims) - 3.0 * (n - 1) / (n + 1)) / math.sqrt(variance)
+    b = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    c = 6.0 + 8.0 / b * (2.0 / b + math.sqrt(1 + 4.0 / (b * b)))
+    rest = 1 + x * math.sqrt(2.0 / (c - 4.0))
+    root = select(primal_of(rest) < 0, -1.0, 1.0) * power((1 - 2.0 / c) / absolute(rest), 1.0 / 3.0)
+    z = (1 - 2.0 / (9.0 * c) - root) / math.sqrt(2.0 / (9.0 * c))
+    return Significance(z, tail("kurtosistest", z, alternative))
+
+
+@statistic
+def normaltest(a, axis=0, nan_policy="propagate", *, keepdims=False):
+    s, k = [f(a, axis, nan_policy, keepdims=keepdims)[0] for f in (skewtest, kurtosistest)]
+    z = square(s) + square(k)
+    return Significance(z, exp(-0.5 * z))
+
+
+# --- of frequencies ---
+
+POWERS = {
+    "pearson": 1.0, "log-likelihood": 0.0, "freeman-tukey": -0.5, "mod-log-likelihood": -1.0, "neyman": -2.0, "cressie-read": 2.0 / 3.0,
+}  # fmt: skip
+
+
+@statistic
+def power_divergence(f_obs, f_exp=None, ddof=0, axis=0, lambda_=None, *, keepdims=False, nan_policy="propagate", sum_check=True):
+    f, axis = sample(f_obs, axis, nan_policy)
+    e = red.mean(f, axis, keepdims=True) if f_exp is None else array_of(f_exp)
+    e = reshape(e, to=shape(f)) if ndim(e) > ndim(f) else e
+    if f_exp is not None and sum_check:
+        a, b = [values_of(red.sum(x + 0.0 * f, axis)) for x in (f, e)]
+        if np.any(abs(a - b) > 1.5e-8 * np.minimum(a, b)):
+            raise ValueError("scipy.stats: the sum of the observed frequencies must agree with the sum of the expected frequencies")
+    k = POWERS[lambda_] if isinstance(lambda_, str) else 1.0 if lambda_ is None else lambda_
+    if k == 1:
+        terms = square(f - e) / e
+    elif k in (0, -1):
+        terms = 2.0 * (xlogy(f, f / e) if k == 0 else xlogy(e, e / f))
+    else:
+        terms = f * (power(f / e, k) - 1.0) / (0.5 * k * (k + 1.0))
+    y = red.sum(terms, axis, keepdims=keepdims)
+    return Significance(y, chi2_tail(shape(terms)[axis] - 1.0 - ddof, y))
+
+
+@statistic
+def chisquare(f_obs, f_exp=None, ddof=0, axis=0, *, sum_check=True, keepdims=False, nan_policy="propagate"):
+    return power_divergence(f_obs, f_exp, ddof, axis, keepdims=keepdims, nan_policy=nan_policy, sum_check=sum_check)
+
+
+Contingency = namedtuple("Chi2ContingencyResult", "statistic pvalue dof expected_freq")
+
+
+@statistic
+def chi2_contingency(observed, correction=True, lambda_=None, *, method=None):
+    plain_method("chi2_contingency", method)
+    o = array_of(observed)
+    n, total = ndim(o), red.sum(o)
+    e = 1.0
+    for k in range(n):
+        e = e * red.sum(o, tuple([j for j in range(n) if j != k]), keepdims=True)
+    e = e / power(total, n - 1.0)
+    dof = math.prod(shape(o)) - builtins.sum(shape(o)) + n - 1
+    if dof == 1 and correction:
+        d = e - o
+        o = o + minimum(0.5, absolute(d)) * np.sign(primal_of(d))
+    y = power_divergence(o, e, math.prod(shape(o)) - 1 - dof, None, lambda_, sum_check=False) if dof else (0.0 * total, 1.0 + 0.0 * total)
+    return Contingency(y[0], y[1], dof, e)
+
+
+# --- of several samples: their variances and distributions ---
+
+
+def f_tail(n: float, d: float, x: Any) -> Any:
+    return cumulative.fdtrc(n + 0.0 * x, d + 0.0 * x, x)
+
+
+@statistic
+def bartlett(*samples, axis=0, nan_policy="propagate", keepdims=False):
+    found = [sample(s, axis, nan_policy) for s in samples]
+    n, k = [shape(x)[a] * 1.0 for x, a in found], len(found)
+    total = builtins.sum(n) - k
+    v = [red.var(x, a, ddof=1, keepdims=keepdims) for x, a in found]
+    pooled = builtins.sum([(m - 1.0) / total * s for m, s in zip(n, v, strict=True)])
+    y = total * log(pooled) - builtins.sum([(m - 1.0) * log(s) for m, s in zip(n, v, strict=True)])
+    y = y / (1.0 + (builtins.sum([1.0 / (m - 1.0) for m in n]) - 1.0 / total) / (3.0 * (k - 1)))
+    return Significance(maximum(y, 0.0), chi2_tail(k - 1.0, y))
+
+
+@statistic
+def levene(*samples, center="median", proportiontocut=0.05, axis=0, nan_policy="propagate", keepdims=False):
+    centres = {
+        "median": lambda x, a: median(x, a, keepdims=True), "mean": lambda x, a: red.mean(x, a, keepdims=True),
+        "trimmed": lambda x, a: red.mean(trimmed(x, a), a, keepdims=True),
+    }  # fmt: skip
+    if center not in centres:
+        raise ValueError("center must be 'mean', 'median' or 'trimmed'.")
+
+    def trimmed(x, a):
+        m = shape(x)[a]
+        cut = int(proportiontocut * m)
+        return slice_of(sort(x, a), axis=a % ndim(x), start=cut, stop=m - cut)
+
+    found = [sample(s, axis, nan_policy) for s in samples]
+    z = [absolute(x - centres[center](x, a)) for x, a in found]
+    axis = found[0][1]
+    n, k = [shape(x)[axis] * 1.0 for x in z], len(z)
+    means = [red.mean(x, axis, keepdims=True) for x in z]
+    whole = builtins.sum([m * y for m, y in zip(n, means, strict=True)]) / builtins.sum(n)
+    between = builtins.sum([m * square(y - whole) for m, y in zip(n, means, strict=True)])
+    within = builtins.sum([red.sum(square(x - y), axis, keepdims=True) for x, y in zip(z, means, strict=True)])
+    d = builtins.sum(n) - k
+    w = red.sum(between * d / ((k - 1.0) * within), axis, keepdims=keepdims)
+    return Significance(w, f_tail(k - 1.0, d, w))
+
+
+@statistic
+def epps_singleton_2samp(x, y, t=(0.4, 0.8), *, axis=0, nan_policy="propagate", keepdims=False):
+    """By characteristic functions at t."""
+    (x, _), (y, _) = sample(x, axis, nan_policy), sample(y, axis, nan_policy)
+    if ndim(x) != 1 or ndim(y) != 1:
+        raise ArgumentError("scipy.stats.epps_singleton_2samp: with samples of one axis only on a tracked Variable")
+    n, m = shape(x)[0], shape(y)[0]
+    at = np.reshape(t, (-1, 1)) / (0.5 * iqr(concatenate(x, y)))
+    g, h = [concatenate(cos(at * z), sin(at * z)) for z in (x, y)]
+    spread = (n + m) * (cov(g) * ((n - 1.0) / (n * n)) + cov(h) * ((m - 1.0) / (m * m)))
+    d = red.mean(g, 1) - red.mean(h, 1)
+    w = (n + m) * matmul(d, matmul(inv(spread), d))
+    if max(n, m) < 25:
+        w = w / (1.0 + (n + m) ** -0.45 + 10.1 * (n**-1.7 + m**-1.7))
+    return Significance(w, chi2_tail(2.0 * np.size(t), w))
+
+
+@statistic
+def ttest_ind_from_stats(mean1, std1, nobs1, mean2, std2, nobs2, equal_var=True, alternative="two-sided"):
+    mean1, std1, mean2, std2 = [array_of(x) for x in (mean1, std1, mean2, std2)]
+    n, m = [np.asarray(k) * 1.0 for k in (nobs1, nobs2)]
+    u, v = square(std1), square(std2)
+    if equal_var:
+        df = n + m - 2.0
+        error = sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m))
+    else:
+        error = sqrt(u / n + v / m)
+        df = square(u / n + v / m) / (square(u / n) / (n - 1) + square(v / m) / (m - 1))
+    return Significance(*t_test("ttest_ind_from_stats", mean1 - mean2, error, df, alternative)[:2])
+
+
+@statistic
+def pointbiserialr(x, y):
+    return Significance(*pearsonr(x, y))
+
+
+@statistic
+def combine_pvalues(pvalues, method="fisher", weights=None, *, axis=0, nan_policy="propagate", keepdims=False):
+    p, axis = sample(pvalues, axis, nan_policy)
+    n = shape(p)[axis] * 1.0
+    total = lambda x: red.sum(x, axis, keepdims=keepdims)
+    if method == "fisher":
+        y = -2.0 * total(log(p))
+        return Significance(y, chi2_tail(2.0 * n, y))
+    if method == "pearson":
+        y = 2.0 * total(log1p(-p))
+        return Significance(y, cumulative.chdtr(2.0 * n + 0.0 * y, -y))
+    if method == "mudholkar_george":
+        y, df = total(log1p(-p) - log(p)), 5.0 * n + 4.0
+        return Significance(y, inc.stdtr(df + 0.0 * y, -y * math.sqrt(3.0 / n * df / (df - 2.0)) / math.pi))
+    if method == "tippett":
+        y = red.amin(p, axis, keepdims=keepdims)
+        return Significance(y, -expm1(n * log1p(-y)))
+    if method == "stouffer":
+        w = np.ones(shape(p)) if weights is None else array_of(weights) + 0.0 * p
+        y = total(-w * ndtri(p)) / sqrt(total(square(w)))
+        return Significance(y, ndtr(-y))
+    raise ValueError(f"Invalid method {method!r}. Valid methods are 'fisher', 'pearson', 'mudholkar_george', 'tippett', and 'stouffer'")
+
+
+# --- of a sample and a law ---
+
+
+def bessel_terms(term: Any, x: Any) -> Any:
+    """The sum of term(k) up to the first below 1e-7, where SciPy's ends."""
+    total, k = 0.0, 0
+    while True:
+        z = term(k, x)
+        total, k = total + z, k + 1
+        if not np.any(abs(values_of(z)) >= 1e-7):
+            return total
+
+
+def cvm_limit(k: int, x: Any) -> Any:
+    """Of the limiting distribution of the statistic of Cramer and von Mises (Csorgo & Faraway, 1996)."""
+    q = (4 * k + 1) ** 2 / (16.0 * x)
+    front = math.exp(math.lgamma(k + 0.5) - math.lgamma(k + 1)) * math.sqrt(4 * k + 1) / math.pi**1.5
+    return front / sqrt(x) * exp(-q) * kv(0.25, q)
+
+
+def cvm_correction(k: int, x: Any) -> Any:
+    """Of its correction of order 1 / n."""
+
+    def second(y):
+        z = 0.25 * y * y
+        return exp(-z) * power(0.5 * y, 1.5) * (kv(0.25, z) + kv(0.75, z)) / math.sqrt(math.pi)
+
+    def third(y):
+        z = 0.25 * y * y
+        return exp(-z) * power(0.5 * y, 2.5) * (2.0 * kv(0.25, z) + 3.0 * kv(0.75, z) - kv(1.25, z)) / math.sqrt(math.pi)
+
+    m, s, low, high = 2 * k + 1, 2.0 * sqrt(x), power(x, 0.75), power(x, 1.25)
+    one, three = math.gamma(k + 0.5), math.gamma(k + 1.5)
+    y = m * one * second((4 * k + 3) / s) / (9.0 * low) + one * third((4 * k + 1) / s) / (72.0 * high)
+    y = y + (m + 2) * three * third((4 * k + 5) / s) / (6.0 * high)
+    y = y + 7.0 * m * one * (second((4 * k + 1) / s) + second((4 * k + 5) / s)) / (144.0 * low)
+    return -y / (math.pi * math.gamma(k + 1))
+
+
+def family(name: str) -> Any:
+    found = next((vars(m)[name] for m in (_classic, _continuous, _elementary) if name in vars(m)), None)
+    if found is None:
+        raise ArgumentError(f"scipy.stats.cramervonmises: the law {name!r} is not supported on a tracked Variable; give its cdf")
+    return found
+
+
+@statistic
+def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate", keepdims=False):
+    x, axis = sample(rvs, axis, nan_policy)
+    if ndim(x) != 1:
+        raise ArgumentError("scipy.stats.cramervonmises: with a sample of one axis only on a tracked Variable")
+    n = shape(x)[0]
+    f = family(cdf).cdf if isinstance(cdf, str) else cdf
+    w = 1.0 / (12.0 * n) + red.sum(square((2.0 * np.arange(1, n + 1) - 1.0) / (2.0 * n) - f(sort(x), *args)))
+    if float(values_of(w)) >= n / 3.0:
+        return Significance(w, 0.0 * w)
+    p = 1.0 - bessel_terms(cvm_limit, w) * (1.0 + 1.0 / (12.0 * n)) - bessel_terms(cvm_correction, w) / n
+    return Significance(w, maximum(p, 0.0))
