@@ -81,7 +81,8 @@ ARGUMENTS = {
     np.moveaxis: (A, 0, 1), np.resize: (A, (4, 5)), np.ldexp: (A, 2), np.left_shift: (INTS, 1), np.right_shift: (INTS, 1),
     np.gcd: (INTS, 2), np.lcm: (INTS, 2), np.bitwise_count: (INTS,), np.bitwise_and: (INTS, 1), np.bitwise_or: (INTS, 1),
     np.bitwise_xor: (INTS, 1), np.invert: (INTS,), np.isnat: (np.array(["2001-01-01"], "M8[D]"),), np.vecdot: (A, A * 0.5),
-    np.lib.stride_tricks.sliding_window_view: (A, (2, 3)), np.matvec: (SQUARE, A.T), np.vecmat: (A.T, SQUARE), scipy.special.expn: (2, abs(A)),
+    np.lib.stride_tricks.sliding_window_view: (A, (2, 3)),
+    np.matvec: (SQUARE, A.T), np.vecmat: (A.T, SQUARE), scipy.special.expn: (2, abs(A)),
 }  # fmt: skip
 IN_PLACE = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 WHERE = np.array([[True, False, True, True], [False, True, True, True], [True, True, False, True]])
