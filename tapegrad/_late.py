@@ -90,6 +90,7 @@ FILLED = {
         "replay._prepare",
         "_scipy.optimize",
         "_scipy._boundary",
+        "_scipy._adjoint",
     ),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
