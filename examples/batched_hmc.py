@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 import tapegrad as tg
 
@@ -307,7 +307,7 @@ def main() -> int:
 
     print(f"\n3. Nested sampling of the Gaussian, {args.chains} points")
     target = gaussian_target(xp.asarray(x))
-    log_x, values, _, weights, log_z, error = nested_sampling(target, xp.asarray(BOX), args.chains, rng, xp, 60, "nested")
+    log_x, values, where, weights, log_z, error = nested_sampling(target, xp.asarray(BOX), args.chains, rng, xp, 60, "nested")
     exact = gaussian_evidence(x)
     print(f"log evidence {log_z:.3f} +- {error:.3f}, by quadrature {exact:.3f}; {len(values)} points")
     good &= abs(log_z - exact) < 5 * error
@@ -315,24 +315,54 @@ def main() -> int:
     if pyplot is None:
         print("no picture: pip install 'tapegrad[plot]'")
     else:
-        draw(first, second, grid, log_x, weights, args.output)
+        draw(x, first, second, grid, log_x, where, weights, args.output)
         print(f"\npicture: {args.output}")
     if not good:
         print("a moment or the evidence is off", file=sys.stderr)
     return 0 if good else 1
 
 
-def draw(first, second, grid, log_x, weights, output):
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4))
-    axes[0].hist2d(first[:, 0].ravel(), np.exp(first[:, 2]).ravel(), bins=80, cmap="Blues")
-    axes[0].set(xlabel="mu1", ylabel="sigma1", title="Gaussian: samples")
-    axes[1].plot(*second[-1], "k.", ms=1, alpha=0.4)
-    axes[1].contour(grid[0], grid[1], grid[2].T, levels=6)
-    axes[1].set(xlabel=NILE_NAMES[0], ylabel=NILE_NAMES[1], xlim=(8.6, 10.8), ylim=(2, 11), title="Nile: samples, exact density")
-    axes[2].plot(log_x, np.cumsum(weights))
-    axes[2].set(xlabel="log prior mass inside", ylabel="posterior mass outside", title="Nested sampling")
-    figure.tight_layout()
-    figure.savefig(output, dpi=120)
+def draw(x, first, second, grid, log_x, where, weights, output):
+    """Samples beside exact densities; each contour of a density holds the share of the probability that is written on it."""
+    figure, axes = pyplot.subplots(2, 3, figsize=(14, 8), layout="constrained")
+    n, centre, s2 = x.shape[1], x[0].mean(), x[0].var(ddof=1)
+    mu, log_sigma = centre + 0.55 * np.linspace(-1, 1, 201), 0.5 * np.log(s2) + 0.45 * np.linspace(-1, 1, 201)
+    squares = (n - 1) * s2 + n * (centre - mu) ** 2
+    log_p = -0.5 * squares * np.exp(-2 * log_sigma[:, None]) - n * log_sigma[:, None]
+    name = "Gaussian, 50 data"
+    sampled(axes[0, 0], first[:, 0].ravel(), first[:, 2].ravel(), mu, log_sigma, np.exp(log_p - log_p.max()))
+    axes[0, 0].set(xlabel="mu1", ylabel="log sigma1", title=f"{name}: samples (blue), exact (lines)")
+    exact = stats.t(n - 1, centre, np.sqrt(s2 / n)).pdf(mu)
+    axes[0, 1].hist(first[:, 0].ravel(), bins=80, range=(mu[0], mu[-1]), density=True, color="C0", alpha=0.4, label="samples")
+    axes[0, 1].plot(mu, exact, "k", lw=1, label="exact: Student's t")
+    axes[0, 1].set(xlabel="mu1", ylabel="density", title=f"{name}: one margin")
+    sampled(axes[0, 2], *second.transpose(1, 0, 2).reshape(2, -1), grid[0], grid[1], grid[2].T)
+    title = "Nile: samples (blue), quadrature (lines)"
+    axes[0, 2].set(xlabel=NILE_NAMES[0], ylabel=NILE_NAMES[1], xlim=(8.8, 10.4), ylim=(4, 10), title=title)
+    axes[1, 0].plot(log_x, np.cumsum(weights))
+    axes[1, 0].set(xlabel="log prior mass inside", ylabel="posterior mass outside", title="nested sampling: where the posterior lies")
+    axes[1, 1].hist(where[0], bins=60, range=(mu[0], mu[-1]), weights=weights, density=True, color="C1", alpha=0.4, label="weighted points")
+    axes[1, 1].plot(mu, exact, "k", lw=1, label="exact: Student's t")
+    axes[1, 1].set(xlabel="mu1", ylabel="density", title="nested sampling: one margin")
+    for k, label in enumerate(NILE_NAMES):
+        density = grid[2].sum(axis=1 - k) / (grid[k][1] - grid[k][0])
+        axes[1, 2].hist(second[:, k].ravel(), bins=80, density=True, color=f"C{k}", alpha=0.4, label=label)
+        axes[1, 2].plot(grid[k], density, "k", lw=1)
+    axes[1, 2].set(xlabel="log of a variance", ylabel="density", title="Nile: margins, by quadrature (lines)")
+    for axis in (axes[0, 1], axes[1, 1], axes[1, 2]):
+        axis.legend(loc="upper left")
+    figure.savefig(output, dpi=80)
+
+
+def sampled(axis, u, v, across, up, density):
+    """A histogram of (u, v), and lines of the density (up, across) within which half, 90 % and 99 % of the probability lie."""
+    ranges = ((across[0], across[-1]), (up[0], up[-1]))
+    axis.hist2d(u, v, bins=80, range=ranges, cmap="Blues")
+    ordered = np.sort(density.ravel())[::-1]
+    shares = (0.99, 0.9, 0.5)
+    levels = [ordered[np.searchsorted(np.cumsum(ordered) / ordered.sum(), share)] for share in shares]
+    lines = axis.contour(across, up, density, levels=levels, colors="k", linewidths=1)
+    axis.clabel(lines, fmt=dict(zip(lines.levels, [f"{share:.0%}" for share in shares], strict=True)), fontsize=8)
 
 
 if __name__ == "__main__":

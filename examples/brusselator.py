@@ -96,28 +96,39 @@ def check(plan, rate, start):
     assert np.allclose(sums[:, 0], -1.0) and np.allclose(sums[:, 1], 0.0), "columns do not add up"
 
 
-def picture(plan, small, points, solution, n, path):
-    """The pattern with its colours, for few points; u at four times."""
+def picture(plan, small, points, solutions, n, path):
+    """The pattern with its colours, for few points; u in time, and how far the solutions are apart; u at four times."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(12.0, 7.0), layout="constrained")
+    figure = plt.figure(figsize=(15.0, 8.0), layout="constrained")
     grid = figure.add_gridspec(2, 4)
-    small.plot(figure.add_subplot(grid[0, :2]))
-    per_colour = np.bincount(plan.coloring.columns)
-    ax = figure.add_subplot(grid[0, 2:])
-    ax.bar(range(len(per_colour)), per_colour, color=plt.get_cmap("turbo")((np.arange(len(per_colour)) + 0.5) / len(per_colour)))
-    ax.set(title=f"{plan.shape[0]} unknowns: columns of each of {plan.colors} colours", xlabel="colour", ylabel="columns")
-    shown = np.linspace(0, len(points) - 1, 4).round().astype(int)
-    u = solution[::2].reshape(n, n, -1)[..., shown]
-    for k, at in enumerate(shown):
+    ax = figure.add_subplot(grid[0, :2])
+    small.plot(ax)
+    ax.set_title(f"Jacobian of 6 x 6 points: {ax.get_title()}\n({n} x {n} points: {plan.pattern.nnz} entries, {plan.colors} colours)")
+    exact = solutions["exact, sparse"]
+    u = exact[::2].reshape(n, n, -1)
+    ax = figure.add_subplot(grid[0, 2])
+    for name, line in (("max", u.max((0, 1))), ("mean", u.mean((0, 1))), ("min", u.min((0, 1)))):
+        ax.plot(points, line, label=name)
+    ax.set(title="u over the square", xlabel="t")
+    ax.legend(loc="upper center")
+    ax = figure.add_subplot(grid[0, 3])
+    for name, other in solutions.items():
+        if other is not exact:
+            ax.semilogy(points[1:], np.abs(other - exact).max(axis=0)[1:], ".-", label=name)
+    ax.axhline(TOLERANCE, color="k", ls=":", label="tolerance of a step")
+    ax.set_ylim(1e-10, 1e-4)
+    ax.set(title="solution less that of the exact Jacobian", xlabel="t", ylabel="largest difference")
+    ax.legend(loc="lower right")
+    for k, at in enumerate(np.linspace(0, len(points) - 1, 4).round().astype(int)):
         ax = figure.add_subplot(grid[1, k])
-        image = ax.imshow(u[..., k].T, origin="lower", extent=(0, 1, 0, 1), cmap="magma", vmin=u.min(), vmax=u.max())
-        ax.set_title(f"u at t = {points[at]:.2f}")
-    figure.colorbar(image, ax=figure.axes[2:], shrink=0.8)
-    figure.savefig(path, dpi=110)
+        image = ax.imshow(u[..., at].T, origin="lower", extent=(0, 1, 0, 1), cmap="magma")
+        ax.set(title=f"u at t = {points[at]:.2f}", xlabel="x", ylabel="y")
+        figure.colorbar(image, ax=ax, shrink=0.7)
+    figure.savefig(path, dpi=80)
     print(f"picture: {path}")
 
 
@@ -149,7 +160,7 @@ def main():
     assert apart < 1e3 * TOLERANCE * np.abs(exact).max()
 
     few, begin = system(6)
-    picture(plan, tg.sparse.prepare_jacobian(few, 0.0, begin, argnum=1), points, exact, args.size, args.output)
+    picture(plan, tg.sparse.prepare_jacobian(few, 0.0, begin, argnum=1), points, solutions, args.size, args.output)
 
 
 if __name__ == "__main__":

@@ -102,13 +102,20 @@ print(f"misfit {fit.fun:.6f} (0.5 is expected of the noise)")
 if plt is None:
     print("for the picture: pip install 'tapegrad[plot]'")
 else:
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained")
     final = simulate(np.where(np.isin(np.arange(6), FREE), 0, truth) + np.bincount(FREE, found, 6))[-1]
-    fields = ((start[:, :, 1], "inhibitor at the start"), (data[-1, :, :, 1], "data at the end"), (final[:, :, 1], "fitted model"))
-    for axis, (field, title) in zip(axes, fields, strict=True):
-        figure.colorbar(axis.imshow(field), ax=axis, shrink=0.8)
-        axis.set_title(title)
-    figure.savefig(options.output, dpi=120)
+    observed, model = data[-1, :, :, 1], final[:, :, 1]
+    shared = {"vmin": min(observed.min(), model.min()), "vmax": max(observed.max(), model.max())}
+    fields = (
+        (start[:, :, 1], "inhibitor v at the start (a scale of its own)", {}),
+        (observed, "v at the end: data", shared),
+        (model, "v at the end: fitted model", shared),
+        ((observed - model) / noise, "data less model, in standard deviations of the noise", {"cmap": "RdBu", "vmin": -4, "vmax": 4}),
+    )
+    for axis, (field, title, colours) in zip(axes.flat, fields, strict=True):
+        figure.colorbar(axis.imshow(field, **colours), ax=axis, shrink=0.85)
+        axis.set(title=title, xlabel="column", ylabel="row")
+    figure.savefig(options.output, dpi=90)
     print(f"picture: {options.output}")
 
 if not np.all(np.abs(found - truth[FREE]) < 5 * errors):

@@ -77,6 +77,7 @@ def main() -> int:
         draw(
             year,
             flow,
+            fit,
             ss.filter(fit.model, y),
             ss.smooth(fit.model, y),
             ss.forecast(fit.model, y, args.years),
@@ -86,16 +87,24 @@ def main() -> int:
     return 0
 
 
-def draw(year, flow, filtered, smoothed, ahead, output):
+def draw(year, flow, fit, filtered, smoothed, ahead, output):
     future = year[-1] + 1 + np.arange(len(ahead.mean))
-    figure, axes = pyplot.subplots(figsize=(9, 5))
+    shape = {"figsize": (9, 7), "height_ratios": (3, 1), "layout": "constrained"}
+    figure, (axes, below) = pyplot.subplots(2, 1, sharex=True, **shape)
     axes.plot(year, flow, "k.", label="flow")
     axes.plot(year, host(filtered.filtered_mean)[:, 0], "C1", lw=1, label="filtered level")
     band(axes, year, smoothed.mean, smoothed.cov, "C0", "smoothed level")
     band(axes, future, ahead.mean, ahead.cov, "C2", "forecast of the flow")
-    axes.set(xlabel="year", ylabel="flow at Aswan, $10^8$ m$^3$", title="Nile: local level model, 95 % bands")
+    axes.set(ylabel="flow at Aswan, $10^8$ m$^3$", title="Nile: local level model, bands of 95 %")
     axes.legend()
-    figure.savefig(output, dpi=120)
+    residuals = host(fit.standardised).reshape(len(year), -1)[:, 0]
+    below.bar(year, residuals, color="C0")
+    below.axhline(0, color="k", lw=0.8)
+    for limit in (-1.96, 1.96):
+        below.axhline(limit, color="k", lw=0.8, ls=":")
+    title = f"residuals: {np.sum(np.abs(residuals) > 1.96)} of {np.isfinite(residuals).sum()} beyond 1.96"
+    below.set(xlabel="year", ylabel="standardised\none-step errors", title=title)
+    figure.savefig(output, dpi=90)
 
 
 def band(axes, year, mean, cov, colour, label):

@@ -207,16 +207,20 @@ def draw(output, clean, noisy, u, rows):
         print("matplotlib is not installed: no picture", file=sys.stderr)
         return
     values, sizes, products, _ = np.array(rows).T
-    figure, axes = pyplot.subplots(1, 4, figsize=(16, 4), layout="constrained")
+    figure, axes = pyplot.subplots(1, 5, figsize=(20, 4), layout="constrained")
     for axis, image, title in zip(axes, (clean, noisy, u), ("true", "noisy", "cleaned"), strict=False):
-        axis.imshow(image, cmap="gray", vmin=-0.1, vmax=1.2)
-        axis.set(title=f"{title}, error {np.sqrt(np.mean((image - clean) ** 2)):.3f}", xticks=[], yticks=[])
-    axes[3].semilogy(products, sizes / sizes[0], "o-", label="norm of the gradient")
+        shown = axis.imshow(image, cmap="gray", vmin=-0.1, vmax=1.2)
+        axis.set(title=f"{title}, rms error {np.sqrt(np.mean((image - clean) ** 2)):.3f}", xticks=[], yticks=[])
+    figure.colorbar(shown, ax=axes[:3], shrink=0.7, location="left", label="brightness")
+    errors = axes[3].imshow(u - clean, cmap="RdBu", vmin=-0.3, vmax=0.3)
+    axes[3].set(title="cleaned less true", xticks=[], yticks=[])
+    figure.colorbar(errors, ax=axes[3], shrink=0.7)
+    axes[4].semilogy(products, sizes / sizes[0], "o-", label="norm of the gradient")
     gap = (values - values[-1]) / (values[0] - values[-1])
-    axes[3].semilogy(products[gap > 1e-16], gap[gap > 1e-16], "s--", label="f above its minimum")
-    axes[3].set(xlabel="products with the Hessian", title=f"convergence, {u.size:,} unknowns")
-    axes[3].legend()
-    figure.savefig(output, dpi=110)
+    axes[4].semilogy(products[gap > 1e-16], gap[gap > 1e-16], "s--", label="f above its minimum")
+    axes[4].set(xlabel="products with the Hessian", ylabel="share of the first", title=f"convergence, {u.size:,} unknowns")
+    axes[4].legend()
+    figure.savefig(output, dpi=80)
     print(f"picture: {output}")
 
 

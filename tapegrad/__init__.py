@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
+from ._late import ELSEWHERE as _ELSEWHERE
 from ._late import ON_USE as _ON_USE
 from ._late import PUBLIC as _PUBLIC
 from ._late import load as _load
@@ -25,6 +26,7 @@ from ._transforms import value_and_grad as value_and_grad
 from ._transforms import value_grad_hvp as value_grad_hvp
 from ._transforms import vjp as vjp
 from ._tree import Const as Const
+from ._tree import register_tree as register_tree
 from ._variable import Variable as Variable
 from ._vmap import vmap as vmap
 from .ops import _attach as _attach
@@ -47,6 +49,10 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing
+    from ._anomalies import detect_anomalies as detect_anomalies
+    from ._audit import audit as audit
+    from ._graph import graph as graph
+    from ._profile import profile as profile
     from .replay import prepare as prepare
 
 else:
@@ -57,7 +63,8 @@ else:
             return _load(f"tapegrad.{name}")
         if name in _ON_USE:
             return getattr(_load(_ON_USE[name]), name)
-        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+        hint = f"; what other libraries call {name} is here tapegrad.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

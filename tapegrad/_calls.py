@@ -14,8 +14,8 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
-from ._foreign import OBJECTS, numbers_of
-from ._primitive import OPEN, Trace, handle, layout_of, live, values_of
+from ._foreign import ASKERS, OBJECTS, REMEDIES, library_of, numbers_of
+from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
 from ._variable import Variable, bottom, copied, frozen, variable
@@ -39,6 +39,34 @@ def where_of(f: Any) -> str:
     """' (defined at file:line)', or nothing."""
     code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+
+
+USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)", "hmp": "hmp(f, x, V)", "linearize": "linearize(f, x)",
+         "value_grad_hvp": "value_grad_hvp(f, x, v)", "prepare": "prepare(f, x)", "rule": "rule(f, vjp=..)",
+         "inplace": "inplace(f, like)", "stateful": "stateful(f, a)"}  # fmt: skip
+
+
+def check_function(call: str, f: Any) -> None:
+    """Is f a function?  `call`: the name of what was called."""
+    if callable(f.value if type(f) is Const else f):
+        return
+    f = f.value if type(f) is Const else f
+    what = structure(f) if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f) else repr(f)[:60]
+    usage = USAGE.get(call, f"{call}(f)(x)")
+    maybe = ", perhaps a value f(x)" if is_array(layout_of(f)) or isinstance(layout_of(f), (float, complex, np.generic)) else ""
+    raise ArgumentError(f"{call}: the first argument is {what}{maybe}, not a function. Give the function itself: {usage}")
+
+
+def check_argnums(call: str, argnums: Any) -> None:
+    if type(argnums) is int:
+        return
+    several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not several or not all([isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]):
+        what = repr(argnums) if isinstance(argnums, (str, int, float, bool, tuple, list, type(None))) else structure(argnums)
+        raise ArgumentError(
+            f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the arguments to differentiate. "
+            f"Arguments of f go to what {call} returns: {call}(f)(x)"
+        )
 
 
 def number(x: Any) -> Any:
@@ -89,8 +117,15 @@ class Inputs:
             return
         if isinstance(a, Const):
             raise ArgumentError(f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative")
-        kind = f"dtype {dtype(a)}" if hasattr(a, "dtype") else f"type {type(a).__name__}"
-        hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if hasattr(a, "dtype") else "pass a float array"
+        library = library_of(type(a))
+        if library in PLAIN_OF:
+            raise ArgumentError(
+                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates by arrays of NumPy and CuPy, and "
+                f"by numbers: pass {PLAIN_OF[library]}"
+            )
+        known = is_array(layout_of(a)) or isinstance(a, np.generic)
+        kind = f"dtype {dtype(a)}" if known else f"type {type(a).__name__}"
+        hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if known else "pass a float array"
         raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
 
     def rebuilt(self, a: Any, members: list) -> Any:
@@ -164,6 +199,7 @@ class Inputs:
         return trees[0] if self.single else tuple(trees)
 
 
+PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
 PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
 
 
@@ -172,7 +208,8 @@ def positions(call: str, argnums: Any, count: int) -> tuple:
     wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in wanted:
         if not isinstance(n, int) or isinstance(n, bool) or not -count <= n < count:
-            raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments")
+            hint = "" if count else "; arguments by keyword are constants: pass by position what is to be differentiated"
+            raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}")
     return tuple([n % count for n in wanted])
 
 
@@ -311,23 +348,39 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     if trace.adopts:
         shadow.within_hiding -= 1  # it is that of this trace
+    watched(trace)
     with shadow as (g, args):
         try:
             with Swallowed(), Watched(isinstance(f, Const)):
                 if kwargs or inputs.constants:
                     shadow.pass_plain((*inputs.constants, *kwargs.values()))
                 y = (g if lift is None else lift(g))(*args, **kwargs)
+                if WATCHERS and OPEN.watcher is not None:
+                    OPEN.watcher.returned(f, y)
                 read(y if type(y) is Variable else shadow.settle(y))
         except TypeError as error:
             if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
                 raise DeviceError(
                     f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
                 ) from error
+            if not callable(f):
+                check_function(inputs.call.partition("(")[0], f)
+            note_lists(error, inputs.args)
             raise
         finally:
             trace.close()
             OPEN.aliased = inputs.outer
     return shadow
+
+
+def note_lists(error: TypeError, args: tuple) -> None:
+    """A list of numbers is no array: what works on arrays fails on it."""
+    for n, a in enumerate(args):
+        if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
+            error.add_note(
+                f"argument {n} is a {type(a).__name__}, and each number in it is differentiated by itself; pass numpy.array(x) if the "
+                "function works on an array"
+            )
 
 
 # --- reverse mode ---
@@ -420,20 +473,21 @@ class Recorded:
 
 
 def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
-    name = name_of(f)
+    name, what = name_of(f), call.partition("(")[0]
     if is_node(y):
-        return NotScalarError(
-            f"{call}: {name}{where_of(f)} returned {structure(y)}; grad needs one real scalar (has_aux=True allows a pair)"
-        )
+        pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {structure(y)}; {what} needs one real scalar{pair}")
     if y is None or isinstance(y, str):
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; grad needs a real scalar: is a return missing?")
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; {what} needs a real scalar: is a return missing?")
     if shape(y) != ():
-        one = " or `y[0]`," if np.prod(shape(y)) == 1 else ""
+        one = "`y[0]` or " if np.prod(shape(y)) == 1 else ""
         return NotScalarError(
-            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; grad needs a scalar. Return{one} `y.sum()`, or use jacobian({name})"
+            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; {what} needs a scalar. Return {one}`y.sum()`, or use jacobian({name})"
         )
+    if dtype(y).kind == "O":
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned a {type(y).__name__}; {what} needs a real scalar")
     return NotScalarError(
-        f"{call}: {name}{where_of(f)} returned a value of dtype {dtype(y)}; grad needs a real float. "
+        f"{call}: {name}{where_of(f)} returned a value of dtype {dtype(y)}; {what} needs a real float. "
         f"Return its .real or abs(y)**2, or use jacobian({name})"
     )
 
@@ -457,7 +511,8 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
     elif type(w) is int:
         w = np.float64(w)
     if shape(w) != shape(y):
-        raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the primal has shape {shape(y)}; they must be equal")
+        of = "value" if what in ("cotangent", "seed") else "primal"
+        raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the {of} has shape {shape(y)}; they must be equal")
     if is_array(layout_of(w)) and is_array(layout_of(y)) and xp(w) is not xp(y):
         raise ArgumentError(f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array")
     have, want = dtype(w), dtype(y)

@@ -23,7 +23,20 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
-ON_USE = {"prepare": "tapegrad.replay"}  # tapegrad.<name> of a module on first use
+ON_USE = {
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._anomalies", "audit": "tapegrad._audit",
+    "graph": "tapegrad._graph", "profile": "tapegrad._profile",
+}  # fmt: skip
+# (tapegrad.<name> of a module on first use)
+ELSEWHERE = {  # names of other libraries -> ours
+    "gradient": "grad", "jacfwd": "jacobian(f, mode='forward')", "jacrev": "jacobian(f, mode='reverse')", "jit": "prepare(f, x)",
+    "compile": "prepare(f, x)", "stop_gradient": "value", "detach": "value", "no_grad": "value", "custom_vjp": "rule", "custom_jvp": "rule",
+    "custom_gradient": "rule", "primitive": "rule", "elementwise_grad": "grad(lambda x: f(x).sum())", "GradientTape": "Tape",
+    "Tensor": "Variable", "tensor": "Variable", "pmap": "vmap", "hessian_vector_product": "hvp", "make_jvp": "jvp", "make_vjp": "vjp",
+    "ravel_pytree": "ravel", "remat": "checkpoint", "detect_anomaly": "detect_anomalies", "debug_nans": "detect_anomalies",
+    "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads", "check_grads": "testing.check_grads",
+    "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize", "fit": "statespace.fit",
+}  # fmt: skip
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
@@ -101,7 +114,7 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN",)  # what is open in a thread: no arrow
+STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
 
 

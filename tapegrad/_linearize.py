@@ -1,15 +1,17 @@
 """A function recorded at one point: products with its Jacobian and with the transpose, f not run again."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from . import _tape as reverse
 from ._array import is_differentiable
 from ._calls import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
-from ._primitive import OPEN, layout_of
+from ._primitive import OPEN, layout_of, watched
 from ._tree import tree_map
 from .errors import ArgumentError
 from .ops.degenerate import free_of_gauge
+
+Y = TypeVar("Y")
 
 
 class Products:
@@ -42,7 +44,7 @@ class Products:
         return found
 
     def transposed(self) -> tuple:
-        tape = reverse.Tape()
+        tape = watched(reverse.Tape())
         try:
             ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
             pulled = self.recorded.pull(ws)
@@ -77,7 +79,7 @@ def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable |
     return r
 
 
-class LinearMap:
+class LinearMap(Generic[Y]):
     """v -> J v of a function at one point, or w -> J^H w; `T` is the other."""
 
     __slots__ = ("name", "products", "forward")
@@ -86,11 +88,11 @@ class LinearMap:
         self.name, self.products, self.forward = name, products, forward
 
     @property
-    def T(self) -> "LinearMap":
+    def T(self) -> "LinearMap[Any]":
         """w -> J^H w, in the trees of the arguments; its own `T` is J again."""
         return LinearMap(self.name, self.products, not self.forward)
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: object) -> Y:
         r = self.products.recorded
         inputs = r.inputs
         if not self.forward:
@@ -113,7 +115,7 @@ class LinearMap:
         return self.name if self.forward else f"{self.name}.T"
 
 
-def linearize(f: Callable, *primals: Any) -> tuple[Any, LinearMap]:
+def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
     """(f(*primals), J): the value and the linear map `J(v)`, for several primals `J(v1, v2, ...)`.  f runs once.
 
     `J.T(w)` gives J^H w: one tree for one primal, else a tuple.  Each product costs one sweep over what was recorded; captured arrays

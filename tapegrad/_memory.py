@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from ._array import is_array, is_differentiable, kept, xp_of
-from ._calls import full_like, name_of, number, value_out
+from ._calls import check_function, full_like, name_of, number, value_out
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
 from ._shadow import MAKERS, Globals, Names, Shadow, names_in
@@ -38,6 +38,7 @@ class inplace(Remade, Generic[Y]):
     """
 
     def __init__(self, f: Callable, like: Y):
+        check_function("inplace", f)
         self.f, self.like = f, like
         self.__name__ = f"inplace({name_of(f)})"
 
@@ -75,6 +76,7 @@ class stateful(Remade, Generic[Y]):
     """
 
     def __init__(self, f: Callable[..., Y], *arrays: Any):
+        check_function("stateful", f)
         self.f, self.arrays = f, arrays
         self.__name__ = f"stateful({name_of(f)})"
         for a in arrays:
@@ -267,6 +269,7 @@ class checkpoint(Remade, Generic[P, Y]):
     """
 
     def __init__(self, f: Callable[P, Y]):
+        check_function("checkpoint", f)
         self.f = f
         self.__name__ = f"checkpoint({name_of(f)})"
 

@@ -14,7 +14,7 @@ import numpy as np
 from ._array import address, is_array
 from ._foreign import OBJECTS, argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
-from .errors import AliasError
+from .errors import AliasError, callers_code, callers_line, quoted
 
 
 class Primitive:
@@ -83,11 +83,24 @@ class Open(threading.local):
     shadows: tuple = ()  # theirs (_shadow)
     hiding: Any = ()  # those that hide values
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
+    watcher: Any = None  # who looks at each operation (_anomalies)
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
 
 OPEN = Open()
+WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
+
+
+def watching() -> bool:
+    return bool(WATCHERS) and OPEN.watcher is not None
+
+
+def watched(trace: "Trace") -> Any:
+    """The trace, known to who looks at each operation of this thread."""
+    if WATCHERS and OPEN.watcher is not None:
+        OPEN.watcher.opened(trace)
+    return trace
 
 
 class Trace:
@@ -388,7 +401,8 @@ def own(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            "an argument that shares memory with another argument is written: the other would have to change with it; "
+            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument is written: the other would "
+            "have to change with it; "
             "pass x.copy(), or one array, and take views of it inside the function"
         )
     if not is_saved(x) and not has_tangent(x):

@@ -1,7 +1,7 @@
 """What a user does by hand: the tape, cutting a derivative, a tree as one vector."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from ._calls import (
     entered,
     full_like,
 )
-from ._primitive import OPEN, Trace, layout_of, primal_of
+from ._primitive import OPEN, Trace, layout_of, primal_of, watched
 from ._tree import leaves, tree_map
+from ._types import Array, Number
 from ._variable import Variable, frozen
 from .errors import ArgumentError, ShapeError
 from .ops import shaping
@@ -40,7 +41,7 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self._trace = reverse.Tape()
+        self._trace = watched(reverse.Tape())
         self._leaves: dict = {}
 
     def __enter__(self) -> "Tape":
@@ -56,16 +57,20 @@ class Tape:
         """Bytes of arrays that the records keep."""
         return reverse.saved_bytes(self._trace)
 
-    def watch(self, array: Any) -> Variable:
+    def watch(self, array: Array | Number | Variable) -> Variable:
         """A Variable over a copy of the array."""
         inputs = Inputs("tape.watch", 0, (array,))
-        if type(self._trace) is not reverse.Tape:
+        if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
         value = entered(inputs.args[0])
         x = self._trace.watch(value)
         self._leaves[x._slot] = value
         return x
 
+    @overload
+    def grad(self, y: Variable, x: Variable, seed: object = None) -> Array: ...
+    @overload
+    def grad(self, y: Variable, x: Y, seed: object = None) -> Y: ...
     def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
         """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable.
 
@@ -99,6 +104,10 @@ def live_on(y: Variable, trace: Trace) -> bool:
 # --- small things ---
 
 
+@overload
+def value(x: Variable) -> Array: ...
+@overload
+def value(x: Y) -> Y: ...
 def value(x: Any) -> Any:
     """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
 
@@ -112,7 +121,7 @@ def value(x: Any) -> Any:
     return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 
 
-def ravel(tree: Y) -> tuple[Any, Callable[[Any], Y]]:
+def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
     """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
 
     >>> import numpy as np, tapegrad as tg

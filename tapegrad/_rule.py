@@ -9,6 +9,7 @@ import numpy as np
 
 from ._array import is_array
 from ._calls import (
+    check_function,
     full_like,
     name_of,
 )
@@ -42,6 +43,7 @@ def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = 
     >>> tg.grad(sumsq)(np.array([2.0, 3.0]))
     array([4., 6.])
     """
+    check_function("rule", f)
     if vjp is None and jvp is None:
         raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
     return Rule(f, vjp, jvp)

@@ -332,7 +332,8 @@ def safe_record(record: tuple) -> tuple:
 def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
     """`of_many`: what is known of invalid operations in general records."""
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
-    G, owned = [None] * (top + 1), set()
+    made, owned = getattr(records, "cotangents", None), set()
+    G: list = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()

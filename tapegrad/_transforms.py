@@ -4,7 +4,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ._batch import Batch
 from ._calls import (
     Recorded,
     cast,
+    check_argnums,
+    check_function,
     check_scalar,
     derivative_out,
     full_like,
@@ -27,19 +29,24 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade, named_like
-from ._primitive import OPEN, layout_of
+from ._primitive import OPEN, layout_of, watched
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
+from ._types import Array, Node, Number
 from ._variable import Variable
 from .errors import OPEN as HEARD
-from .errors import ArgumentError, ShapeError, TapegradError
+from .errors import ArgumentError, NotScalarError, ShapeError, TapegradError
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
 X = TypeVar("X")
 Y = TypeVar("Y")
+Z = TypeVar("Z")
 A = TypeVar("A")
+Both: TypeAlias = tuple[Literal[0], Literal[1]]
+V = TypeVar("V", bound=Array | Number)
+N = TypeVar("N", bound=Node)
 P = ParamSpec("P")
 
 
@@ -47,6 +54,7 @@ class Transform(Remade):
     """What grad and its like return: `body(f, settings, args, kwargs)` with f and the settings that they were given."""
 
     def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
+        check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
         name = name_of(f)
@@ -104,8 +112,20 @@ def value_and_grad(
 ) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
 @overload
 def value_and_grad(
-    f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
-) -> Callable[P, tuple[Any, Any]]: ...
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, Z]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, tuple[X, Z]]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Any, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[[X], tuple[Any, Any]]: ...
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Value and gradient of a real scalar function.
 
@@ -118,6 +138,7 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    check_argnums("value_and_grad", argnums)
     return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
@@ -128,7 +149,7 @@ def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> 
 
 def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
-    call = f"grad({name_of(f)})"
+    call = f"{'value_and_grad' if valued else 'grad'}({name_of(f)})"
     r = Recorded(call, f, argnums, args, kwargs, has_aux)
     try:
         check_scalar(call, f, r.tree)
@@ -143,14 +164,26 @@ def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: boo
 
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], Any], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, P], object], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
 ) -> Callable[Concatenate[X, P], X]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], tuple[Any, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+    f: Callable[Concatenate[X, P], tuple[object, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
 ) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
 @overload
-def grad(f: Callable[P, Any], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[P, Any]: ...
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Z]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[X, Z]]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+@overload
+def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
     """Gradient of a real scalar function; see `value_and_grad`.
 
@@ -158,6 +191,7 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
     """
+    check_argnums("grad", argnums)
     return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
 
 
@@ -166,7 +200,32 @@ def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     return (gradient, aux) if settings[1] else gradient
 
 
-def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
+class Named:
+    """A context: what is wrong with the value is told of the transform that was called, not of the gradient that it takes."""
+
+    __slots__ = ("call", "f")
+
+    def __init__(self, call: str, f: Callable):
+        self.call, self.f = call, f
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is NotScalarError:
+            inner, paren, rest = str(error).partition(f"({name_of(self.f)})")
+            if inner in ("grad", "value_and_grad"):
+                rest = rest.replace(f"; {inner} needs", f"; {self.call.partition('(')[0]} needs")
+                raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
+
+
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, /) -> tuple[Y, Callable[[Y], X]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable[[Y], tuple[X, Z]]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
+def vjp(f: Callable, *primals: Any) -> tuple:
     """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
 
     w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
@@ -197,7 +256,7 @@ def vjp(f: Callable[..., Y], *primals: Any) -> tuple[Y, Callable[[Any], Any]]:
     return value, pullback
 
 
-def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
+def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Y, Y]:
     """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
 
     Tangents have the exact shapes of their primals; None stands for zero.
@@ -215,7 +274,7 @@ def jvp(f: Callable[..., Y], primals: tuple, tangents: tuple) -> tuple[Y, Y]:
 # --- second order ---
 
 
-def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple[Y, X, X]:
+def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = ()) -> tuple[Y, X, X]:
     """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
 
     >>> import numpy as np, tapegrad as tg
@@ -225,12 +284,14 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: Any, args: tuple = ()) -> tuple
     inside = OPEN.inside
     if inside is not None:
         return inside.value_grad_hvp(f, x, v, args)
-    pairs = run_forward(f"hvp({name_of(f)})", f, (x,), (v,), _inner(value_and_grad, f, args), args)
+    call = f"hvp({name_of(f)})"
+    with Named(call, f):
+        pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
 
 
-def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
+def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> X:
     """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
 
     >>> import numpy as np, tapegrad as tg
@@ -240,7 +301,7 @@ def hvp(f: Callable[..., Any], x: X, v: Any, args: tuple = ()) -> X:
     return value_grad_hvp(f, x, v, args)[2]
 
 
-def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
+def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> X:
     """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -252,7 +313,7 @@ def hmp(f: Callable, x: X, V: Any, args: tuple = ()) -> X:
     if inside is not None:
         return inside.hmp(f, x, V, args)
     call = f"hmp({name_of(f)})"
-    with Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
+    with Named(call, f), Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
@@ -281,7 +342,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
             return found[0]
     with Recorded(call, f, 0, (x, *args), {}) as r:
         ((y, _),) = r.low
-        tape = reverse.Tape()
+        tape = watched(reverse.Tape())
         w = tape.watch(full_like(number(y), 0))
         pulled = r.pull([w]).get(0)
         slot = None if pulled is None else lowered(pulled, tape)[1]
@@ -381,14 +442,48 @@ def basis(x: Any) -> Any:
     return library.eye(n, dtype=dtype(x)).reshape((n, *s))
 
 
+Mode: TypeAlias = Literal["auto", "forward", "reverse"]
+
+
+@overload
 def jacobian(
-    f: Callable[P, Any],
-    argnums: int | tuple = 0,
-    mode: Literal["auto", "forward", "reverse"] = "auto",
+    f: Callable[Concatenate[V, P], Array | Number],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
     holomorphic: bool = False,
     *,
     shadow: bool = True,
-) -> Callable[P, Any]:
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[V, P], Node],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[V, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[N, P], object],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: int | tuple[int, ...],
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def jacobian(
+    f: Callable, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
+) -> Callable:
     """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
 
     mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
@@ -401,6 +496,7 @@ def jacobian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
+    check_argnums("jacobian", argnums)
     return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
 
 
@@ -474,7 +570,7 @@ def unshared(a: Any) -> Any:
 def _columns(r: Recorded) -> dict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
     back, which gives J v without running f again."""
-    tape = reverse.Tape()
+    tape = watched(reverse.Tape())
     ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
     outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}
@@ -509,7 +605,19 @@ def _columns(r: Recorded) -> dict:
     return blocks
 
 
-def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = True) -> Callable[P, Any]:
+@overload
+def hessian(
+    f: Callable[Concatenate[V, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[N, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> Callable:
     """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
 
     >>> import numpy as np, tapegrad as tg
@@ -517,9 +625,11 @@ def hessian(f: Callable[P, Any], argnums: int | tuple = 0, *, shadow: bool = Tru
     array([[4., 2.],
            [2., 0.]])
     """
+    check_argnums("hessian", argnums)
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
 
 
 def _hessian(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    wrap, (argnums,) = _wrapping(f), settings
-    return _jacobian(f"hessian({name_of(f)})", f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))
+    wrap, (argnums,), call = _wrapping(f), settings, f"hessian({name_of(f)})"
+    with Named(call, f):
+        return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

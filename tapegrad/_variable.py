@@ -49,6 +49,7 @@ import numpy as np
 
 from ._array import is_array, kept, room_like
 from ._late import late
+from ._types import Array, Number
 from .errors import ArgumentError
 
 if TYPE_CHECKING:  # ops/_attach.py gives the methods
@@ -81,7 +82,7 @@ class Variable(Attached):
     # engine asks `type(x)` where it means a plain one.
     __class__ = property(lambda x: late.class_of(x))
 
-    def __init__(self, array: Any):
+    def __init__(self, array: "Array | Number | list[float] | Variable"):
         if isinstance(array, Variable):
             array = bottom(array)
         if not is_array(array):

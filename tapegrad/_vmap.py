@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -13,12 +13,23 @@ from ._kept import kept_in, lies_on, run_beside
 from ._primitive import OPEN, layout_of, live
 from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
+from ._types import Array, Node, Number
 from ._variable import Variable, copied, frozen, variable
 from .errors import ArgumentError, BatchError, ShapeError
 from .ops import shaping
 from .ops._define import ndim, shape
 
+N = TypeVar("N", bound=Node)
 
+
+@overload
+def vmap(
+    f: Callable[..., Array | Number], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+) -> Callable[..., Array]: ...
+@overload
+def vmap(
+    f: Callable[..., N], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+) -> Callable[..., N]: ...
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> Callable:
     """f of one sample, run once for all samples: results as if f had been called on each and the results stacked.
 

@@ -2,6 +2,9 @@
 where, and what to write instead."""
 
 import dis
+import itertools
+import linecache
+import math
 import re
 import sys
 import threading
@@ -29,9 +32,11 @@ class OfTracked(TapegradError):
         super().__init__(*args)
         dropped = OPEN.dropped
         if dropped is not None:
-            place = callers_line()
+            place, text = callers_line(), str(self)
             if place is not None:
-                dropped.append((type(self), str(self), place))
+                dropped.append((type(self), text, place))
+                if place not in text:
+                    self.args = (f"{place}: {quoted(callers_code())}{text}",)
 
 
 class DroppedDerivativeError(OfTracked, TypeError):
@@ -86,6 +91,10 @@ class ConvergenceError(TapegradError, RuntimeError):
     """An optimiser stopped before it reached a maximum, a solver before it reached a solution."""
 
 
+class AnomalyError(OfTracked, FloatingPointError):
+    """Under `detect_anomalies`: a nan or inf, with the operation that made it."""
+
+
 class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
     """A matrix that must be positive definite is not."""
 
@@ -108,21 +117,62 @@ class ReplayWarning(RuntimeWarning):
 
 # --- errors that were swallowed ---
 
-LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx", "pandas"}
+UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))  # libraries that are left alone
+LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx"} | UNKNOWING
 TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
+
+
+def root_of(frame: Any) -> str:
+    return (frame.f_globals.get("__name__") or "").partition(".")[0]
+
+
+def callers_frame() -> Any:
+    """The innermost frame that is no library's or ours; None if all that was wanted is text, or there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and (root := root_of(frame)) in LIBRARIES:
+        if root in TEXT:
+            return None
+        frame = frame.f_back
+    return frame
 
 
 def callers_line() -> str | None:
     """'file:line' in the code that called a library or us; None if all that it wanted was text."""
     frame = sys._getframe(1)
     while frame is not None:
-        root = (frame.f_globals.get("__name__") or "").partition(".")[0]
+        root = root_of(frame)
         if root in TEXT:
             return None
         if root not in LIBRARIES:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown place"
+
+
+def callers_code() -> str:
+    """The expression there that is being worked out; empty where its source is not known, or is long."""
+    frame = callers_frame()
+    if frame is None:
+        return ""
+    line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    if line is None or line != last or first_column is None:
+        return ""
+    whole = linecache.getline(frame.f_code.co_filename, line)
+    text = whole.encode()[first_column:last_column].decode(errors="replace")
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR":  # a[i] = x: the whole of it
+        text = whole.strip()
+    return text if len(text) <= 60 else ""
+
+
+def quoted(code: str) -> str:
+    """An expression before what is wrong with it, with NumPy's name for a function of `math`."""
+    if not code:
+        return ""
+    found = re.match(r"(?:math\.)?(\w+)\(", code)
+    name = found.group(1) if found and hasattr(math, found.group(1)) else ""
+    name = {"lgamma": "gammaln"}.get(name, name)
+    instead = f"numpy.{name}" if hasattr(np, name) else f"scipy.special.{name}"
+    return f"`{code}`" + (f" (write {instead}(x)): " if name else ": ")
 
 
 def refusal(error: BaseException, dropped: list) -> TapegradError | None:
@@ -150,6 +200,23 @@ def refusal(error: BaseException, dropped: list) -> TapegradError | None:
     )
 
 
+def note_library(error: BaseException) -> None:
+    """A note on an error from within a library that knows nothing of tapegrad."""
+    step, place, root = error.__traceback__, "", ""
+    while step is not None:
+        found = root_of(step.tb_frame)
+        if found not in LIBRARIES:
+            place, root = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}", ""
+        elif found in UNKNOWING:
+            root = root or found
+        step = step.tb_next
+    if root and hasattr(error, "add_note"):
+        error.add_note(
+            f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's functions in the function "
+            f"that is differentiated, and {root} outside of it, or on tapegrad.value(x), which has no derivative"
+        )
+
+
 REFUSED = re.compile(
     "'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View) to|Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)"
@@ -172,13 +239,18 @@ class Swallowed:
         if error is not None:
             if self.outer is not None:
                 self.outer.extend(dropped)
-            if not isinstance(error, TapegradError) and (ours := refusal(error, dropped)) is not None:
-                raise ours from error
+            if not isinstance(error, TapegradError):
+                if (ours := refusal(error, dropped)) is not None:
+                    raise ours from error
+                note_library(error)
             return
         if not dropped:
             return
         kind, text, place = dropped[0]
-        raise kind(
+        told = (
             f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
             f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
         )
+        error = kind(told)
+        error.args = (told,)  # its place is that of the error
+        raise error

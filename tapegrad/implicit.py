@@ -27,6 +27,8 @@ from ._variable import Variable
 from .errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError
 from .ops._define import dtype, shape
 
+__all__ = ["fixed_point", "minimum", "root"]
+
 DENSE = 1000  # unknowns up to which the Jacobian is made and inverted, where `solve` says nothing
 KEPT = 32  # points of which the linear systems are kept
 

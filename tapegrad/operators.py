@@ -18,11 +18,13 @@ from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
 from ._reads import walked
 from ._rule import captured_by
-from ._transforms import for_each, largest, swept_at_once, value_and_grad
+from ._transforms import Named, for_each, largest, swept_at_once, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
-from .errors import ArgumentError, DroppedDerivativeError, GuardError, NotScalarError, ShapeError
+from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
 from .ops._define import dtype, shape
 from .replay import prepare
+
+__all__ = ["fisher", "gauss_newton", "hessian", "jacobian"]
 
 # --- is what the function read as it was? ---
 
@@ -405,10 +407,8 @@ class Hessian(Symmetric):
             both = value_and_grad(Const(g) if isinstance(f, Const) else g)
             return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
-        try:
+        with Named(self.call, f):
             p = Point(self.call, f, x, args, self.point, lift, first=1)
-        except NotScalarError as error:
-            raise NotScalarError(str(error).replace(f"grad({name_of(f)})", self.call, 1)) from None
         self.refuse(p)
         return p
 

@@ -13,12 +13,14 @@ import numpy as np
 from ._array import is_array, is_differentiable, shares_memory, xp_of
 from ._calls import name_of
 from ._primitive import values_of
-from ._transforms import grad, jvp, vjp
+from ._transforms import jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
+from ._wrapped import along, inner, placed, weighted
 from .errors import ArgumentError
-from .ops import shaping
 from .ops._define import dtype
 from .ops.one_triangle import symmetric
+
+__all__ = ["check_grads"]
 
 LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}
@@ -27,20 +29,6 @@ NAMES = {"F": "forward", "R": "reverse"}
 def host(a: Any) -> np.ndarray:
     """A plain array on the host."""
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
-
-
-def inner(a: Any, b: Any) -> Any:
-    """Re <a, b> over the leaves of two alike trees; leaves that are None in a count as zero."""
-    total = 0.0
-    for u, v in zip(leaves(a), leaves(b), strict=True):
-        if u is None or v is None:
-            continue
-        if dtype(u).kind == "c" or dtype(v).kind == "c":
-            term = shaping.sum(shaping.real(u) * shaping.real(v) + shaping.imag(u) * shaping.imag(v))
-        else:
-            term = shaping.sum(u * v)
-        total = term + total
-    return total
 
 
 def direction_like(tree: Any, rng: np.random.Generator) -> Any:
@@ -84,14 +72,6 @@ def moved(tree: Any, v: Any, h: float) -> Any:
         return y.astype(x.dtype) if hasattr(x, "dtype") else y
 
     return tree_map(leaf, tree, v)
-
-
-def along(phi: Callable, v: tuple, letter: str) -> Callable:
-    """The derivative of the scalar function phi along v, taken in one of the two modes: a scalar function."""
-    if letter == "F":
-        return lambda *xs: jvp(phi, xs, v)[1]
-    nums = tuple(range(len(v)))
-    return lambda *xs: inner(v, grad(phi, nums)(*xs))
 
 
 def nested(phi: Callable, word: str, directions: list) -> Callable:
@@ -192,12 +172,7 @@ def check_grads(
     eps = (2e-2 if single else 1e-3) if eps is None else eps
     slack = 10.0 if single else 1000.0
 
-    def call(*xs):
-        given = list(args)
-        for n, v in zip(nums, xs, strict=True):
-            given[n] = v
-        return f(*[a.value if isinstance(a, Const) else a for a in given])
-
+    call = placed(f, args, nums)
     check = _Check(name_of(f), rtol, atol)
     before = tree_map(lambda v: host(values_of(v)).copy() if is_array(values_of(v)) else None, args)
     rng = np.random.default_rng(seed)
@@ -205,9 +180,7 @@ def check_grads(
     by_hand = _check_value(check, call, x, value)
     w = direction_like(value, rng)
 
-    def phi(*xs):
-        return inner(w, call(*xs))
-
+    phi = weighted(call, w)
     anywhere = direction_like(x, rng)
     directions = [hermitian_part(x, v) for v in (anywhere, *[direction_like(x, rng) for _ in range(order - 1)])]
     if all(c is None for c in leaves(w)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, address, is_array, xp_of
-from .._primitive import OPEN, view
+from .._primitive import OPEN, WATCHERS, view
 from .._variable import Variable, View, bottom, new
 from ..errors import AliasError
 from . import routes, threads
@@ -101,7 +101,7 @@ class Arrays:
 
     def all_captured(self, arrays: Any) -> list:
         """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
-        if self.wrote or self.borrowed or self.outer or OPEN.hiding:
+        if self.wrote or self.borrowed or self.outer or OPEN.hiding or WATCHERS:
             return [self(x) for x in arrays]
         seen, hold, pairs, found = self.seen, self.hold, self.arrays, []
         for x in arrays:
@@ -144,6 +144,8 @@ class Arrays:
         if not arrays:
             threads.enter(self)
         arrays.append((x, v))
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.captured(x, v)
         if len(THREADS) > 1 or WRITERS:
             threads.snapshot(self, x, v)
         if self.reached or self.wrote:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array
+from .._tree import REAL as REAL
 from .._variable import Variable
 
 ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), range, np.dtype, np.float64, np.int64))
@@ -27,10 +28,9 @@ HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
     functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
-OWN = frozenset(("__main__", "__mp_main__"))
+OWN = frozenset(("__main__", "__mp_main__", "tapegrad._wrapped"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
-REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 

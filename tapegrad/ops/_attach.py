@@ -125,7 +125,11 @@ V.__hash__ = lambda x: hash(values_of(x)) if is_number(x) else object.__hash__(x
 
 
 class Absent(TypeError, AttributeError):
-    """A scalar has no such method: AttributeError for `hasattr`, TypeError for `len(x)`."""
+    """A scalar has no such method: AttributeError for `hasattr`, TypeError for `len(x)`; shown as what a plain number raises."""
+
+
+Absent.__name__ = Absent.__qualname__ = "TypeError"
+Absent.__module__ = "builtins"
 
 
 class OfArrays:
@@ -319,21 +323,24 @@ V.sort, V.partition = _in_place(np.sort), _in_place(np.partition)
 # --- conversions ---
 
 
-def _dropping(name: str, run: Callable, lent: bool = False) -> Callable:
+def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tracked value") -> Callable:
     """`run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
         if is_tracked(x) and not is_number(x):
             raise DroppedDerivativeError(
-                f"{name} of a tracked Variable would drop its derivative in silence; keep the array operation "
-                f"(numpy functions work on it), or write tapegrad.value(x) where the plain number is wanted"
+                f"{name}{of} would drop its derivative in silence; use numpy's functions, which keep it, or "
+                f"tapegrad.value(x) where the plain number is wanted"
             )
         return run(x if lent else values_of(x), *args, **kwargs)
 
     return method
 
 
-V.__float__ = _dropping("float(x) or math.f(x), or storing it in a plain array (numpy.zeros(n, like=x) makes one that takes it),", float)
+V.__float__ = _dropping(
+    "a plain number made of a tracked value, by float(x), math.f(x) or storing it in a plain array (numpy.zeros(n, like=x) makes one "
+    "that keeps derivatives),", float, of="",
+)  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)
 V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
 V.tolist = _dropping("x.tolist()", lambda a: a.tolist())
@@ -353,7 +360,7 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 def _array(x, dtype=None, copy=None):
     if is_tracked(x):
         raise DroppedDerivativeError(
-            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked Variable in silence; "
+            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value in silence; "
             "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
         )
     a = values_of(x)
@@ -396,7 +403,7 @@ def _without_rule(name: str) -> Callable:
     def method(x, *args, **kwargs):
         if is_tracked(x) or _protocols.any_tracked(args):
             raise NoRuleError(
-                f"x.{name}() of a tracked Variable is not supported by tapegrad; compose it of other operations, or cut the "
+                f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other operations, or cut the "
                 f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
         return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})

@@ -18,7 +18,6 @@ One of several equal eigenvalues, taken alone, has no derivative either; like a 
 gives one of them, forward mode the derivative along the tangent."""
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from .._primitive import Ended, layout_of, live, primal_of, values_of
 from .._variable import Variable, View, variable
 from ._define import ndim, primitive, rules
 from .elementwise import absolute
+from .gates import warn_user
 from .products import H, column, matmul, row
 from .shaping import conj, real, sum
 
@@ -256,11 +256,11 @@ def unknown(m, w):
 
 
 def warn():
-    warnings.warn(
+    warn_user(
         "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot find: eigenvalues are "
         "equal, or the function depends on the sign or phase of a vector; it is nan",
-        RuntimeWarning, stacklevel=3,
-    )  # fmt: skip
+        RuntimeWarning,
+    )
 
 
 def _quotient_jvp(t, out, m, w):

@@ -2,8 +2,8 @@
 
 The first derivative of |x| at 0 is 0.  A second derivative there may be infinite, or finite by cancellation, as that of |x|^2 =
 2 I, and no rule can tell from what it sees.  So a rule hands its result through `noted`: it is 0 there in every further
-derivative, and where a tangent or cotangent that is not zero comes by, with a NonDifferentiableWarning.  (Not on a device: to
-look would wait for it.)"""
+derivative, and where a tangent or cotangent that is not zero comes by, with a NonDifferentiableWarning.  (On a device only under
+`detect_anomalies`: to look waits for it.)"""
 
 import os
 import sys
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import is_tracked, primal_of, seen
+from .._array import is_array
+from .._primitive import is_tracked, primal_of, seen, watching
 from ..errors import NonDifferentiableWarning
 from ._define import primitive, rules
 
@@ -33,20 +34,34 @@ def users_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def warn(what: str, line: str) -> None:
+def warn_user(text: str, kind: type) -> None:
+    """A warning at the user's line."""
     frame = users_frame()
-    warnings.warn_explicit(
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+
+
+def warn(what: str, line: str) -> None:
+    warn_user(
         f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken as 0. If the function is "
         "smooth, write it without the root, as (x * x).sum() for norm(x)**2; else keep away from zero",
-        NonDifferentiableWarning, frame.f_code.co_filename, frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )  # fmt: skip
+        NonDifferentiableWarning,
+    )
 
 
 def meets(v: Any, zero: Any) -> bool:
     """Is v, or any element of v where `zero` holds, not zero?  (Not if it may not be looked at.)"""
-    v = seen(v)
-    return v is not None and bool((np.asarray(v != 0) & zero).any())
+    v, zero = looked(v), looked(zero)
+    return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
+
+
+def looked(v: Any) -> Any:
+    """The values of v where they may be looked at, else None; on a device only while somebody watches, for it takes waiting."""
+    found = seen(v)
+    if found is None and watching():
+        found = primal_of(v)
+        return found.get() if is_array(found) else None
+    return found
 
 
 @primitive(holomorphic=False)
@@ -77,6 +92,6 @@ rules(
 
 def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
     """`noted`, where there is anything to note: on the host, at a zero, of a value that is watched."""
-    if not is_tracked(x) or seen(zero) is None or not zero.any():
+    if not is_tracked(x) or (found := looked(zero)) is None or not found.any():
         return y
     return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed))

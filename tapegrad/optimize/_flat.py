@@ -21,6 +21,7 @@ from ..ops import shaping
 
 
 def to_host(x: Any) -> np.ndarray:
+    """An array or number as a plain array of NumPy's, from a device if it lies there."""
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
@@ -106,11 +107,15 @@ class Values:
     def __init__(self, call: str, f: Callable, flat: Flat, args: tuple = (), kwargs: dict | None = None):
         self.call, self.flat, self.kwargs = call, flat, kwargs or {}
         # f goes through the transforms as an argument, so that the arrays it captures are treated as those of a function that is
-        # differentiated itself.
+        # differentiated itself; so `_f` captures no object that leads to them by another way.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
-        self._f = lambda u, f, *rest, **more: flattened(f(self.flat.restore(u), *rest, **more))
-        self._jacobian = jacobian(self._f)
-        self._hessian = hessian(lambda u, v, *rest, **more: (v * self._f(u, *rest, **more)).sum())
+        restore = flat.restore
+
+        def values(u: Any, f: Callable, *rest: Any, **more: Any) -> Any:
+            return flattened(f(restore(u), *rest, **more))
+
+        self._f, self._jacobian = values, jacobian(values)
+        self._hessian = hessian(lambda u, v, *rest, **more: (v * values(u, *rest, **more)).sum())
         self._size = 1
 
     def __call__(self, u: np.ndarray) -> np.ndarray:

@@ -76,6 +76,7 @@ class Objective:
         return value, gradient.copy()
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
+        """The whole Hessian; the unit matrix where the value is not finite."""
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
             return np.eye(u.size)

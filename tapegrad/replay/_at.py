@@ -4,7 +4,7 @@ from typing import Any
 
 from .._array import is_array, kept, xp_of
 from .._late import load
-from .._primitive import OPEN
+from .._primitive import OPEN, watching
 from .._tree import is_node, leaves, structure, tree_map
 from ..errors import ArgumentError, ShapeError
 from ._form import EMITTER, Form, Kept, broken, has_variable
@@ -70,7 +70,7 @@ class At:
     def product(self, method: str, v: Any, out: Any, place: int | None) -> Any:
         form, args = self.p.forms[method], (self.x, v, *self.args)
         folded = self.folded.get(method)
-        y = None if folded is None or OPEN.depth or OPEN.inside is not None or has_variable(args) else folded(args)
+        y = None if folded is None or watching() or OPEN.depth or OPEN.inside is not None or has_variable(args) else folded(args)
         if y is None:
             y = self.p.product(method, self.x, v, self.args)
             self.folded[method] = self.fold(form, args)
@@ -82,6 +82,7 @@ class At:
     def fold(self, form: Form, args: tuple) -> Folded | None:
         if (
             OPEN.depth
+            or watching()
             or form.eager is not None
             or not form.programs
             or form.programs[0].program.written

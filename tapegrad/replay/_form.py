@@ -12,7 +12,7 @@ from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._flags import now
 from .._late import load
-from .._primitive import OPEN
+from .._primitive import OPEN, watching
 from .._random import DRAW
 from .._reads import restore, snapshot
 from .._shadow import THREADS
@@ -101,11 +101,14 @@ class Form:
     def plain(self, args: tuple) -> Any:
         """Without a program."""
         f = self.owner.f
+        if self.method == "value" and watching() and not isinstance(f, Const):
+            with Swept(self.name, f, self.owner.argnums, args, {}) as r:  # where it is seen
+                return r.value()
         y = METHODS[self.method](f, self.owner.argnums)(*(given(args) if self.method == "value" else args))
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        if OPEN.depth or OPEN.inside is not None or has_variable(args):
+        if OPEN.depth or OPEN.inside is not None or has_variable(args) or watching():
             return self.plain(args)
         if self.eager is not None:
             return self.plain(args)

@@ -1,9 +1,9 @@
 """`prepare`: a function and its derivatives, recorded once and replayed at other points."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, Generic, Literal, TypeAlias, TypeVar, overload
 
-from .._calls import Inputs, name_of
+from .._calls import Inputs, check_argnums, check_function, name_of
 from .._pickling import Remade
 from .._shadow import MAKERS
 from .._tree import Const
@@ -12,8 +12,12 @@ from ._at import At, filled_out
 from ._form import METHODS, Form
 from ._signature import Signature
 
+X = TypeVar("X")
+Y = TypeVar("Y")
+OnChange: TypeAlias = Literal["record", "raise"]
 
-class Prepared(Remade):
+
+class Prepared(Remade, Generic[X, Y]):
     """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
 
     def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
@@ -32,48 +36,48 @@ class Prepared(Remade):
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
-    def value(self, *args: Any, out: Any = None) -> Any:
+    def value(self, *args: object, out: object = None) -> Y:
         """f(*args)."""
         return filled_out(f"{self.name}.value", self.forms["value"](args), out)
 
     __call__ = value
 
-    def grad(self, *args: Any, out: Any = None) -> Any:
+    def grad(self, *args: object, out: object = None) -> X:
         """The gradient, as `tapegrad.grad` gives it."""
         return filled_out(f"{self.name}.grad", self.forms["grad"](args), out)
 
-    def value_and_grad(self, *args: Any, out: Any = None) -> Any:
+    def value_and_grad(self, *args: object, out: object = None) -> tuple[Y, X]:
         """(value, gradient); `out` is for the gradient."""
         value, gradient = self.forms["value_and_grad"](args)
         return value, filled_out(f"{self.name}.value_and_grad", gradient, out)
 
-    def jacobian(self, *args: Any, out: Any = None) -> Any:
+    def jacobian(self, *args: object, out: object = None) -> Any:
         """The Jacobian, as `tapegrad.jacobian` gives it."""
         return filled_out(f"{self.name}.jacobian", self.forms["jacobian"](args), out)
 
-    def hessian(self, *args: Any, out: Any = None) -> Any:
+    def hessian(self, *args: object, out: object = None) -> Any:
         """The Hessian, as `tapegrad.hessian` gives it."""
         return filled_out(f"{self.name}.hessian", self.forms["hessian"](args), out)
 
-    def jvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> tuple:
+    def jvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, Y]:
         """(f(x, *args), J v); `out` is for J v."""
         value, slope = self.product("jvp", x, v, args)
         return value, filled_out(f"{self.name}.jvp", slope, out)
 
-    def vjp(self, x: Any, w: Any, args: tuple = (), *, out: Any = None) -> tuple:
+    def vjp(self, x: X, w: Y, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X]:
         """(f(x, *args), J^H w); `out` is for J^H w."""
         value, pulled = self.product("vjp", x, w, args)
         return value, filled_out(f"{self.name}.vjp", pulled, out)
 
-    def hvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> Any:
+    def hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
         """H v, the Hessian of f(x, *args) by x times v."""
         return filled_out(f"{self.name}.hvp", self.product("hvp", x, v, args), out)
 
-    def hmp(self, x: Any, V: Any, args: tuple = (), *, out: Any = None) -> Any:
+    def hmp(self, x: X, V: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
         """H times each of the rows of V."""
         return filled_out(f"{self.name}.hmp", self.product("hmp", x, V, args), out)
 
-    def value_grad_hvp(self, x: Any, v: Any, args: tuple = (), *, out: Any = None) -> tuple:
+    def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
         """(value, gradient, H v); `out` is for H v."""
         value, gradient, hv = self.product("value_grad_hvp", x, v, args)
         return value, gradient, filled_out(f"{self.name}.value_grad_hvp", hv, out)
@@ -83,7 +87,7 @@ class Prepared(Remade):
             raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
         return self.forms[method]((x, v, *args))
 
-    def at(self, x: Any, *args: Any) -> At:
+    def at(self, x: X, *args: object) -> At:
         """The function at the point x: its products pay only for what depends on their direction.
 
         >>> import numpy as np, tapegrad as tg
@@ -101,6 +105,28 @@ class Prepared(Remade):
         return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing is recorded yet"])
 
 
+@overload
+def prepare(
+    f: Callable[Concatenate[X, ...], Y],
+    x: X,
+    /,
+    *args: object,
+    argnums: Literal[0] = 0,
+    on_change: OnChange = "record",
+    compile: bool | Literal["auto"] = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared[X, Y]: ...
+@overload
+def prepare(
+    f: Callable[..., Y],
+    *args: object,
+    argnums: int | tuple[int, ...],
+    on_change: OnChange = "record",
+    compile: bool | Literal["auto"] = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared[Any, Y]: ...
 def prepare(
     f: Callable,
     *args: Any,
@@ -129,6 +155,8 @@ def prepare(
     >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     (array([ 3., 12.]), array([6., 0.]))
     """
+    check_function("prepare", f)
+    check_argnums("prepare", argnums)
     if not args:
         raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
     if on_change not in ("record", "raise"):

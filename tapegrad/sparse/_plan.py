@@ -3,7 +3,6 @@
 A `Plan` stands on a prepared function (replay): its pattern is that of the recorded value or gradient, and its products are replayed."""
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from .._recording import value as value_of
 from .._tree import leaves, structure
 from .._variable import Variable
 from ..errors import ArgumentError, DenseWarning, GuardError
+from ..ops.gates import warn_user
 from ..replay._form import has_variable
 from ..replay._prepare import Prepared
 from ..replay._program import same_value
@@ -143,10 +143,12 @@ class Plan(Remade):
 
     @property
     def colors(self) -> int:
+        """How many products give all entries."""
         return len(self.coloring)
 
     @property
     def shape(self) -> tuple:
+        """That of the matrix."""
         return self.pattern.shape
 
     def __repr__(self) -> str:
@@ -275,11 +277,10 @@ class Plan(Remade):
         full = int((2 * np.diff(self.pattern.indptr) >= n).sum())
         if n > SMALL and full and 2 * self.colors >= min(m, n):
             what = "hessian" if self.second else "jacobian"
-            warnings.warn(
+            warn_user(
                 f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a sparse matrix takes "
                 f"{self.colors} products; tapegrad.{what} does it as well",
                 DenseWarning,
-                stacklevel=5,
             )
 
     def plot(self, ax: Any = None) -> Any:

@@ -11,6 +11,7 @@ import numpy
 
 from .._late import load
 from ..errors import DataError
+from ..ops.gates import warn_user
 
 
 class OnLibrary:
@@ -66,11 +67,10 @@ class Labels:
         following = _following(self.index, steps)
         if following is not None:
             return following
-        warnings.warn(
+        warn_user(
             f"the index of y ({type(self.index).__name__}) has no constant step, so that the dates of the forecasts are not known: "
             f"they are numbered from {n}.  Give y an index with a freq (y.asfreq('MS')), or the forecasts their dates=",
             UserWarning,
-            stacklevel=4,
         )
         return load("pandas").RangeIndex(n, n + steps)
 

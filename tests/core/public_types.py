@@ -10,6 +10,7 @@ import numpy as np
 
 import tapegrad as tg
 from tapegrad import statespace as ss
+from tapegrad._linearize import LinearMap
 
 Array = np.ndarray
 Theta = dict[str, float]
@@ -49,12 +50,20 @@ def first_order() -> None:
     assert_type(tg.grad(loglik)(theta), Theta)
     assert_type(tg.grad(model.loss)(x), Array)
     assert_type(tg.grad(with_aux, has_aux=True)(x), tuple[Array, str])
-    assert_type(tg.grad(energy, (0, 1))(x, 2.0), Any)
+    assert_type(tg.grad(energy, (0, 1))(x, 2.0), tuple[Array, float])
+    assert_type(tg.grad(energy, 1)(x, 2.0), float)
+    assert_type(tg.grad(energy, (1, 0))(x, 2.0), Any)
+    assert_type(tg.value_and_grad(energy, (0, 1))(x, 2.0), tuple[float, tuple[Array, float]])
     assert_type(tg.value_and_grad(energy)(x, 2.0), tuple[float, Array])
     assert_type(tg.value_and_grad(with_aux, has_aux=True)(x), tuple[tuple[float, str], Array])
     assert_type(tg.jvp(flow, (x,), (x,)), tuple[Array, Array])
-    assert_type(tg.vjp(flow, x), tuple[Array, Callable[[Any], Any]])
-    assert_type(tg.jacobian(flow, mode="forward")(x), Any)
+    assert_type(tg.vjp(flow, x), tuple[Array, Callable[[Array], Array]])
+    assert_type(tg.vjp(energy, x, 2.0), tuple[float, Callable[[float], tuple[Array, float]]])
+    assert_type(tg.jacobian(flow, mode="forward")(x), Array)
+    assert_type(tg.jacobian(loglik)(theta), Any)
+    assert_type(tg.vmap(flow)(x), Array)
+    assert_type(tg.vmap(with_aux)(x), tuple[float, str])
+    assert_type(tg.linearize(flow, x), tuple[Array, LinearMap[Array]])
     tg.grad(lambda x: (x * x).sum())(x)
     tg.grad(tg.Const(energy))(x, 2.0)
 
@@ -64,7 +73,9 @@ def first_order() -> None:
     tg.grad(x)  # type: ignore[call-overload]
     tg.grad(energy, has_aux=True)  # type: ignore[call-overload]
     tg.grad(energy, mode="forward")  # type: ignore[call-overload]
-    tg.jacobian(flow, mode="sideways")  # type: ignore[arg-type]
+    tg.jacobian(flow, mode="sideways")  # type: ignore[call-overload]
+    tg.vmap(3)  # type: ignore[call-overload]
+    tg.vjp(flow, "x")  # type: ignore[arg-type]
     tg.jvp(flow, x, x)  # type: ignore[arg-type]
     tg.gradient(energy)  # type: ignore[attr-defined]
 
@@ -73,7 +84,12 @@ def second_order() -> None:
     assert_type(tg.hvp(energy, x, x, (2.0,)), Array)
     assert_type(tg.hmp(energy, x, np.eye(3), (2.0,)), Array)
     assert_type(tg.value_grad_hvp(loglik, theta, theta), tuple[float, Theta, Theta])
-    assert_type(tg.hessian(energy)(x, 2.0), Any)
+    assert_type(tg.hessian(energy)(x, 2.0), Array)
+    assert_type(tg.hessian(loglik)(theta), Any)
+    p = tg.prepare(energy, x, 2.0)
+    assert_type(p.value_and_grad(x, 2.0), tuple[float, Array])
+    assert_type(p.hvp(x, x, (2.0,)), Array)
+    tg.prepare(energy, x, 2.0, on_change="ask")  # type: ignore[call-overload]
     assert_type(tg.grad(lambda x: tg.grad(energy)(x, 2.0).sum())(x), Any)
 
 
@@ -84,21 +100,39 @@ def by_hand() -> None:
     assert_type(v.shape, tuple[int, ...])
     assert_type(-v @ v + 2 * v, tg.Variable)
     assert_type(v[1:].reshape(2, -1).sum(axis=0), tg.Variable)
-    assert_type(v.mean().item(), Any)
-    v.summ()  # type: ignore[attr-defined]
+    assert_type(v.mean().item(), float)
     v.reshape("three")  # type: ignore[arg-type]
+    assert_type(v.sum(axis=0).T.reshape(3, 1), tg.Variable)
+    assert_type(v[1:], tg.Variable)
+    assert_type(v > 0, Array)
+    x * v
+    assert_type(tg.value(v), Array)
+    assert_type(tg.value(2.0), float)
+    v.foo()  # type: ignore[attr-defined]
+    v + "text"  # type: ignore[operator]
     with tg.Tape() as tape:
         y = tape.watch(x)
     assert_type(y, tg.Variable)
     assert_type(tape.saved_bytes, int)
+    assert_type(tape.grad(y, y), Array)
     assert_type(tg.rule(energy, vjp=lambda g, out, x, k: (g * k, None))(x, 2.0), float)
     assert_type(tg.checkpoint(energy)(x, 2.0), float)
     assert_type(tg.inplace(lambda out, x: None, x)(x), Array)
     assert_type(tg.stateful(flow, x)((x,), x), tuple[Array, tuple[Any, ...]])
-    assert_type(tg.ravel(theta), tuple[Any, Callable[[Any], Theta]])
+    assert_type(tg.ravel(theta), tuple[Array, Callable[[Array], Theta]])
     tg.rule(energy, 3)  # type: ignore[arg-type]
     tg.checkpoint(energy)(x)  # type: ignore[call-arg]
     assert tg.Tape().watched  # type: ignore[attr-defined]
+
+
+def finding_errors() -> None:
+    assert_type(tg.audit(energy, x, 2.0).ok, bool)
+    assert_type(tg.audit(energy, x, 2.0).failures, list[str])
+    assert_type(tg.profile(energy, x, 2.0).total, float)
+    assert_type(tg.graph(flow, x).svg(), str)
+    with tg.detect_anomalies(inf=False):
+        tg.grad(loglik)(theta)
+    tg.register_tree(Model, lambda m: ((m.a,), None), lambda rest, members: Model(*members))
 
 
 def on_the_core() -> None:

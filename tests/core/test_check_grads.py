@@ -57,5 +57,19 @@ def test_a_call_that_is_not_repeatable_is_named():
         check_grads(f, np.ones(2))
 
 
+def test_what_only_a_followed_function_can_do():
+    """A function that stores its argument in plain arrays: NumPy's names in it mean tapegrad's."""
+    buffer = np.zeros(2)
+
+    def f(x):
+        state = np.array([x[0], 2.0])
+        buffer[:] = state * x
+        return np.append(buffer, np.asarray(x[1]))
+
+    check_grads(f, np.array([0.3, 0.7]))
+    check_grads(lambda p, x: f(p["a"]) * x, ({"a": np.array([0.3, 0.7])}, 2.0))
+    assert type(buffer) is np.ndarray
+
+
 def test_float32():
     check_grads(lambda x: np.sin(x) * x, np.array([0.3, 0.7], np.float32))

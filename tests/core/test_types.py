@@ -1,10 +1,7 @@
-"""Types: the list of what a Variable has is that of the class, and programs with types run."""
+"""Types: the list of what a Variable has is that of the class."""
 
 import ast
 from pathlib import Path
-
-import numpy as np
-from typed_programs import Rod, banana, by_hand, fit_level, fit_rod, newton, random_walk, slopes
 
 import tapegrad as tg
 
@@ -22,13 +19,3 @@ def test_what_type_checkers_are_told_of_a_variable():
     there = {n for n in dir(tg.Variable) if not n.startswith("_") or (n.startswith("__") and n not in dir(object))}
     assert told <= set(dir(tg.Variable))
     assert there - told == APART
-
-
-def test_typed_programs_run():
-    params, forecast = fit_level(random_walk(200))
-    assert params.keys() == {"level", "noise"} and forecast.shape == (3,)
-    np.testing.assert_allclose(fit_rod(Rod(20, np.zeros(12)).run(np.array([0.2])).copy()), [0.2], rtol=1e-4)
-    np.testing.assert_allclose(newton(np.array([-1.2, 1.0, 0.5])), np.ones(3), atol=1e-8)
-    np.testing.assert_allclose(slopes(np.ones((4, 3))), np.zeros((4, 3)), atol=1e-12)
-    np.testing.assert_array_equal(by_hand(np.array([1.0, 2.0])), [3.0, 4.0])
-    assert banana(np.ones(3)) == 0.0

@@ -65,6 +65,23 @@ def test_captured_buffers_and_arguments():
     assert np.allclose(found.x, expected.x, rtol=1e-9) and found.nfev == expected.nfev
 
 
+def test_a_function_behind_the_residuals_writes_through_views():
+    """The objects of the call lead to the same memory; they are not a way by which the function reaches it."""
+    work = np.zeros(4)
+    left, right = work[:2], work[2:]
+
+    def simulate(p):
+        work[:] = 0.0
+        left[:] += p
+        np.multiply(left, p[0], out=right)
+        return work
+
+    r = tg.optimize.least_squares(lambda p: simulate(p) - np.array([2.0, 3.0, 4.0, 6.0]), np.ones(2))
+    np.testing.assert_allclose(r.x, [2.0, 3.0], atol=1e-8)
+    solved = tg.optimize.root(lambda p: simulate(p)[2:] - np.array([4.0, 6.0]), np.ones(2))
+    np.testing.assert_allclose(solved.x, [2.0, 3.0], atol=1e-8)
+
+
 def test_least_squares_on_the_library(xp):
     t, y = xp.asarray(T), xp.asarray(Y)
     expected = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.0], by_hand)

@@ -9,7 +9,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["_late", "errors", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "_cache"],
+    ["_late", "errors", "_types", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "_cache"],
     ["_primitive", "_loans"],
     ["_tape", "_dual", "ops", "ops._layouts", "ops._define"],
     [
@@ -58,7 +58,21 @@ FLOORS = [
     ],
     ["_faces", "_higher", "_float_errors", "_random", "numpy", "cupy", "scipy", "stats.", "_questions", "_stand_ins"],
     ["_shadow."],
-    ["_reads", "_calls", "_transforms", "_transposed", "_kept", "_vmap", "_rule", "_recording", "_linearize", "_memory"],
+    [
+        "_reads",
+        "_calls",
+        "_transforms",
+        "_transposed",
+        "_kept",
+        "_vmap",
+        "_rule",
+        "_recording",
+        "_linearize",
+        "_memory",
+        "_watching",
+        "_anomalies",
+        "_wrapped",
+    ],
     [
         "kernels.graph.",
         "kernels.trace.",
@@ -69,7 +83,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "graph"],
+    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "_profile", "_graph", "_audit"],
     ["__init__"],
 ]
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, layout_of, live, values_of
+from ..._primitive import OPEN, WATCHERS, layout_of, live, values_of
+from ..._transforms import value_and_grad
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -57,6 +58,7 @@ class Parts:
     missing: Any
     invalid: str
     sums: Any = None
+    init: Any = None  # of a recursion
 
     def __post_init__(self) -> None:
         if self.invalid not in ("reject", "nan"):
@@ -132,7 +134,7 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("F")
-        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
+        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
             return found
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
@@ -154,7 +156,7 @@ class Generated(Remade):
         if self._captured:
             self._look_around()
         last = self._launches.__dict__.get("VG")
-        if out is None and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
+        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
             return found
         if is_tree(theta):
             if out is not None:
@@ -182,7 +184,7 @@ class Generated(Remade):
         self._launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
-        """(p, B)."""
+        """The gradient of each sample, (p, B)."""
         return self.value_and_grad(theta, data)[1]
 
     def hvp(self, theta: Any, v: Any, data: Any) -> Any:
@@ -322,12 +324,28 @@ class Generated(Remade):
             launcher = self._launcher(family, kind, n, arrays, missing, numbers)
             if not numbers and family is self._family:
                 self._last = key, launcher
-        return self._launch(launcher, kind, n, arrays, outs, False)
+        return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, outs, False))
 
     def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
         """Launch a kernel of any family on plain arrays."""
         launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
-        return self._launch(launcher, kind, n, arrays, None, not family.scalar)
+        return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, None, not family.scalar))
+
+    def _looked_at(self, arrays: tuple, found: Any) -> Any:
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.launched(self.__name__, arrays[0], found, functools.partial(self._rerun, *arrays[:2]))
+        return found
+
+    def _rerun(self, theta: np.ndarray, data: np.ndarray, sample: int) -> None:
+        """The function itself for one sample, datum by datum, with its derivative: whoever watches sees its lines."""
+        raise NotImplementedError
+
+    def _steps_of(self, theta: Any, data: Any, sample: int) -> tuple:
+        """What the function gets: (theta of its numbers, the numbers, the data that it gets one by one)."""
+        data = data[..., sample] if data.ndim == 3 else data
+        each = [y if data.ndim > 1 else y[()] for y in data.T]
+        skips = self.missing != "step"
+        return self._build or (lambda x: x), theta[:, sample].copy(), [y for y in each if not (skips and np.isnan(y).any())]
 
     def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
         theta, data = arrays[:2]
@@ -387,6 +405,11 @@ class Generated(Remade):
 class Likelihood(Generated):
     """A sum over data; see `likelihood`."""
 
+    def _rerun(self, theta, data, sample):
+        build, numbers, each = self._steps_of(theta, data, sample)
+        for y in each:
+            value_and_grad(lambda x, y=y: self._parts.f(build(x), y))(numbers)
+
     def scores(self, theta: Any, data: Any) -> Any:
         """The gradient of each datum's term, (N, p, B), by one sweep; (N, p) for theta (p,).
 
@@ -398,6 +421,19 @@ class Likelihood(Generated):
 
 class Recursion(Generated):
     """A recursion with a carry; see `recursion`."""
+
+    def _rerun(self, theta, data, sample):
+        build, numbers, each = self._steps_of(theta, data, sample)
+
+        def run(x):
+            th, total = build(x), 0.0
+            carry = self._parts.init(th)
+            for y in each:
+                carry, term = self._parts.f(carry, th, y)
+                total = total + np.sum(term)
+            return total
+
+        value_and_grad(run)(numbers)
 
     def final(self, theta: Any, data: Any) -> Any:
         """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
@@ -508,7 +544,7 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
-    made = Recursion(Parts(step, trace, missing, invalid, sums))
+    made = Recursion(Parts(step, trace, missing, invalid, sums, init))
     made._call = _recursion, (init, step, missing, invalid, sums)
     return made
 

@@ -1,12 +1,14 @@
 """map: a function of per-sample arguments becomes a kernel."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..._pickling import Remade, named_like
-from ..._primitive import layout_of, values_of
+from ..._primitive import OPEN, WATCHERS, layout_of, values_of
+from ..._transforms import jacobian
 from ..._tree import Const
 from ..._variable import Variable
 from ..trace.tracing import trace_map
@@ -46,7 +48,12 @@ class Map(Remade):
         arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
         theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
         rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
-        return build(family.F(self._launch(family), theta, rest, ()))
+        return build(family.F(self._launch(family, values, fixed), theta, rest, ()))
+
+    def _rerun(self, values: list, fixed: list, sample: int) -> None:
+        """The function itself for one sample, with its derivative: whoever watches sees its lines."""
+        given = [v[..., sample] if np.ndim(v) else v for v in values]
+        jacobian(self.f, tuple([n for n, c in enumerate(fixed) if not c]))(*given)
 
     def _family(self, shapes: tuple, fixed: tuple) -> tuple:
         key = shapes, fixed
@@ -63,7 +70,7 @@ class Map(Remade):
             self._families[key] = Family(self.__name__, lambda s: program, False, False, by_data=False), build
         return self._families[key]
 
-    def _launch(self, family: Family) -> Callable:
+    def _launch(self, family: Family, values: list | None = None, fixed: list | None = None) -> Callable:
         def run(kind, n, arrays):
             theta, rest, *others = arrays
             dtype = theta.dtype
@@ -73,6 +80,8 @@ class Map(Remade):
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
             if batch:
                 launcher([contiguous(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
+            if WATCHERS and OPEN.watcher is not None and values is not None:
+                OPEN.watcher.launched(self.__name__, theta, made[0], functools.partial(self._rerun, values, fixed))
             return made[0]
 
         return run

@@ -1,0 +1,208 @@
+"""Traces under the eyes of a watcher, who is told of each operation, and of each cotangent of a sweep, with the user's line.
+
+A trace that is opened while somebody watches (`OPEN.watcher`) becomes one of the classes below.  The short ways of _fast ask for the
+class itself, so all its operations go through `apply` or `step`; and its list of records is a `Noted`, which knows the lines.  While
+nobody watches, nothing of this is met: the one question, whether `WATCHERS` is empty, is asked once a transform."""
+
+import linecache
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ._array import is_array
+from ._batch import Batch
+from ._carried import Buffer
+from ._dual import Dual
+from ._primitive import OPEN, WATCHERS, Primitive, layout_of
+from ._tape import PART, Like, Tape, primitive_of
+from ._variable import Variable, View
+from .errors import LIBRARIES
+
+# --- lines ---
+
+
+def users_place() -> tuple:
+    """(file, line) of the innermost code on the stack that is no library's."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] not in LIBRARIES:
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "an unknown place", 0
+
+
+def spelt(place: tuple) -> str:
+    return f"{place[0]}:{place[1]}" if place[1] else place[0]
+
+
+def text_of(place: tuple) -> str:
+    """The source of the line; empty where there is none."""
+    return linecache.getline(*place).strip()
+
+
+class Noted(list):
+    """The records of a tape, each with the line that made it.  A record that a sweep over other records made has the line of the one
+    swept, and in `origins` its primitive.  `now`: at which one a sweep is (number, record, the user's primitive)."""
+
+    def __init__(self, records: list, watcher: Any):
+        super().__init__(records)
+        self.lines = [users_place()] * len(records)
+        self.watcher, self.now = watcher, None
+        self.origins: dict = {}
+
+    def append(self, record: Any) -> None:
+        swept = self.watcher.sweeping if OPEN.invalid is not None else None
+        if swept is not None:
+            place, self.origins[len(self)] = swept
+        super().append(record)
+        self.lines.append(users_place() if swept is None else place)
+
+    def __getitem__(self, k: Any) -> Any:
+        record = super().__getitem__(k)
+        self.watcher.sweeping = self.lines[k], self.primitive(k)  # now, for a sweep may drop the record
+        self.now = k, record, self.watcher.sweeping[1]
+        return record
+
+    def primitive(self, k: int) -> Primitive | None:
+        """That of the user's operation behind a record; None of a leaf."""
+        if k in self.origins:
+            return self.origins[k]
+        record = super().__getitem__(k)
+        if record is not None and record[2] is PART:  # one of several outputs: its main record has it
+            record = super().__getitem__(record[1])
+        return None if record is None else primitive_of(record)
+
+    def cotangents(self, n: int) -> "Cotangents":
+        self.now = None
+        return Cotangents(self, n)
+
+
+class Cotangents(list):
+    """Those of a sweep over such records."""
+
+    def __init__(self, noted: Noted, n: int):
+        super().__init__([None] * n)
+        self.noted = noted
+
+    def __setitem__(self, slot: Any, c: Any) -> None:
+        super().__setitem__(slot, c)
+        if c is not None and type(c) is not list:  # (of several outputs: each by itself)
+            self.noted.watcher.swept(self.noted, slot, c)
+
+
+# --- traces ---
+
+
+class Watching:
+    """What watched traces share: the operation is done by `way` of the class beneath, and told, unless it is part of another one or of
+    a sweep."""
+
+    @staticmethod
+    def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
+        watcher = OPEN.watcher
+        if watcher is None or watcher.within or OPEN.invalid is not None:
+            return way(trace, prim, args, *more)
+        watcher.within = True
+        try:
+            out = way(trace, prim, args, *more)
+        finally:
+            watcher.within = False
+        watcher.done(prim, args, out, more[-1])
+        return out
+
+
+class WatchedTape(Tape):
+    __slots__ = ()
+
+    def apply(self, prim, args, params):
+        return Watching.told(Tape.apply, self, prim, args, params)
+
+
+class WatchedDual(Dual):
+    __slots__ = ()
+
+    def apply(self, prim, args, params):
+        return Watching.told(Dual.apply, self, prim, args, params)
+
+
+class WatchedBatch(Batch):
+    __slots__ = ()
+
+    def step(self, prim, args, inputs, slots, params):
+        return Watching.told(Batch.step, self, prim, args, inputs, slots, params)
+
+
+WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
+
+
+class Watcher:
+    """Who is told.  `within`: an operation is being done; `sweeping`: the line and primitive of the record that a sweep is at."""
+
+    within = False
+    sweeping: tuple | None = None
+
+    def opened(self, trace: Any) -> None:
+        kind = WATCHED.get(type(trace))
+        if kind is not None:
+            trace.__class__ = kind
+        if isinstance(trace, Tape):
+            trace.records = Noted(trace.records, self)
+
+    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+        """An operation of the user's was done."""
+
+    def captured(self, array: Any, x: Variable) -> None:
+        """x stands for an array that the function captured."""
+
+    def swept(self, noted: Noted, slot: int, c: Any) -> None:
+        """A sweep has the cotangent c of this slot, by the record `noted.now` (None: by who asked for it)."""
+
+    def returned(self, f: Any, y: Any) -> None:
+        """f has returned y under a transform."""
+
+    def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
+        """A kernel has run on plain arrays.  `rerun(sample)`: what it computes, by the Python function that it was made of."""
+
+    def __enter__(self) -> "Watcher":
+        self.outer, OPEN.watcher = OPEN.watcher, self
+        WATCHERS.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        WATCHERS.remove(self)
+        OPEN.watcher = self.outer
+
+
+# --- what lies in a value ---
+
+
+def parts(x: Any) -> tuple[list, list]:
+    """The plain arrays and numbers in x: (its values, its tangents); those of all samples."""
+    values: list = []
+    slopes: list = []
+    if isinstance(x, View):
+        layout_of(x)
+    while isinstance(x, Variable):
+        trace, slot = x._trace, x._slot
+        if trace is not None and trace.samples:
+            x = slot.value if type(slot) is Buffer else slot
+            continue
+        if trace is not None and trace.holds:
+            for some in parts(slot):
+                slopes += some
+        x = x._value
+    if type(x) is not Like and (is_array(x) or isinstance(x, (np.generic, float, complex))):
+        values.append(x)
+    return values, slopes
+
+
+def parts_of(args: Any) -> Iterator[tuple]:
+    for a in args:
+        yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [parts(a)]
+
+
+def parts_of_list(members: Any) -> tuple[list, list]:
+    found = [parts(m) for m in members]
+    return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]
