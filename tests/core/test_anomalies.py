@@ -279,3 +279,17 @@ def test_on_a_device_the_length_of_zero_is_told(xp):
         with tg.detect_anomalies():
             tg.hvp(length, xp.zeros(2), xp.ones(2))
     assert [w.category for w in caught] == [tg.errors.NonDifferentiableWarning] and caught[0].filename == __file__
+
+
+def test_numbers_of_python_among_watched_values():
+    """A number of Python's with a number of NumPy's makes one of Python's, unless somebody sees to it."""
+
+    def f(x):
+        z = x + 1j * x[0] - x[1] * 2j
+        return (z * z.conj()).real.sum() * 2 - 3 / x[0]
+
+    x = np.array([1.0, 2.0, 3.0])
+    for call in (lambda: tg.grad(f)(x), lambda: tg.jvp(f, (x,), (x,))[1], lambda: tg.hvp(f, x, x), lambda: tg.hessian(f)(x)):
+        with tg.detect_anomalies():
+            within = call()
+        np.testing.assert_allclose(within, call(), rtol=1e-14)
