@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ._anomalies import shown_name
 from ._array import is_array, xp_of
 from ._calls import name_of
 from ._primitive import Primitive, bind, values_of
@@ -19,7 +18,7 @@ from ._shadow.routes import of_function
 from ._transforms import grad, hvp, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._vmap import vmap
-from ._watching import Watcher, parts, spelt, text_of, users_place
+from ._watching import Watcher, parts, shown_name, spelt, text_of, users_place
 from ._wrapped import inner, placed, weighted
 from .errors import TapegradError
 from .replay import prepare

@@ -175,6 +175,20 @@ def test_results_are_the_same_within():
         np.testing.assert_allclose(within, call(), rtol=1e-13, atol=1e-13)
 
 
+def test_what_ends_with_the_records_ends():
+    """A solution's problem hands back what F counts when the records go."""
+    calls = 0
+
+    def F(x, a):
+        nonlocal calls
+        calls += 1
+        return x * x - a
+
+    with tg.detect_anomalies():
+        tg.grad(lambda a: tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a))(4.0)
+        assert calls == 4
+
+
 def test_other_threads_are_left_alone():
     results = []
     with tg.detect_anomalies():
