@@ -68,7 +68,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
-    "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
+    "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
@@ -103,6 +103,7 @@ FILLED = {
         "replay._prepare",
         "_scipy.optimize",
         "_scipy._boundary",
+        "_scipy._adjoint",
     ),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),

@@ -5,6 +5,7 @@ operation on these integers.  A write goes to new places if anybody reads the ol
 
 import functools
 import heapq
+import itertools
 import math
 from typing import Any
 
@@ -27,6 +28,7 @@ CALLED = 256  # of functions of the C library
 PRODUCTS = 10_000  # of a matrix product
 ROOM = 4096  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
@@ -185,6 +187,10 @@ class Arena:
             return self.pool.pop()
         except IndexError:
             return Memory(self)
+
+    def give_back(self, memory: "Memory") -> None:
+        if ITEM * self.size <= KEPT:
+            self.pool.append(memory)
 
     def settle(self) -> None:
         """All blocks are there."""
@@ -345,7 +351,7 @@ class Block:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
-        elif to.size and not self.lines(name, to, operands):
+        elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (13 - len(places))))
 
@@ -446,7 +452,7 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.array(self.rows, np.int32).reshape(-1, ROW)
+        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32, ROW * len(self.rows)).reshape(-1, ROW)
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
         self.rows = []

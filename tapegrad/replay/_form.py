@@ -280,14 +280,16 @@ class Kept:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
+        if self.emitted is None and not wanted:
+            self.emitted = emitter.Emitted(program)
         if self.compile == "auto":
-            after = emitter.worthwhile(program, COMPILING)
+            after = self.emitted.worthwhile(COMPILING)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
-        if wanted or self.emitted is None:
+        if wanted:
             COLLECTOR.pause()
             try:
-                self.emitted = emitter.Emitted(program, wanted)
+                self.emitted = emitter.Emitted(program, True)
             finally:
                 COLLECTOR.resume()
 
