@@ -494,8 +494,10 @@ class Emitted:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    looped = {k for start, stop in runs(program) if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
-    reader = load("tapegrad.replay._groups").Reader(program, looped)
+    found = runs(program)
+    within = {k for start, stop in found for k, _ in program.code[start:stop]}
+    looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
+    reader = load("tapegrad.replay._groups").Reader(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)

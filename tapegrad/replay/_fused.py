@@ -21,7 +21,7 @@ from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
-FEW, LITTLE, COSTLY = 256, 50, 6  # elements, and ns, of an instruction within a block; operations of one that is none
+LITTLE, LINE, COSTLY, SLOW = 50, 0.4, 6, 8  # ns of an instruction within a block, and of an element; from so many operations on it is slow
 CALL, WRITE, PASS, COST, ENTRY = (
     600,
     1500,
@@ -77,8 +77,8 @@ class Group:
                 size = (
                     d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
                 )
-                if size <= FEW and d.cost < COSTLY:  # others do so few sooner
-                    saved += LITTLE + size
+                if k in self.kinds.within:
+                    saved += LITTLE + (LINE if d.cost < COSTLY else SLOW) * size
                 else:
                     saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
         return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])

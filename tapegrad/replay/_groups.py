@@ -33,7 +33,8 @@ LONG = 150  # instructions of one
 class Kinds:
     """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
-    def __init__(self, program: Program, small: int | None = None, others: Any = ()):
+    def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
+        self.within = within  # what blocks would do else
         self.program, self.shown = program, dict(program.shown)
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
@@ -223,8 +224,8 @@ class Open:
 class Reader:
     """The instructions of a program in the order of a replay, some of them as groups; `others` are in none."""
 
-    def __init__(self, program: Program, others: Any = ()):
-        self.program, self.kinds = program, Kinds(program, others=others)
+    def __init__(self, program: Program, others: Any = (), within: Any = ()):
+        self.program, self.kinds = program, Kinds(program, others=others, within=within)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []

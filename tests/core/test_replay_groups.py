@@ -19,6 +19,12 @@ RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=N), RNG.uniform(0.1, 0.9, size=N)
 
 
+@pytest.fixture(autouse=True)
+def small_arrays_too(monkeypatch):
+    """Groups are made of what the interpreter would do as fast."""
+    monkeypatch.setattr(_fused, "LINE", 4.0)
+
+
 def fused(f, *points, rtol=4e-15, method="value", groups=1):
     """f at each point with its loops compiled, the same as plainly; the emitted program."""
     p = tg.prepare(f, *points[0], compile=True)
