@@ -5,7 +5,6 @@ operation on these integers.  A write goes to new places if anybody reads the ol
 
 import functools
 import heapq
-import itertools
 import math
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, SINGLE, SUMMED, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._written_out import way
 
@@ -307,7 +306,9 @@ class Block:
     `given` and `left`: the values that it takes and gives."""
 
     def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
-        self.arena, self.rows, self.guards = arena, [], {}
+        self.arena, self.guards = arena, {}
+        self.rows: list = []  # one after the other
+        self.along = 0  # of them, those of lines
         self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for _written_out.py
         program = arena.program
         arena.release(start - 1)
@@ -328,7 +329,7 @@ class Block:
             self.instruction(n, k, i)
             for g in program.guards.get(k, ()):
                 self.guards[len(self.rows)] = g
-                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), *[0] * 12))
+                self.rows += (NUMBER["guard"], int(g.value), 0, arena.at[k].item(), 0, 0)
             arena.release(n)
         self.left = [k for k in made if k in wanted]
         self.ways = [self.leaving(k) for k in self.left]
@@ -338,10 +339,10 @@ class Block:
         """One operation, as a single element or as lines where its places are such, else by the table."""
         if to.size == 1:
             places = [at.item() for at in operands]
-            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
+            self.rows += (NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places)))
         elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
-            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (13 - len(places))))
+            self.rows += (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
 
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
         first, forms = [], []
@@ -359,7 +360,8 @@ class Block:
             return False
         number, size, (m, l), (over, beyond) = found
         rest = [0] * (4 - len(first))
-        self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        self.rows += (number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest)
+        self.along += 1
         return True
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
@@ -436,7 +438,7 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32, ROW * len(self.rows)).reshape(-1, ROW)
+        self.code = np.array(self.rows, np.int32)
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
         self.rows = []

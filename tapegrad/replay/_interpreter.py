@@ -53,7 +53,8 @@ SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the res
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES))}
-ROW = 16  # operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says
+# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines also what _lines.py says.
+ROW, ROW_OF_LINES = 6, 16
 
 
 def element(local: str, table: str) -> str:
@@ -133,8 +134,8 @@ tail:
 
 
 def text() -> str:
-    """(2 in the answer of a row is a guard that failed, which ends the run, 1 is kept.)"""
-    answers, code = [], ""
+    """(2 in the answer of a row is a guard that failed, which ends the run, 1 is kept.  `count`: the length of all rows.)"""
+    answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
@@ -148,6 +149,7 @@ def text() -> str:
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
+        widths.append(f"[ {ROW_OF_LINES if name in IN_LINES else ROW}, %do_{n} ]")
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
@@ -159,13 +161,13 @@ entry:
 row_k:
   %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
   %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
-  %at = mul i64 %k, {ROW}
-  %row = getelementptr i32, ptr %rows, i64 %at
+  %row = getelementptr i32, ptr %rows, i64 %k
   {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
     {cases}
   ]
 {code}done:
   %r = phi i64 {", ".join(answers)}
+  %width = phi i64 {", ".join(widths)}
   %failed = icmp eq i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
@@ -173,7 +175,7 @@ guarded:
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
-  %k1 = add i64 %k, 1
+  %k1 = add i64 %k, %width
   %go = icmp slt i64 %k1, %count
   br i1 %go, label %row_k, label %end
 end:
@@ -188,7 +190,7 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the row of a guard that failed.
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the place of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = made()
