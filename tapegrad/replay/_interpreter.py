@@ -4,7 +4,8 @@ A row says an operation, how many elements it has, and where in one array of flo
 lie: one element, or lines of them (_lines.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
 is no row, but other places.
 
-It says whether a result was not finite: what NumPy would note there is found out by who asked."""
+A row may also stand for a compiled loop over many rows (_rolled.py).  The answer says whether a result was not finite: what NumPy would
+note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
@@ -52,9 +53,11 @@ IN_LINES = {
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES))}
-# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines also what _lines.py says.
-ROW, ROW_OF_LINES = 6, 16
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES, "loop"))}
+# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says.
+ROW, SHORT_ROW = 16, 6  # fields of rows of lines and of loops; of others
+# (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
+# its bases follow from field 6 on.)
 
 
 def element(local: str, table: str) -> str:
@@ -107,6 +110,11 @@ def renamed(text: str, end: str) -> str:
     return re.sub(r"%(x|y|z|old|r|p|q|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
 
 
+LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
+  %bases_p = getelementptr i32, ptr %row, i64 8
+  %code_l = load ptr, ptr %code_p, align 4
+  %bases_l = load ptr, ptr %bases_p, align 4
+  %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
 GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
   %v_guard = load double, ptr %x_guard
   %q_guard = fcmp une double %v_guard, 0.0
@@ -134,11 +142,13 @@ tail:
 
 
 def text() -> str:
-    """(2 in the answer of a row is a guard that failed, which ends the run, 1 is kept.  `count`: the length of all rows.)"""
+    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
     answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
+        elif name == "loop":
+            body, answer = LOOP, "%answer_loop"
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name in IN_LINES:
@@ -149,13 +159,13 @@ def text() -> str:
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(f"[ {ROW_OF_LINES if name in IN_LINES else ROW}, %do_{n} ]")
+        widths.append(f"[ {ROW if name in IN_LINES or name == 'loop' else SHORT_ROW}, %do_{n} ]")
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
     return f"""{declared}
 {"".join([operation(name, body) for name, body in BODIES.items()])}{TANH_SLOPE}{"".join([line.text() for line in IN_LINES.values()])}
-define i64 @replay(ptr %rows, i64 %count, ptr %table, ptr %arena) {{
+define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
   br label %row_k
 row_k:
@@ -168,15 +178,17 @@ row_k:
 {code}done:
   %r = phi i64 {", ".join(answers)}
   %width = phi i64 {", ".join(widths)}
-  %failed = icmp eq i64 %r, 2
+  %failed = icmp uge i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
-  %place = add i64 %k, 2
+  %by_row = icmp eq i64 %r, 2
+  %number = add i64 %b, 2
+  %place = select i1 %by_row, i64 %number, i64 %r
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
   %k1 = add i64 %k, %width
-  %go = icmp slt i64 %k1, %count
+  %go = icmp slt i64 %k1, %length
   br i1 %go, label %row_k, label %end
 end:
   ret i64 %bad
@@ -190,7 +202,7 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the place of a guard that failed.
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = made()
@@ -198,12 +210,17 @@ def interpreter() -> Any:
 
 
 def made() -> Any:
-    llvm, cpu = load("llvmlite.binding"), load("tapegrad.kernels.launch.cpu")
+    llvm = load("llvmlite.binding")
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         for name in LIBM:
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
     except (OSError, AttributeError):
         return None
-    address = cpu.compiled(text(), "replay", math.inf)
+    address = compiled(text(), "replay", math.inf)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
+
+
+def compiled(text: str, *how: Any) -> int:
+    """The address of a function of this text; the machine code is kept on disk."""
+    return load("tapegrad.kernels.launch.cpu").compiled(text, *how)
