@@ -189,6 +189,7 @@ def hessians(report, jax, big, centre, data, y):
         vector = jax.numpy.asarray(centre[:, 0])
         jobs["JAX"] = lambda: jax.block_until_ready(h(vector))
     figures = bench.measure(jobs, rounds=(3, 21))
+    # of the 2365 instructions of a step 29 % are the same in all directions: made once, they would leave 0.8 of the time
     report.table("Hessian, 22 x 22", ["tapegrad ms", "JAX ms"])
     report.row(figures["tapegrad"] * 1e3, bench.times(figures["JAX"], 1e3))
     report.goal("G1h, Hessian: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 25)
@@ -220,6 +221,7 @@ def sums(report, jax, torch):
     report.table(f"Gaussian of 4 parameters, batch {batch}, {n} data", ["job", "ms"])
     for name, seconds in figures.items():
         report.row(name, bench.times(seconds, 1e3))
+    # a datum takes 4 vector instructions for the value, 6 with the gradients: 1.5 where nothing but these limits both
     report.goal("G2: value and gradient / value", bench.ratio(figures["tapegrad"], figures["tapegrad value"]), 1.4)
     report.goal("G2: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 150)
     report.goal("G2: tapegrad / torch.compile", bench.ratio(figures["tapegrad"], figures["PyTorch compiled"]), 1 / 10)

@@ -96,7 +96,7 @@ def draw(year, flow, fit, filtered, smoothed, ahead, output):
     band(axes, year, smoothed.mean, smoothed.cov, "C0", "smoothed level")
     band(axes, future, ahead.mean, ahead.cov, "C2", "forecast of the flow")
     axes.set(ylabel="flow at Aswan, $10^8$ m$^3$", title="Nile: local level model, bands of 95 %")
-    axes.legend()
+    axes.legend(loc="upper center")
     residuals = host(fit.standardised).reshape(len(year), -1)[:, 0]
     below.bar(year, residuals, color="C0")
     below.axhline(0, color="k", lw=0.8)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ._anomalies import shown_name
 from ._array import is_array, xp_of
 from ._calls import name_of
 from ._primitive import Primitive, bind, values_of
@@ -19,7 +18,7 @@ from ._shadow.routes import of_function
 from ._transforms import grad, hvp, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._vmap import vmap
-from ._watching import Watcher, parts, spelt, text_of, users_place
+from ._watching import Watcher, parts, shown_name, spelt, text_of, users_place
 from ._wrapped import inner, placed, weighted
 from .errors import TapegradError
 from .replay import prepare
@@ -281,7 +280,10 @@ def reverse_mode(a: Auditing):
     a.keeper.put_back()
     again = vjp(a.call, *a.x)
     a.keeper.put_back()
-    yield a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
+    check = a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
+    if check.state != "ok":
+        check.detail += "; f keeps something from call to call that is no array (a name, an attribute), or draws random numbers"
+    yield check
     ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float(v)]
     bad = [v for v in ends if not np.isfinite(host(v)).all()]
     yield Check("finite", "FAILED" if bad else "ok", "run it under tg.detect_anomalies()" if bad else "")
@@ -386,7 +388,8 @@ def same(u: Any, v: Any) -> bool:
 
 def size_of(x: Any) -> float:
     """The scale of the steps at x: that of its largest number."""
-    return float(np.max(np.abs(host(values_of(x))), initial=0.0)) or 1.0
+    h = np.abs(host(values_of(x)))
+    return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
 
 
 def central(g: Callable, x: tuple, v: tuple, h: float) -> Any:

@@ -62,13 +62,13 @@ LOADED: dict[str, tuple] = {
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
-    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
+    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay._device"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
-    "cupyx.scipy.sparse": ("_faces", "_scipy._solving", "sparse._plan"),
+    "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
@@ -103,6 +103,7 @@ FILLED = {
         "replay._prepare",
         "_scipy.optimize",
         "_scipy._boundary",
+        "_scipy._adjoint",
     ),
     "_variable.Variable": ("ops._attach",),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),

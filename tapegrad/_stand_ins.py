@@ -86,6 +86,8 @@ def of_instance(kind: type) -> Any:
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
+    elif module.startswith("cupyx.scipy.sparse."):
+        ours = getattr(find("scipy.sparse"), kind.__name__, None)
     else:
         return None
     return ours if hasattr(ours, "_of") else None

@@ -10,6 +10,9 @@ How memory is kept right, all of it:
 3.  A handle that was written is *hot* (`_version` > 0).  A view of a hot base is read as a copy of its region, a view of a
     cold base aliases it and marks the base saved.
 
+4.  A hot handle that is written whole may take over the array that is written (_fast/regions.py): somebody else holds it, so
+    both are saved.
+
 So a write costs its region, plus at most one copy of the buffer since the buffer was made or since an operation that read
 the whole buffer; and whoever keeps a row of a buffer that is being filled keeps that row, not the buffer.
 

@@ -85,20 +85,23 @@ def diagonals_of(given: Any) -> tuple:
 def by_diagonals(f: Any) -> Any:
     def run(diagonals, *args, **kwargs):
         values, places = diagonals_of(diagonals)
-        kwargs.pop("dtype", None)
         return of_places(values, f(places, *plain(args), **plain(kwargs)))
 
     return run
 
 
+def of_dtype(A: Any, dtype: Any) -> Any:
+    return A.astype(dtype) if dtype is not None and isinstance(dtype, (str, type, plain_np.dtype)) else A
+
+
 @SPARSE.rule(sps.diags)
 def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
-    return by_diagonals(sps.diags)(diagonals, offsets, shape, format)
+    return of_dtype(by_diagonals(sps.diags)(diagonals, offsets, shape, format), dtype)
 
 
 @SPARSE.rule(sps.diags_array)
 def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
-    return by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format)
+    return of_dtype(by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype)
 
 
 @SPARSE.rule(sps.spdiags)

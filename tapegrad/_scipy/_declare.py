@@ -267,7 +267,7 @@ class Kind(type):
     _theirs: Any
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls._theirs) or (isinstance(x, Carrier) and issubclass(getattr(type(x), "_theirs", object), cls._theirs))
+        return issubclass(getattr(type(x), "_theirs", object), cls._theirs) if isinstance(x, Carrier) else isinstance(x, cls._theirs)
 
     def __subclasscheck__(cls, c):
         return issubclass(getattr(c, "_theirs", c), cls._theirs)

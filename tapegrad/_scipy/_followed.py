@@ -249,6 +249,8 @@ class Follower:
         bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (Object,)
         new = Kind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
         self.seen[id(c)] = c, new
+        for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
+            issubclass(c, b)
         for name, v in list(vars(c).items()):
             if name not in SKIPPED:
                 setattr(new, name, self.member(v))

@@ -12,6 +12,8 @@ import scipy.sparse as sps
 import scipy.sparse.linalg
 
 from .. import numpy as np
+from .._array import is_array, xp_of
+from .._late import load
 from .._variable import Variable, View
 from ..ops._define import dtype, ndim, shape
 from ..ops.creation import made
@@ -71,7 +73,7 @@ class Sparse(Carrier):
             return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
         if cls.format not in ("coo", "csr", "csc", "dia"):
             raise refusal(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
-        data, where = array(arg[0], first_tracked(arg)), plain(arg[1:])
+        data, where = array(arg[0], first_tracked(arg)), on_host(plain(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
         values = np.reshape(data, -1)
         if len(where) == 1 and cls.format != "dia":
@@ -130,6 +132,8 @@ class Sparse(Carrier):
     def _plain(self) -> Any:
         real = self._places.copy()
         data = plain(self._values) if not self._tracked() else bare(self._values)
+        if is_array(data) and xp_of(data) is not plain_np:
+            return on_device(real, data)
         real.data = chosen_plain(data, self._places.data)
         return real
 
@@ -366,8 +370,38 @@ def of_places(values: Any, places: Any) -> Sparse:
     return new
 
 
+ARRAYS = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "dia": ("offsets",)}
+
+
+def on_host(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)([on_host(v) for v in x])
+    return x if not is_array(x) or xp_of(x) is plain_np else x.get()
+
+
+def of_device(real: Any, shadow: Any) -> Sparse:
+    """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
+    if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
+        raise refusal(f"cupyx.scipy.sparse.{type(real).__name__}", f"of dtype {real.data.dtype}", "csr, csc, coo or dia, of floats")
+    where = [getattr(real, name).get() for name in ARRAYS[real.format]]
+    count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    given = (count, tuple(where)) if real.format == "coo" else (count, *where)
+    return canonical(of_places(np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)))
+
+
+def on_device(places: Any, data: Any) -> Any:
+    """CuPy's matrix of these values."""
+    library, at = xp_of(data), places.data.astype(int) - 1
+    where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
+    values = data[library.asarray(at)]
+    given = (values, tuple(where)) if places.format == "coo" else (values, *where)
+    return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
+
+
 def of_real(real: Any, shadow: Any = same) -> Sparse:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
+    if not isinstance(real, (sps.sparray, sps.spmatrix)):
+        return of_device(real, shadow)
     if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
         real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
         real.data.flags.writeable = shadow is same  # a write would not be seen in the user's matrix

@@ -71,7 +71,7 @@ def freqz_zpk(z, p, k, worN=512, whole=False, fs=2 * math.pi):
 
 
 @SIGNAL.rule(sig.freqs)
-def freqs(b, a, worN=200, plot=None):
+def freqs(b, a, worN=200):
     if worN is None or rank(worN) == 0:
         w = sig.freqs(bare(b), bare(a), bare(worN))[0]
     else:

@@ -8,6 +8,7 @@ import scipy.sparse.linalg as sla
 
 from .. import numpy as np
 from .._primitive import primal_of
+from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
@@ -58,6 +59,11 @@ def spsolve(A, b, permc_spec=None, use_umfpack=True):
 @LINALG.rule(sla.spsolve_triangular)
 def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, unit_diagonal=False):
     A = matrix_of(A, "scipy.sparse.linalg.spsolve_triangular")
+    rows, cols = A.nonzero()
+    if (rows < cols if lower else rows > cols).any():
+        raise ArgumentError(
+            f"scipy.sparse.linalg.spsolve_triangular(lower={bool(lower)}): the matrix is not triangular; give tril(A) or triu(A)"
+        )
     if unit_diagonal:
         A = A - FACES[sps.dia_array](sps.dia_array((plain_np.ones((1, A.shape[0])), [0]), shape=A.shape)).multiply(A)
         A = A + sps.eye_array(A.shape[0], format="csr")

@@ -15,6 +15,7 @@ from .._transforms import grad, jacobian
 from .._tree import Const
 from ..errors import ConvergenceError
 from ..ops._define import ndim, shape
+from ._adjoint import solved as by_adjoint
 from ._declare import Carrier, array, bare, refusal, tracked
 
 
@@ -242,11 +243,13 @@ NAME = "scipy.integrate.solve_ivp"
 def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
     chosen = METHODS.get(method, IMPLICIT.get(method, method))
     explicit = chosen in METHODS.values()
-    if not explicit and chosen not in IMPLICIT.values():
+    if not hasattr(method, "continuous_adjoint") and not explicit and chosen not in IMPLICIT.values():
         raise refusal(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
     if tracked(options):
         raise refusal(NAME, "by its tolerances and steps", "plain numbers for them")
     args = () if args is None else tuple(args)
+    if hasattr(method, "continuous_adjoint"):
+        return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
     watch = [] if events is None else [Event(g, args) for g in ((events,) if callable(events) else events)]
 
     def plainly(t, y):

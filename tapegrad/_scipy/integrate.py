@@ -10,6 +10,7 @@ from .. import numpy as np
 from .._primitive import primal_of
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
+from ._adjoint import continuous_adjoint
 from ._boundary import solve_bvp
 from ._declare import Namespace, array, bare, constant, integer, refusal, tracked
 from ._followed import Follower
@@ -356,3 +357,4 @@ for _c in (itg.OdeSolver, itg.DenseOutput, itg.OdeSolution, itg.RK23, itg.RK45, 
     INTEGRATE.rule(_c)(FOLLOWED.klass(_c))
 
 stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")
+stand_in.continuous_adjoint = continuous_adjoint

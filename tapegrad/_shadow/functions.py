@@ -56,6 +56,13 @@ class Cell(Holder):
     def undo(back: Any, change: tuple) -> None:
         """A cycle through the new cell ends here."""
         _, c, new, value, first = change
+        try:
+            if new.cell_contents is first:  # mostly
+                if value is not first:
+                    new.cell_contents = value
+                return
+        except ValueError:  # empty
+            pass
         now, gone = Cell.bound(new, first), Cell.emptied(new, first)
         if gone and not back.undo:
             del c.cell_contents

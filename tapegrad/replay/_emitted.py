@@ -15,20 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, is_array, kept, owned, room_like
+from .._array import F8, NUMBERS, is_array, kept, owned, room_like
 from .._flags import leave
 from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..ops import elementwise as e
 from ..ops import shaping
 from ..ops._define import NUMPY
+from ..ops.einsum import contract
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._blocks import Arena, Block, runs
+from ._contracted import product_text
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
+from ._rolled import is_rolled, repeated, rolled
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -42,9 +45,10 @@ UNARY = {
     )
 }  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
+FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS = 0.5  # ns: of an element of an instruction
+PASS, ROW, BUILT = 0.5, 20, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
 CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
@@ -72,6 +76,7 @@ class Emitted:
     def __init__(self, program: Program, compiled: bool = False):
         self.groups: list = []
         self.alone: dict = {}
+        self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -107,6 +112,16 @@ class Emitted:
     @property
     def blocks(self) -> int:
         return len(self.made)
+
+    def worthwhile(self, compiling: float) -> float:
+        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
+        if any([shown[0] is False for shown in self.shown.values()]):
+            return math.inf  # kernels for a device are made when they are asked for
+        sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
+        looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
+        saved = sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+        saved = max(saved, 0.0) + ROW * looped
+        return (compiling + BUILT * looped) / saved if saved else math.inf
 
     # --- memory ---
 
@@ -189,8 +204,9 @@ class Emitted:
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
         found = runs(program)
-        self.arena, blocks, stopped = Arena(program, self.last), dict(found), 0
-        within = {n for start, stop in found for n in range(start, stop)}
+        self.found, self.rolling = found, self.compiled and is_rolled(program, found)
+        self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
+        self.within = within = {n for start, stop in found for n in range(start, stop)}
         self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
         self.outside |= {k for k, n in self.last.items() if n is END}
         for n, (k, i) in enumerate(program.code):
@@ -218,10 +234,12 @@ class Emitted:
         if self.frames.makers:
             head.append(f"F = {self.given(self.frames, 'F')}()")
             end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
+        if self.rolling:
+            self.loops, self.refused = rolled(self.arena, self.made)
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
-            end.append(f"{self.given(self.arena.pool.append, 'M')}(M)")
+            end.append(f"{self.given(self.arena.give_back, 'M')}(M)")
         for block in self.made:
             block.settle()
         if end:
@@ -248,7 +266,7 @@ class Emitted:
         alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
         if alone and k not in [j for _, j in self.program.written]:
             return name
-        return f"{name}.copy()" if in_c_order(shape, strides, dtype.itemsize) else f"{self.given(owned, 'f')}({name})"
+        return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
         block = Block(self.arena, start, stop, self.outside)
@@ -327,16 +345,39 @@ class Emitted:
         if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
             memory = self.framed(n, k)
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
+        if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
+            return product_text(i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c"))
         if prim is shaping.transpose.prim:
             return f"{args[0]}{self.transposed(i.params['axes'])}"
         if prim is shaping.reshape.prim:
             return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
         if prim is e.select.prim and self.shown[k][0]:
             return f"{self.given(np.where, 'u')}({', '.join(args)})"
+        if prim is shaping.sum.prim and self.is_of_rows(k, shown[0], **i.params):
+            return f"{self.given(np.ones(shown[0][1][-2]), 'c')} @ {args[0]}"
         if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
             axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
             return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
         return None
+
+    def is_of_rows(self, k: int, layout: tuple, axis: Any, keepdims: bool) -> bool:
+        """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the time."""
+        _, shape, _, dtype, _ = layout
+        second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
+        long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT
+        return long and dtype == F8 and not keepdims and self.is_packed(k)
+
+    def is_of_columns(self, k: int, i: Instruction) -> bool:
+        """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
+        numpys, shape, _, dtype, _ = self.shown[k]
+        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < FEW_COLUMNS and math.prod(shape) > shaping.LONG
+        given = [self.shown[a] for a in i.args]
+        fit = short and dtype == F8 and self.is_packed(k) and all([n and s and d == F8 for n, s, _, d, _ in given])
+        return fit and any([s != shape for _, s, *_ in given])
+
+    def is_packed(self, k: int) -> bool:
+        _, shape, strides, dtype, _ = self.shown[k]
+        return in_c_order(shape, strides, dtype.itemsize)
 
     def transposed(self, axes: tuple) -> str:
         return ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
@@ -380,7 +421,10 @@ class Emitted:
             self.name[k] = place
             return
         name = self.target(k)
-        if sign:
+        if sign and self.is_of_columns(k, i):
+            f = self.given(functools.partial(by_columns, UFUNCS[sign], self.shown[k][1]), "f")
+            self.lines.append(f"{name} = {f}({', '.join(args)})")
+        elif sign:
             self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
         elif prim is e.power_n.prim:
             self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
@@ -450,7 +494,8 @@ class Emitted:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    reader = load("tapegrad.replay._groups").Reader(program)
+    looped = {k for start, stop in runs(program) if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
+    reader = load("tapegrad.replay._groups").Reader(program, looped)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
@@ -463,22 +508,35 @@ PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 def told(emitted: Emitted) -> str:
     """What runs in compiled loops, and what large instructions do not."""
+    trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
+    of_python = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
     names: dict = {}
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
-    if not names:
-        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
-    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
-    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
+    if names:
+        return (
+            f"; {counted('compiled loop', len(emitted.groups))} with {inside}"
+            + (f"; by themselves {outside}" if outside else "")
+            + of_python
+        )
+    return (
+        f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
+    ) + of_python
 
 
-def saved(program: Program) -> float:
-    """About how many nanoseconds of a replay groups might save, at most."""
-    within = {n for start, stop in runs(program) for n in range(start, stop)}
-    sizes = [(math.prod(program.shown[k][1]), n in within) for n, (k, _) in enumerate(program.code)]
-    return sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """f(x, y) of this shape, column by column."""
+    out = np.empty(shape)
+    for k in range(shape[-1]):
+        f(x[..., k if x.shape[-1] > 1 else 0], y[..., k if y.shape[-1] > 1 else 0], out[..., k])
+    return out
+
+
+def counted(what: str, n: int) -> str:
+    return f"{n} {what}{'s' if n > 1 else ''}"
 
 
 def is_whole(path: tuple, at: Any) -> bool:

@@ -280,13 +280,18 @@ class Kept:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
+        if self.emitted is None and not wanted:
+            self.emitted = emitter.Emitted(program)
         if self.compile == "auto":
-            saved = emitter.saved(program)
-            after = COMPILING / saved if saved > 0 else math.inf
+            after = self.emitted.worthwhile(COMPILING)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
-        if wanted or self.emitted is None:
-            self.emitted = emitter.Emitted(program, wanted)
+        if wanted:
+            COLLECTOR.pause()
+            try:
+                self.emitted = emitter.Emitted(program, True)
+            finally:
+                COLLECTOR.resume()
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""

@@ -56,6 +56,11 @@ class First:
     def steps(self) -> int:
         return self.rows.shape[1]
 
+    @property
+    def met(self) -> int:
+        """How many elements met an infinite variance."""
+        return int(self.rows[-self.layout.width :].sum())
+
     def moments(self) -> Moments:
         m, n = self.layout.states, self.steps
         full, k = triangle(m)[1], m + m * (m + 1) // 2

@@ -95,6 +95,11 @@ class Path:
     def steps(self) -> int:
         return len(self.updates)
 
+    @property
+    def met(self) -> int:
+        """How many elements met an infinite variance."""
+        return sum([type(x) is Element and x.infinite for updates in self.updates for x in updates])
+
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
     """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
@@ -190,6 +195,16 @@ def require_settled(settled: bool, call: str) -> None:
         raise DataError(
             f"{call}: the data do not determine every diffuse element of the start, whose variance is "
             "infinite; give more data, or a start with a finite covariance"
+        )
+
+
+def require_determined(met: int, s: System, call: str) -> None:
+    """Raise if something of the start was infinite until the transition left it out: the first states have an infinite variance."""
+    left = int(s.diffuse.sum()) - met
+    if left > 0:
+        raise DataError(
+            f"{call}: the transition leaves out {left} of {left + met} diffuse elements of the start before an observation tells what they "
+            "are, so that the first states have an infinite variance; give the start a finite covariance there"
         )
 
 

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, NotPositiveDefiniteError
 from ..optimize import to_host
 from ._compiled import moments
 from ._diffuse import Element
-from ._filter import Block, Moments, Path, loglik_of, recursion, require_settled
+from ._filter import Block, Moments, Path, loglik_of, recursion, require_determined, require_settled
 from ._model import ROUNDING, LinearGaussian, Observations, System, given, system
 from ._smoother import Gains, gains
 
@@ -60,6 +60,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
             path, settled = recursion(s, data, False)
             loglik_of(path, data)  # raises if a variance is not positive
         require_settled(settled, "simulate_smoother")
+    require_determined(path.met if found is None else found[1].met, s, "simulate_smoother")
     states, observations = _drawn(s, data.steps, draws, numpy.random.default_rng(rng))
     seen = data.raw[:, :, None]
     moved = _smoothed_means(s, data, path if found is None else found[1], seen - observations, found and found[0])

@@ -19,7 +19,7 @@ import numpy
 from .. import numpy as np
 from ._compiled import First, moments
 from ._diffuse import before, behind, smoothed, through
-from ._filter import Block, Moments, Path, moments_on_arrays, observed, require_settled
+from ._filter import Block, Moments, Path, moments_on_arrays, observed, require_determined, require_settled
 from ._host import brought
 from ._kernel import triangle, weights
 from ._model import LinearGaussian, Observations, System, given
@@ -51,9 +51,11 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     if found is None:
         x, path, _, settled = moments_on_arrays(s, data, joseph)
         require_settled(settled, "smooth")
+        require_determined(path.met, s, "smooth")
         m = len(s.diffuse)
         mean, cov = _smoothed(s, path, s.xp.zeros(m), s.xp.zeros((m, m)))
     else:
+        require_determined(found[1].met, s, "smooth")
         mean, cov = _compiled(s, there, *found)
     return brought(SmootherResult(mean, cov, *observed(s, mean, cov, 0, data.steps, noise=False)), data.xp)
 
@@ -72,7 +74,7 @@ class Gains:
 
 
 def gains(s: System, data: Observations, x: Moments, steps: int) -> Gains:
-    n, m, here = data.steps, len(s.diffuse), None
+    n, here = data.steps, None
     Z, H = (getattr(s, name)[steps:n] if name in s.varying else getattr(s, name) for name in "ZH")
     if data.count < n * data.width:  # a missing element is seen as nothing, with an error of variance 1
         here = numpy.array([numpy.isin(numpy.arange(data.width), row) for row in data.rows[steps:]], float)
@@ -85,7 +87,7 @@ def gains(s: System, data: Observations, x: Moments, steps: int) -> Gains:
     else:
         G, Y = np.linalg.solve(F, U), np.linalg.solve(F, Z + numpy.zeros((n - steps, 1, 1)))
     K, T = np.swapaxes(G, -1, -2), _transitions(s, steps, n)
-    return Gains(Z, Y, K, T, T @ (numpy.eye(m) - K @ Z), here)
+    return Gains(Z, Y, K, T, T - (T @ K) @ Z, here)
 
 
 def _compiled(s: System, data: Observations, x: Moments, first: First | Path) -> tuple[Any, Any]:
@@ -98,14 +100,14 @@ def _compiled(s: System, data: Observations, x: Moments, first: First | Path) ->
     u = (v[:, None, :] @ g.Y)[:, 0]
     upper, full = triangle(m)
     W = (np.swapaxes(g.Z, -1, -2) @ g.Y).reshape((n - steps, m * m))[:, upper]
-    rows, T = np.concatenate([g.L.reshape((n - steps, m * m)), u, W], axis=1)[::-1].T, g.T
+    rows = np.concatenate([g.L.reshape((n - steps, m * m)), u, W], axis=1)[::-1].T
     found = weights(m).path(numpy.zeros(m + upper.size), rows)[:, ::-1].T
     r, N = found[:, :m], found[:, m:][:, full]
     last = numpy.zeros((1, m, m))
-    rT = (np.concatenate([r[1:], last[0, :1]])[:, None, :] @ T)[:, 0]
-    NT = np.swapaxes(T, -1, -2) @ np.concatenate([N[1:], last]) @ T
-    a, P = x.filtered_mean[steps:], x.filtered_cov[steps:]
-    mean, cov = a + (P @ rT[:, :, None])[:, :, 0], P - P @ NT @ P
+    r_after, N_after = np.concatenate([r[1:], last[0, :1]]), np.concatenate([N[1:], last])
+    P = x.filtered_cov[steps:]
+    X = P @ np.swapaxes(g.T, -1, -2)
+    mean, cov = x.filtered_mean[steps:] + (X @ r_after[:, :, None])[:, :, 0], P - X @ N_after @ np.swapaxes(X, -1, -2)
     if not steps:
         return mean, cov
     if isinstance(first, First):

@@ -184,7 +184,7 @@ def levene(*samples, center="median", proportiontocut=0.05, axis=0, nan_policy="
 
 
 @statistic
-def epps_singleton_2samp(x, y, t=(0.4, 0.8), *, axis=0, nan_policy="propagate", keepdims=False):
+def epps_singleton_2samp(x, y, t=(0.4, 0.8), *, axis=0, nan_policy="propagate"):
     """By characteristic functions at t."""
     (x, _), (y, _) = sample(x, axis, nan_policy), sample(y, axis, nan_policy)
     if ndim(x) != 1 or ndim(y) != 1:
@@ -290,7 +290,7 @@ def family(name: str) -> Any:
 
 
 @statistic
-def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate", keepdims=False):
+def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate"):
     x, axis = sample(rvs, axis, nan_policy)
     if ndim(x) != 1:
         raise ArgumentError("scipy.stats.cramervonmises: with a sample of one axis only on a tracked Variable")

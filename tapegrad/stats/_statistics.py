@@ -100,19 +100,19 @@ def averaged(a, axis, weights, keepdims):
 
 
 @statistic
-def gmean(a, axis=0, dtype=None, weights=None, *, nan_policy="propagate", keepdims=False):
+def gmean(a, axis=0, weights=None, *, nan_policy="propagate", keepdims=False):
     a, axis = sample(a, axis, nan_policy)
     return exp(averaged(log(a), axis, weights, keepdims))
 
 
 @statistic
-def hmean(a, axis=0, dtype=None, *, weights=None, nan_policy="propagate", keepdims=False):
+def hmean(a, axis=0, *, weights=None, nan_policy="propagate", keepdims=False):
     a, axis = sample(a, axis, nan_policy)
     return 1.0 / averaged(1.0 / a, axis, weights, keepdims)
 
 
 @statistic
-def pmean(a, p, *, axis=0, dtype=None, weights=None, nan_policy="propagate", keepdims=False):
+def pmean(a, p, *, axis=0, weights=None, nan_policy="propagate", keepdims=False):
     if not is_tracked(p) and p == 0:
         return gmean(a, axis, weights=weights, nan_policy=nan_policy, keepdims=keepdims)
     a, axis = sample(a, axis, nan_policy)
@@ -247,19 +247,19 @@ def t_test(name: str, difference: Any, error: Any, df: Any, alternative: str) ->
 
 
 @statistic
-def ttest_1samp(a, popmean, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+def ttest_1samp(a, popmean, axis=0, nan_policy="propagate", alternative="two-sided"):
     a, axis = sample(a, axis, nan_policy)
     n = shape(a)[axis]
     return t_test("ttest_1samp", red.mean(a, axis) - popmean, red.std(a, axis, ddof=1) / math.sqrt(n), n - 1.0, alternative)
 
 
 @statistic
-def ttest_rel(a, b, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
+def ttest_rel(a, b, axis=0, nan_policy="propagate", alternative="two-sided"):
     return ttest_1samp(array_of(a) - array_of(b), 0.0, axis, nan_policy, alternative)
 
 
 @statistic
-def ttest_ind(a, b, *, axis=0, equal_var=True, nan_policy="propagate", alternative="two-sided", trim=0, method=None, keepdims=False):
+def ttest_ind(a, b, *, axis=0, equal_var=True, nan_policy="propagate", alternative="two-sided", trim=0, method=None):
     if trim or method is not None:
         raise ArgumentError("scipy.stats.ttest_ind: trim= and method= are not supported on a tracked Variable")
     (a, axis), (b, _) = sample(a, axis, nan_policy), sample(b, axis, nan_policy)
@@ -298,7 +298,7 @@ F_onewayResult = namedtuple("F_onewayResult", "statistic pvalue")
 
 
 @statistic
-def f_oneway(*samples, axis=0, equal_var=True, nan_policy="propagate", keepdims=False):
+def f_oneway(*samples, axis=0, equal_var=True, nan_policy="propagate"):
     if not equal_var:
         raise ArgumentError("scipy.stats.f_oneway: equal_var=False is not supported on a tracked Variable")
     groups = [sample(s, axis, nan_policy)[0] for s in samples]
@@ -318,7 +318,7 @@ SignificanceResult = namedtuple("SignificanceResult", "statistic pvalue")
 
 
 @statistic
-def jarque_bera(x, *, axis=None, nan_policy="propagate", keepdims=False):
+def jarque_bera(x, *, axis=None, nan_policy="propagate"):
     x, axis = sample(x, axis, nan_policy)
     s = shape(x)[axis] / 6.0 * (square(skew(x, axis)) + 0.25 * square(kurtosis(x, axis)))
     return SignificanceResult(s, exp(-0.5 * s))
@@ -334,7 +334,7 @@ def resultant(samples, high, low, axis, nan_policy):
 
 
 @statistic
-def circmean(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, keepdims=False):
+def circmean(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate"):
     s, c = resultant(samples, high, low, axis, nan_policy)
     angle = arctan2(s, c)
     angle = select(primal_of(angle) < 0, angle + 2 * math.pi, angle)
@@ -342,12 +342,12 @@ def circmean(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate"
 
 
 @statistic
-def circvar(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, keepdims=False):
+def circvar(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate"):
     return 1.0 - hypot(*resultant(samples, high, low, axis, nan_policy))
 
 
 @statistic
-def circstd(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, normalize=False, keepdims=False):
+def circstd(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate", *, normalize=False):
     r = sqrt(-2.0 * log(hypot(*resultant(samples, high, low, axis, nan_policy))))
     return r if normalize else r * ((high - low) / (2 * math.pi))
 

@@ -71,6 +71,34 @@ def test_einsum_of_two_by_matmul_at_length(monkeypatch):
         check_einsum(random.randrange(10**9))
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_einsum_that_needs_no_preparation(seed):
+    """Two or three operands with labels that are summed with others', in any spelling: read once, and laid out as NumPy's."""
+    pick, r = random.Random(seed), np.random.default_rng(seed)
+    labels = [pick.sample("abcde", pick.randint(1, 3)) for _ in range(pick.choice((2, 3)))]
+    named = [a for p in labels for a in p]
+    result = pick.sample(sorted(set(named)), pick.randint(sum(named.count(a) == 1 for a in set(named)) > 0, len(set(named))))
+    text = ",".join(map("".join, labels)) + pick.choice(("->", " -> ")) + "".join(result)
+    size = {a: pick.choice((2, 3, 5, 1 if pick.random() < 0.2 else 4)) for a in "abcde"}
+    orders = pick.choices("CCF", k=len(labels))
+    xs = [r.standard_normal([size[a] for a in p]).copy(order) for p, order in zip(labels, orders, strict=True)]
+    want, lies = np.einsum(text, *xs), []
+
+    def f(*xs):
+        y = np.einsum(text, *xs)
+        lies.append(y.strides if np.ndim(y) else ())
+        return (y * y).sum()
+
+    gradient = tg.grad(f, tuple(range(len(xs))))(*xs)
+    assert 1 in want.shape or lies[0] == np.asarray(want).strides
+    for k, (x, g) in enumerate(zip(xs, gradient, strict=True)):
+        v = r.standard_normal(x.shape)
+        slope = 2 * (want * np.einsum(text, *xs[:k], v, *xs[k + 1 :])).sum()
+        assert np.isclose((g * v).sum(), slope, rtol=1e-10, atol=1e-10), text
+    with pytest.raises(ValueError, match="einsum"):
+        tg.grad(f)(*xs, xs[0])
+
+
 def test_einsum_refuses_what_does_not_fit():
     f = lambda x: np.einsum("ij,jk->ik", x, np.ones((4, 2))).sum()
     with pytest.raises(ValueError, match="label"):

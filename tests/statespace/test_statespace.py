@@ -600,6 +600,18 @@ def test_a_diffuse_start_of_two_series_on_any_device(xp):
         np.testing.assert_allclose(host(found[k]), limit, rtol=1e-7)
 
 
+def test_a_diffuse_element_that_is_left_out_before_it_is_seen():
+    """The second state is seen at no step, and enters none: later states are known, the first is not."""
+    T = np.array([[1.0, 0.0], [0.0, 0.0]])
+    model = ss.LinearGaussian(T, np.array([1.0, 0.0]), [0.5, 1.0], 1.0)
+    alone = ss.local_level(1.0, 0.5)
+    np.testing.assert_allclose(ss.loglik(model, NILE), ss.loglik(alone, NILE), rtol=1e-12)
+    for n in (6, 100):  # on arrays, and with a kernel where that is on disk
+        for call in (ss.smooth, ss.simulate_smoother):
+            with pytest.raises(DataError, match=f"{call.__name__}: the transition leaves out 1 of 2 diffuse elements of the start"):
+                call(model, NILE[:n])
+
+
 @pytest.mark.parametrize(
     "call, error, message",
     [

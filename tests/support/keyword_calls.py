@@ -81,6 +81,7 @@ ARGUMENTS = {
     np.moveaxis: (A, 0, 1), np.resize: (A, (4, 5)), np.ldexp: (A, 2), np.left_shift: (INTS, 1), np.right_shift: (INTS, 1),
     np.gcd: (INTS, 2), np.lcm: (INTS, 2), np.bitwise_count: (INTS,), np.bitwise_and: (INTS, 1), np.bitwise_or: (INTS, 1),
     np.bitwise_xor: (INTS, 1), np.invert: (INTS,), np.isnat: (np.array(["2001-01-01"], "M8[D]"),), np.vecdot: (A, A * 0.5),
+    np.lib.stride_tricks.sliding_window_view: (A, (2, 3)),
     np.matvec: (SQUARE, A.T), np.vecmat: (A.T, SQUARE), scipy.special.expn: (2, abs(A)),
 }  # fmt: skip
 IN_PLACE = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
@@ -117,6 +118,7 @@ OTHERS = {
     "suffix": ["<"], "legacy": ["1.13"], "einsum_call": [], "count": [1], "decimals": [2], "condition": [], "y": [A * 0.5], "ind": [1],
     "wrap": [True], "shape": [(2, 2)], "args": [], "kw": [], "kwargs": [], "varargs": [], "test_elements": [V], "constant_values": [0.3],
     "end_values": [0.4], "stat_length": [2], "reflect_type": ["odd"],
+    (np.lib.stride_tricks.sliding_window_view, "axis"): [(1, 0)], (np.lib.stride_tricks.sliding_window_view, "writeable"): [False],
     "bins": [RANGE], "xi": [], "fill": [], (np.bincount, "weights"): [V], (np.average, "weights"): [abs(A)],
     (np.quantile, "weights"): [abs(A)], (np.roll, "axis"): [0, 1], (np.flip, "axis"): [0, 1, (0, 1)],
     (scipy.special.logsumexp, "b"): [abs(A)], (np.where, "x"): [], (np.where, "y"): [], (np.einsum, "kwargs"): [],

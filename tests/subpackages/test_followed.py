@@ -1,0 +1,137 @@
+"""Code of SciPy's and NumPy's own that is followed: its objects are theirs afterwards, its errors are theirs, and it is run in all
+transforms."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.interpolate
+import scipy.signal
+import scipy.sparse.linalg
+from numpy.polynomial import Chebyshev, Polynomial
+
+import tapegrad as tg
+from tapegrad.errors import ArgumentError, TapegradError
+
+X = np.array([1.0, 0.4, 0.3])
+D = np.array([1.3, 0.7, 0.5])
+T = np.linspace(0.0, 1.0, 6)
+SYSTEM, SERIES, SUM = scipy.signal.lti(X[:2], D), Chebyshev(X), np.poly1d(D)
+
+
+def slopes(f, x=X, h=1e-6):
+    return np.array([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))])
+
+
+def program(x):
+    """A response, a product of captured and tracked polynomials, a rational interpolant."""
+    y = scipy.signal.lsim((x[:2], D), x[0] * T, T)[1]
+    p = Polynomial(x) * Polynomial(D) + SERIES.convert(kind=Polynomial)
+    r = scipy.interpolate.FloaterHormannInterpolator(np.arange(3.0), x, d=1)
+    return y.sum() + p.deriv()(x[1]) * SUM(x[2]) + SYSTEM.output(x[1] * T, T)[1][-1] + r(0.3)
+
+
+def test_in_all_transforms():
+    gradient = tg.grad(program)(X)
+    np.testing.assert_allclose(gradient, slopes(program), rtol=1e-7)
+    np.testing.assert_allclose([tg.jvp(program, (X,), (e,))[1] for e in np.eye(3)], gradient, rtol=1e-12)
+    hessian = tg.hessian(program)(X)
+    np.testing.assert_allclose(hessian, [slopes(lambda x, k=k: tg.grad(program)(x)[k]) for k in range(3)], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(tg.jacobian(tg.grad(program))(X), hessian, rtol=1e-10)
+    prepared = tg.prepare(lambda x: Polynomial(x)(x[0]) + SERIES(x).sum(), X)
+    np.testing.assert_allclose(prepared.grad(2 * X), tg.grad(lambda x: Polynomial(x)(x[0]) + SERIES(x).sum())(2 * X), rtol=1e-12)
+
+
+def test_values_are_the_librarys():
+    assert tg.value_and_grad(program)(X)[0] == pytest.approx(program(X), rel=1e-13)
+
+
+def test_objects_that_the_function_keeps_are_the_librarys_afterwards():
+    kept = {}
+
+    def f(x):
+        kept.update(system=scipy.signal.lti(x[:2], D), series=Chebyshev(x), poly=np.poly1d(x), plain=Polynomial([1.0, 2.0]))
+        kept["bode"] = scipy.signal.StateSpace([[-1.0]], [[1.0]], [[1.0]], [[0.0]])
+        return kept["series"](0.3) + kept["poly"](0.5) + kept["system"].num[0]
+
+    tg.grad(f)(X)
+    kinds = {"system": type(SYSTEM), "series": Chebyshev, "poly": np.poly1d, "plain": Polynomial, "bode": scipy.signal.StateSpace}
+    assert (Polynomial(X) * Polynomial(D))(0.5) == pytest.approx(Polynomial(X)(0.5) * Polynomial(D)(0.5))
+    assert issubclass(Polynomial, Polynomial.__mro__[1]) and isinstance(kept["plain"], Polynomial.__mro__[1])
+    for name, kind in kinds.items():
+        assert isinstance(kept[name], kind) and type(kept[name]).__module__.startswith(("scipy", "numpy")), name
+    assert type(kept["series"].coef) is np.ndarray and kept["series"](0.3) == Chebyshev(X)(0.3) and kept["poly"] == np.poly1d(X)
+    assert type(SYSTEM.num) is np.ndarray and type(SERIES) is Chebyshev and type(SUM) is np.poly1d
+
+
+def test_a_captured_object_keeps_its_attributes():
+    with pytest.raises(ArgumentError, match=r"Chebyshev\.coef = "):
+        tg.grad(lambda x: (setattr(SERIES, "coef", x), x.sum())[1])(X)
+    assert np.array_equal(SERIES.coef, X)
+
+
+def test_classes_inside_are_the_librarys():
+    def f(x):
+        p, s = Polynomial(x), scipy.signal.TransferFunction(x[:2], D)
+        assert isinstance(p, Polynomial) and isinstance(SERIES, Chebyshev) and not isinstance(p, Chebyshev)
+        assert isinstance(s, scipy.signal.lti) and isinstance(s, scipy.signal.TransferFunction) and len(p) == 3 and list(p)[1] is not None
+        return p(0.5)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 0.5 ** np.arange(3))
+
+
+def test_a_tracked_leading_zero_has_a_derivative():
+    """Where NumPy would trim it: of a difference of equal polynomials, and of a leading coefficient that is 0."""
+    f = lambda c: (Polynomial(c) - Polynomial([1.0, 0.4, 0.3]))(0.5) * 3.0
+    np.testing.assert_allclose(tg.grad(f)(X), 3 * 0.5 ** np.arange(3))
+    np.testing.assert_allclose(tg.grad(lambda c: np.poly1d(c)(0.5))(np.array([0.0, 1.0])), [0.5, 1.0])
+    assert tg.value_and_grad(f)(X)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: scipy.signal.lsim((x[:2], D), T, np.array([0.0, 0.1, 0.5, 0.6, 0.7, 0.9]))[1].sum(),
+        lambda x: scipy.signal.ss2tf(np.diag(x), x[:2], 1.0, 0.0)[0].sum(),
+        lambda x: scipy.signal.get_window(("gaussian", x[0], 2.0, 3.0), 5).sum(),
+        lambda x: scipy.signal.firwin(4, x[:1], pass_zero=False).sum(),
+        lambda x: Polynomial(x) ** -1,
+        lambda x: (Polynomial(x) + Polynomial(x, domain=[0, 1]))(0.5),
+        lambda x: (Polynomial(x) * Chebyshev(x))(0.5),
+        lambda x: np.polynomial.polynomial.polyval(0.5, np.polynomial.polynomial.polyder(x, -1)),
+        lambda x: scipy.integrate.RK45(lambda t, y: y * x[0], 0.0, [[1.0]], 1.0).y[0],
+        lambda x: scipy.interpolate.NdPPoly(np.ones((2, 2, 2)), ([0.0, 1.0],))(x[0]),
+    ],
+)
+def test_bad_input_is_answered_as_the_library_does(f):
+    with pytest.raises(Exception) as plain:
+        f(X)
+    with pytest.raises(Exception) as ours:
+        tg.grad(f)(X)
+    assert ours.type is plain.type or issubclass(ours.type, TapegradError), (ours.type, plain.type)
+
+
+def test_in_threads():
+    found = [None] * 4
+
+    def run(k):
+        found[k] = tg.grad(program)(X * (1 + 0.1 * k))
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k in range(4):
+        np.testing.assert_allclose(found[k], tg.grad(program)(X * (1 + 0.1 * k)), rtol=1e-13)
+
+
+def test_an_operator_of_the_users_functions():
+    A = np.diag([3.0, 4.0, 5.0])
+
+    def f(x):
+        operator = scipy.sparse.linalg.LinearOperator((3, 3), matvec=lambda v: A @ v * x[0] + v * x, dtype=float)
+        return scipy.sparse.linalg.cg(operator, x, rtol=1e-12)[0].sum()
+
+    np.testing.assert_allclose(tg.grad(f)(X), slopes(f), rtol=1e-6)
