@@ -18,6 +18,8 @@ SHOWN = 4  # operands
 class Anomalies(Watcher):
     """`inf`: is inf one?  `met`: the first operation that had one among its operands."""
 
+    silences = True
+
     def __init__(self, inf: bool):
         self.inf = inf
         self.met: str | None = None
@@ -149,16 +151,11 @@ class detect_anomalies:
         self.entered: list = []
 
     def __enter__(self) -> None:
-        quiet = np.errstate(all="ignore")  # what NumPy would warn of is told better
-        watcher = Anomalies(self.inf)
-        quiet.__enter__()
-        watcher.__enter__()
-        self.entered.append((quiet, watcher))
+        self.entered.append(Anomalies(self.inf))
+        self.entered[-1].__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        quiet, watcher = self.entered.pop()
-        watcher.__exit__(*error)
-        quiet.__exit__(*error)
+        self.entered.pop().__exit__(*error)
 
 
 # --- words ---

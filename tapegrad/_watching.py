@@ -54,11 +54,11 @@ class Noted(list):
         self.origins: dict = {}
 
     def append(self, record: Any) -> None:
-        swept = self.watcher.sweeping if OPEN.invalid is not None else None
-        if swept is not None:
-            place, self.origins[len(self)] = swept
+        place, watcher = users_place(), self.watcher
+        if OPEN.invalid is not None and watcher.sweeping is not None and place == watcher.asked:  # no code of the user's in the sweep
+            place, self.origins[len(self)] = watcher.sweeping
         super().append(record)
-        self.lines.append(users_place() if swept is None else place)
+        self.lines.append(place)
 
     def __getitem__(self, k: Any) -> Any:
         record = super().__getitem__(k)
@@ -78,6 +78,7 @@ class Noted(list):
 
     def cotangents(self, n: int) -> "Cotangents":
         self.now = None
+        self.watcher.asked = users_place()
         return Cotangents(self, n)
 
 
@@ -150,10 +151,13 @@ WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
 
 
 class Watcher:
-    """Who is told.  `within`: an operation is being done; `sweeping`: the line and name of the record that a sweep is at."""
+    """Who is told.  `within`: an operation is being done; `sweeping`: the line and name of the record that a sweep is at; `asked`: the
+    line that asked for that sweep."""
 
     within = False
+    silences = False  # does it tell what NumPy would warn of?
     sweeping: tuple | None = None
+    asked: tuple | None = None
 
     def opened(self, trace: Any) -> None:
         kind = WATCHED.get(type(trace))

@@ -189,6 +189,31 @@ def test_what_ends_with_the_records_ends():
         assert calls == 4
 
 
+def test_plans_of_sparse_matrices():
+    def f(x):
+        return np.log(x[1:]) * x[:-1]  # HERE
+
+    x = np.arange(1.0, 5.0)
+    before = tg.sparse.prepare_jacobian(f, x)
+    expected = before(x).toarray()
+    with tg.detect_anomalies():
+        made = tg.sparse.prepare_jacobian(f, x)
+        for plan in (before, made):
+            assert np.array_equal(plan(x).toarray(), expected)
+            with pytest.raises(AnomalyError) as caught:
+                plan(x - 2)
+            assert line_of(f) in str(caught.value)
+    assert np.array_equal(made(x).toarray(), expected)
+
+
+def test_within_a_checkpoint():
+    def inner(x):
+        return np.sqrt(x).sum()  # HERE
+
+    text = found(lambda: tg.grad(lambda x: tg.checkpoint(inner)(x * 2))(AT))
+    assert line_of(inner) in text and "derivative of sqrt" in text
+
+
 def test_other_threads_are_left_alone():
     results = []
     with tg.detect_anomalies():

@@ -247,3 +247,25 @@ def test_check_grads_follows_captured_buffers():
         return (BUFFER * x).sum()
 
     tg.testing.check_grads(f, X)
+
+
+def test_a_captured_array_that_is_left_otherwise():
+    """f asks what it is given, and leaves another thing under a transform."""
+    seen = np.full(2, 0.5)
+
+    def f(x):
+        seen[0] = 1.0 if isinstance(x, tg.Variable) else 2.0
+        return (x * x).sum()
+
+    assert tg.audit(f, X).failures == ["captured arrays afterwards"] and (seen == 0.5).all()
+
+
+def test_a_write_of_what_was_there_is_a_write():
+    kept = np.zeros(3)
+
+    def f(x):
+        kept[:] = x
+        return (kept**2).sum()
+
+    f(X)
+    assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == ["written: copied, 24 B, handed back"]
