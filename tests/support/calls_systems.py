@@ -6,8 +6,39 @@ import scipy.signal as s
 CALLS = []
 
 
+# What these compute depends on values: on how many roots are equal, on equal steps, on whether a series is real.
+BY_VALUES = {
+    "ss2zpk",
+    "bode n",
+    "place",
+    "residue",
+    "residue real",
+    "residuez",
+    "unique",
+    "buttord",
+    "buttord band",
+    "cheb1ord",
+    "cheb1ord band",
+    "cheb2ord",
+    "cheb2ord band",
+    "ellipord",
+    "ellipord band",
+    "iirdesign",
+    "iirdesign b",
+    "kaiserord",
+    "savgol_coeffs",
+    "window tukey",
+    "SFT cap stft",
+    "SFT cap spec",
+    "SFT istft",
+    "SFT from",
+    "peak_widths",
+    "find_peaks w",
+}
+
+
 def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
+    CALLS.append((name, f, x, {"samples": name not in BY_VALUES, **options}))
 
 
 def cat(*xs):
