@@ -1,6 +1,7 @@
 """Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made of vectors."""
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,38 +96,54 @@ def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_e
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
-def all_of(name: str, select: Any) -> None:
+def part_of(name: str, select: Any, select_range: Any) -> slice:
+    """Those eigenvalues, counted from the smallest, that are asked for."""
+    if select in ("i", "index", 2):
+        return slice(int(select_range[0]), int(select_range[1]) + 1)
     if select not in ("a", "all", 0):
         raise ArgumentError(f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of all of them")
+    return slice(None)
+
+
+def eigen_part(a: Any, part: slice, values_only: bool, theirs: Callable) -> Any:
+    """The eigenvalues of a symmetric matrix, and its eigenvectors with the signs (or phases) that SciPy's function gives them."""
+    if values_only:
+        return eigvalsh(a)[part]
+    w, v = eigh(a)
+    known = seen(primal_of(v))
+    if known is not None:
+        turn = np.sum(known[:, part].conj() * theirs(), 0)
+        v = v[:, part] * (turn / abs(turn))
+    return w[part], v if known is not None else v[:, part]
 
 
 @implements(scipy.linalg.eigh_tridiagonal)
 def eigh_tridiagonal(
     d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
 ):  # fmt: skip
-    all_of("eigh_tridiagonal", select)
-    a = diag(d) + diag(e, -1)
-    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+    part, a = part_of("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
+    theirs = lambda: scipy.linalg.eigh_tridiagonal(*[seen(primal_of(x)) for x in (d, e)], False, select, select_range)[1]
+    return eigen_part(a, part, eigvals_only, theirs)
 
 
 @implements(scipy.linalg.eigvalsh_tridiagonal)
 def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
-    return eigh_tridiagonal(d, e, True, select)
+    return eigh_tridiagonal(d, e, True, select, select_range)
 
 
 @implements(scipy.linalg.eig_banded)
 def eig_banded(
     a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
 ):  # fmt: skip
-    all_of("eig_banded", select)
-    u = shape(a_band)[0] - 1
+    part, u = part_of("eig_banded", select, select_range), shape(a_band)[0] - 1
     a = from_band(whole_band(a_band, lower), u, u)
-    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+    theirs = lambda: scipy.linalg.eig_banded(seen(primal_of(a_band)), lower, select=select, select_range=select_range)[1]
+    return eigen_part(a, part, eigvals_only, theirs)
 
 
 @implements(scipy.linalg.eigvals_banded)
 def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
-    return eig_banded(a_band, lower, True, select=select)
+    return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
 
 # --- bases and angles ---
