@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from ..._array import xp_of
 from ..._primitive import primal_of, seen
 from ...errors import ArgumentError, SingularError
 from .._define import dtype, primitive, shape, xp
@@ -105,16 +106,21 @@ def part_of(name: str, select: Any, select_range: Any) -> slice:
     return slice(None)
 
 
-def eigen_part(a: Any, part: slice, values_only: bool, theirs: Callable) -> Any:
-    """The eigenvalues of a symmetric matrix, and its eigenvectors with the signs (or phases) that SciPy's function gives them."""
+@primitive()
+def turns(v, *of, theirs, settings):
+    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases."""
+    known, *of = [x if xp_of(x) is np else x.get() for x in (v, *of)]
+    product = np.sum(known.conj() * theirs(*of, **dict(settings))[1], 0)
+    return xp_of(v).asarray(product / abs(product))
+
+
+def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
+    """The eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function of `of` turns them."""
     if values_only:
         return eigvalsh(a)[part]
     w, v = eigh(a)
-    known = seen(primal_of(v))
-    if known is not None:
-        turn = np.sum(known[:, part].conj() * theirs(), 0)
-        v = v[:, part] * (turn / abs(turn))
-    return w[part], v if known is not None else v[:, part]
+    v = v[:, part]
+    return w[part], v * turns(primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items()))
 
 
 @implements(scipy.linalg.eigh_tridiagonal)
@@ -122,8 +128,8 @@ def eigh_tridiagonal(
     d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
 ):  # fmt: skip
     part, a = part_of("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
-    theirs = lambda: scipy.linalg.eigh_tridiagonal(*[seen(primal_of(x)) for x in (d, e)], False, select, select_range)[1]
-    return eigen_part(a, part, eigvals_only, theirs)
+    settings = {"select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (d, e), scipy.linalg.eigh_tridiagonal, **settings)
 
 
 @implements(scipy.linalg.eigvalsh_tridiagonal)
@@ -137,8 +143,8 @@ def eig_banded(
 ):  # fmt: skip
     part, u = part_of("eig_banded", select, select_range), shape(a_band)[0] - 1
     a = from_band(whole_band(a_band, lower), u, u)
-    theirs = lambda: scipy.linalg.eig_banded(seen(primal_of(a_band)), lower, select=select, select_range=select_range)[1]
-    return eigen_part(a, part, eigvals_only, theirs)
+    settings = {"lower": lower, "select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (a_band,), scipy.linalg.eig_banded, **settings)
 
 
 @implements(scipy.linalg.eigvals_banded)
