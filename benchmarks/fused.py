@@ -1,20 +1,24 @@
 """Large arrays in compiled loops, `tg.prepare(compile=True)`, beside compilers and loops by hand.
 
-    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3]
+    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3 | loops | threads | compiling]
 
 The name in front of a goal is the goal's in the design.  Loops by hand are compiled by Numba, one pass, without its fast-math."""
 
 import math
+import os
 import time
 
 import _harness as bench
 import _programs
+import kalman as filters
 import mutation
 import numba
 import numpy as np
 import overhead
+from scipy import special
 
 import tapegrad as tg
+from tapegrad.kernels.launch import cpu, waiting
 
 
 def prepared(f, *args, argnums=0, methods=("grad",)):
@@ -241,8 +245,109 @@ def gm3(report):
         report.goal(f"G4a, gm3! with N = {N}, compiled: share of JAX's time", share, 0.75)
 
 
+# --- loops of Python, rolled ---
+
+
+def loops(report):
+    report.table(
+        "Kalman filters in array code, a step of a Python loop a time: value and gradient, milliseconds",
+        ["model", "replayed", "rolled", "JAX scan", "rolled / JAX", "recording and compiling, s"],
+    )
+    models = {"4 states, 2 observations": (filters.four_states, 1000), "the same in element form": (filters.four_states_elements, 100)}
+    for title, (model, T) in models.items():
+        y, theta = filters.simulated(50 if report.quick else T)
+        found, _ = filters.jobs_of(model, filters.four_states_jax, theta, y, filters.B)
+        f = model(np, y, filters.B)
+        plain, p, begin = tg.prepare(f, theta, compile=False), tg.prepare(f, theta, compile=True), time.process_time()
+        for _ in range(3):
+            p.value_and_grad(theta)
+        spent = time.process_time() - begin
+        jobs = {"replayed": lambda p=plain, at=theta: p.value_and_grad(at), "tapegrad": lambda p=p, at=theta: p.value_and_grad(at)}
+        t = bench.measure(jobs | {"JAX": found["JAX jit"]}, seconds=3, rounds=(3, 21))
+        share = bench.ratio(t["tapegrad"], t["JAX"])
+        report.row(f"{title}, T = {len(y)}", *[bench.times(s, 1e3) for s in t.values()], share, spent)
+        report.goal(f"G1d, {title}, rolled: share of JAX's time", share, 0.1)
+
+
+# --- threads, and compilers ---
+
+
+def threads(report):
+    report.table(
+        "two threads on two cores: wall time, milliseconds",
+        ["function", "one thread", "two", "one / two", "the same bits"],
+        "Least of interleaved calls.",
+    )
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, range(os.cpu_count()))
+    n, rng = 10**5 if report.quick else 4 * 10**6, np.random.default_rng(3)
+    x, X = rng.normal(size=n), rng.normal(size=(n // 400, 400)) / 20
+    work = {
+        "chain": (chain_of(np), (x, 1.3, 0.2), (0, 1, 2)),
+        "Rosenbrock": (rosenbrock_of(np), (x,), 0),
+        "norm": (norm_of(np), (x * 1e-2,), 0),
+    }
+    work["logistic"] = lambda w: np.sum(np.logaddexp(0.0, X @ w)), (x[:400],), 0
+    try:
+        for name, (f, at, argnums) in work.items():
+            p, _ = prepared(f, *at, argnums=argnums)
+            spent, found = {1: [], 2: []}, {}
+            for _ in range(30):
+                for count, times in spent.items():
+                    waiting.THREADS = count
+                    begin = time.perf_counter()
+                    found[count] = p.grad(*at)
+                    times.append(time.perf_counter() - begin)
+            one, two = [min(times) for times in spent.values()]
+            same = all([np.array_equal(a, b) for a, b in zip(*[g if type(g) is tuple else (g,) for g in found.values()], strict=True)])
+            report.row(name, one * 1e3, two * 1e3, one / two, "yes" if same else "NO")
+            report.goal(f"{name}: the bits of two threads are those of one", float(not same), 0)
+    finally:
+        waiting.THREADS = 1
+        os.sched_setaffinity(0, cores)
+
+
+def compiling(report):
+    report.table(
+        "text and machine code of a gradient that no disk has: seconds of processor time",
+        ["function", "compiled loops", "rolled loops", "recording and first replays", "text and machine code", "of the machine code"],
+    )
+    n, fresh = 10**4, time.time_ns() % 10**9 * 1e-9  # a number of its own makes a text of its own
+    x = np.random.default_rng(3).normal(size=n)
+    y, theta = filters.simulated(50)
+    stencil = lambda u: np.sum((u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]) ** 2)
+    work = {
+        "chain": (lambda x: chain_of(np)(x, 1.3 + fresh, 0.2), x),
+        "Rosenbrock": (lambda x: rosenbrock_of(np)(x * (1.0 + fresh)), x),
+        "a stencil of five points": (lambda x: stencil(x.reshape(100, 100) * (1.0 + fresh)), x),
+        "erf, lgamma and digamma": (lambda x: np.sum(special.erf(x) * special.gammaln(x * x + 1.0 + fresh)), x),
+        "Kalman filter, 50 steps": (lambda x: filters.four_states(np, y, filters.B)(x * (1.0 + fresh)), theta),
+    }
+    for name, (f, at) in work.items():
+        p, spent, inside = tg.prepare(f, at, compile=True), [], []
+        real = cpu.object_code
+        cpu.object_code = lambda *a, real=real, inside=inside: timed(real, inside, *a)
+        try:
+            for _ in range(4):
+                begin = time.process_time()
+                p.grad(at)
+                spent.append(time.process_time() - begin)
+        finally:
+            cpu.object_code = real
+        emitted = p.forms["grad"].programs[0].emitted
+        report.row(name, len(emitted.groups), len(emitted.loops), sum(spent[:2]), spent[2] - spent[3], sum(inside))
+        report.goal(f"machine code of a loop, {name}: seconds", max(inside), 0.3)
+
+
+def timed(f, spent, *args):
+    begin = time.process_time()
+    found = f(*args)
+    spent.append(time.process_time() - begin)
+    return found
+
+
 def main():
-    bench.start(__doc__).run(chain, stencils, logistic, programs, gm3)
+    bench.start(__doc__).run(chain, stencils, logistic, programs, gm3, loops, threads, compiling)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from ._array import is_array, xp_of
 from ._calls import name_of, where_of
 from ._primitive import OPEN, Primitive
 from ._tree import leaves
-from ._watching import Noted, Watcher, parts, parts_of, spelt, text_of, users_place
+from ._watching import Noted, Watcher, parts, parts_of, shown_name, spelt, text_of, users_place
 from .errors import AnomalyError
 
 SILENT = frozenset(("assign", "add_at", "read"))  # they move what other operations have made
@@ -17,6 +17,8 @@ SHOWN = 4  # operands
 
 class Anomalies(Watcher):
     """`inf`: is inf one?  `met`: the first operation that had one among its operands."""
+
+    silences = True
 
     def __init__(self, inf: bool):
         self.inf = inf
@@ -87,9 +89,9 @@ class Anomalies(Watcher):
                 continue
             if noted.now is None:
                 raise AnomalyError(self.told("the cotangent that the sweep begins with is", v, mask, []))
-            k, record, prim = noted.now
+            k, record, name = noted.now
             how = "backward" if k not in noted.origins else "in a further sweep"
-            what = f"the derivative of {shown_name(prim) if prim is not None else 'an operation'}, {how}, is"
+            what = f"the derivative of {name}, {how}, is"
             raise AnomalyError(self.told(what, v, mask, kept_operands(record), noted.lines[k]))
 
     # --- results ---
@@ -149,27 +151,14 @@ class detect_anomalies:
         self.entered: list = []
 
     def __enter__(self) -> None:
-        quiet = np.errstate(all="ignore")  # what NumPy would warn of is told better
-        watcher = Anomalies(self.inf)
-        quiet.__enter__()
-        watcher.__enter__()
-        self.entered.append((quiet, watcher))
+        self.entered.append(Anomalies(self.inf))
+        self.entered[-1].__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        quiet, watcher = self.entered.pop()
-        watcher.__exit__(*error)
-        quiet.__exit__(*error)
+        self.entered.pop().__exit__(*error)
 
 
 # --- words ---
-
-NAMES = {"power_n": "power", "power_of": "power", "times0": "multiply", "select": "where", "solve_matrix": "solve", "eigh_of": "eigh",
-         "svd_of": "svd", "qr_of": "qr", "cholesky_lower": "cholesky", "root_sum_squares": "norm", "contract": "einsum",
-         "sign_and_log": "slogdet", "log_sum_exp": "logsumexp", "running_sum": "cumsum"}  # fmt: skip
-
-
-def shown_name(prim: Primitive) -> str:
-    return NAMES.get(prim.name, prim.name)
 
 
 def on_host(v: Any) -> np.ndarray | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ._anomalies import shown_name
 from ._array import is_array, xp_of
 from ._calls import name_of
 from ._primitive import Primitive, bind, values_of
@@ -19,7 +18,7 @@ from ._shadow.routes import of_function
 from ._transforms import grad, hvp, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._vmap import vmap
-from ._watching import Watcher, parts, spelt, text_of, users_place
+from ._watching import Watcher, parts, shown_name, spelt, text_of, users_place
 from ._wrapped import inner, placed, weighted
 from .errors import TapegradError
 from .replay import prepare
@@ -212,7 +211,7 @@ class Auditing:
         names = {id(v): name.strip("`") for name, v in of_function(self.f)} if hasattr(self.f, "__code__") else {}
         found = []
         given = {id(v) for v in leaves(self.args)}
-        for key, (array, before) in self.keeper.arrays.items():
+        for key, (array, before) in self.first.items():
             if key in given:
                 continue
             name = names.get(key, "an array")
@@ -262,8 +261,9 @@ class Poison(Watcher):
 
 def reverse_mode(a: Auditing):
     value, pullback = vjp(a.call, *a.x)
-    afterwards = {key: array.copy() for key, (array, _) in a.keeper.arrays.items()}
-    a.written = {key for key, (array, before) in a.keeper.arrays.items() if not same(array, before)}
+    a.first = dict(a.keeper.arrays)
+    afterwards = {key: array.copy() for key, (array, _) in a.first.items()}
+    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same(array, before)}
     a.value, a.w = value, direction_like(value, a.rng)
     a.v = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
     pulled = pullback(a.w)
@@ -271,17 +271,20 @@ def reverse_mode(a: Auditing):
     a.keeper.put_back()
     plain = a.call(*[tree_map(copied, x) for x in a.x])
     yield a.compared("value against plain call", value, plain, 1e-12)
-    for key, after in afterwards.items():
-        array = a.keeper.arrays[key][0]
-        if not same(array, after):
-            yield Check("captured arrays afterwards", "FAILED", f"one of shape {array.shape} is not as a plain call leaves it")
-            break
-    else:
-        yield Check("captured arrays afterwards", "ok")
+    after_plain = {key: array.copy() for key, (array, _) in a.first.items()}
     a.keeper.put_back()
     again = vjp(a.call, *a.x)
+    # an array that only the first call has written was bound anew by it: the others write the one that it made
+    astray = [
+        array for key, (array, _) in a.first.items() if not same(afterwards[key], after_plain[key]) and not same(array, after_plain[key])
+    ]
+    what = f"one of shape {astray[0].shape} is not as a plain call leaves it" if astray else ""
+    yield Check("captured arrays afterwards", "FAILED" if astray else "ok", what)
     a.keeper.put_back()
-    yield a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
+    check = a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
+    if check.state != "ok":
+        check.detail += "; f keeps something from call to call that is no array (a name, an attribute), or draws random numbers"
+    yield check
     ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float(v)]
     bad = [v for v in ends if not np.isfinite(host(v)).all()]
     yield Check("finite", "FAILED" if bad else "ok", "run it under tg.detect_anomalies()" if bad else "")
@@ -386,7 +389,8 @@ def same(u: Any, v: Any) -> bool:
 
 def size_of(x: Any) -> float:
     """The scale of the steps at x: that of its largest number."""
-    return float(np.max(np.abs(host(values_of(x))), initial=0.0)) or 1.0
+    h = np.abs(host(values_of(x)))
+    return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
 
 
 def central(g: Callable, x: tuple, v: tuple, h: float) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from . import _flags
 from ._dual import FORWARD
 from ._flags import Setting, leave
+from ._primitive import OPEN
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -40,6 +41,8 @@ class Handler:
             if frame.f_lineno >= FORWARD.get(frame.f_code, sys.maxsize):
                 return
             frame = frame.f_back
+        if OPEN.watcher is not None and OPEN.watcher.silences:
+            return
         mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation(top)}"
         if mode == "raise":
             raise FloatingPointError(text)

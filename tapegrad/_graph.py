@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._anomalies import shown_name
 from ._calls import name_of
 from ._primitive import Primitive, layout_of
 from ._profile import Keeper, active_numbers, table
@@ -16,7 +15,7 @@ from ._tape import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
 from ._transforms import vjp
 from ._tree import leaves
 from ._variable import Variable
-from ._watching import Noted, Watcher, spelt, text_of
+from ._watching import Noted, Watcher, shown_name, spelt, text_of
 from ._wrapped import placed
 from .ops._define import dtype, shape
 

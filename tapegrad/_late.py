@@ -62,7 +62,7 @@ LOADED: dict[str, tuple] = {
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: without CuPy these cannot be imported
-    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check"),
+    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay._device"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),

@@ -96,6 +96,18 @@ def watching() -> bool:
     return bool(WATCHERS) and OPEN.watcher is not None
 
 
+class Unwatched:
+    """A context in which nobody watches: what is recorded for later is not run as it is."""
+
+    __slots__ = ("watcher",)
+
+    def __enter__(self) -> None:
+        self.watcher, OPEN.watcher = OPEN.watcher, None
+
+    def __exit__(self, *error: Any) -> None:
+        OPEN.watcher = self.watcher
+
+
 def watched(trace: "Trace") -> Any:
     """The trace, known to who looks at each operation of this thread."""
     if WATCHERS and OPEN.watcher is not None:

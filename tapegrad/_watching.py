@@ -44,7 +44,8 @@ def text_of(place: tuple) -> str:
 
 class Noted(list):
     """The records of a tape, each with the line that made it.  A record that a sweep over other records made has the line of the one
-    swept, and in `origins` its primitive.  `now`: at which one a sweep is (number, record, the user's primitive)."""
+    swept, and in `origins` its name.  `now`: at which one a sweep is: number, record, the name of the user's operation.  (Names, for
+    primitives may hold what has to end with the records.)"""
 
     def __init__(self, records: list, watcher: Any):
         super().__init__(records)
@@ -53,29 +54,31 @@ class Noted(list):
         self.origins: dict = {}
 
     def append(self, record: Any) -> None:
-        swept = self.watcher.sweeping if OPEN.invalid is not None else None
-        if swept is not None:
-            place, self.origins[len(self)] = swept
+        place, watcher = users_place(), self.watcher
+        if OPEN.invalid is not None and watcher.sweeping is not None and place == watcher.asked:  # no code of the user's in the sweep
+            place, self.origins[len(self)] = watcher.sweeping
         super().append(record)
-        self.lines.append(users_place() if swept is None else place)
+        self.lines.append(place)
 
     def __getitem__(self, k: Any) -> Any:
         record = super().__getitem__(k)
-        self.watcher.sweeping = self.lines[k], self.primitive(k)  # now, for a sweep may drop the record
+        self.watcher.sweeping = self.lines[k], self.name(k)  # now, for a sweep may drop the record
         self.now = k, record, self.watcher.sweeping[1]
         return record
 
-    def primitive(self, k: int) -> Primitive | None:
-        """That of the user's operation behind a record; None of a leaf."""
+    def name(self, k: int) -> str:
+        """That of the user's operation behind a record."""
         if k in self.origins:
             return self.origins[k]
         record = super().__getitem__(k)
         if record is not None and record[2] is PART:  # one of several outputs: its main record has it
             record = super().__getitem__(record[1])
-        return None if record is None else primitive_of(record)
+        prim = None if record is None else primitive_of(record)
+        return "an operation" if prim is None else shown_name(prim)
 
     def cotangents(self, n: int) -> "Cotangents":
         self.now = None
+        self.watcher.asked = users_place()
         return Cotangents(self, n)
 
 
@@ -90,6 +93,16 @@ class Cotangents(list):
         super().__setitem__(slot, c)
         if c is not None and type(c) is not list:  # (of several outputs: each by itself)
             self.noted.watcher.swept(self.noted, slot, c)
+
+
+# Names of operations that differ from those of the functions which users call.
+NAMES = {"power_n": "power", "power_of": "power", "times0": "multiply", "select": "where", "solve_matrix": "solve", "eigh_of": "eigh",
+         "svd_of": "svd", "qr_of": "qr", "cholesky_lower": "cholesky", "root_sum_squares": "norm", "contract": "einsum",
+         "sign_and_log": "slogdet", "log_sum_exp": "logsumexp", "running_sum": "cumsum"}  # fmt: skip
+
+
+def shown_name(prim: Primitive) -> str:
+    return NAMES.get(prim.name, prim.name)
 
 
 # --- traces ---
@@ -138,10 +151,13 @@ WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
 
 
 class Watcher:
-    """Who is told.  `within`: an operation is being done; `sweeping`: the line and primitive of the record that a sweep is at."""
+    """Who is told.  `within`: an operation is being done; `sweeping`: the line and name of the record that a sweep is at; `asked`: the
+    line that asked for that sweep."""
 
     within = False
+    silences = False  # does it tell what NumPy would warn of?
     sweeping: tuple | None = None
+    asked: tuple | None = None
 
     def opened(self, trace: Any) -> None:
         kind = WATCHED.get(type(trace))

@@ -27,8 +27,10 @@ def inner(a: Any, b: Any) -> Any:
 def placed(f: Callable, args: tuple, nums: tuple) -> Callable:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
+    rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]  # the former are not captured
+
     def call(*xs):
-        given = [a.value if isinstance(a, Const) else a for a in args]
+        given = list(rest)
         for n, x in zip(nums, xs, strict=True):
             given[n] = x
         return f(*given)

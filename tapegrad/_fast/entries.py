@@ -139,7 +139,7 @@ def {name}(a, b):
     if kind is not Tape and kind is not Dual:
         if trace is not None and trace.step is not None:
             return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
-        return bind(prim, (a, b), NOTHING) if trace is not None else handle({body})
+        return bind(prim, (a if ca is Variable else v, b if cb is Variable else w), NOTHING) if trace is not None else handle({body})
     out = {body}
     y = new(Variable)
     y._value = out

@@ -20,6 +20,7 @@ from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
+from ._rolled import Listed
 from ._written_out import way
 
 SMALL = 1024  # elements of a result: NumPy does more of them sooner
@@ -45,6 +46,7 @@ COMPARED = {
     "greater": ("lt", 1),
     "greater_equal": ("le", 1),
 }
+END = math.inf
 PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
@@ -160,10 +162,10 @@ class Held:
 
 class Arena:
     """Where the values of the blocks of a program lie, from the instruction that makes them to the last one that reads them.
-    `last`: number of a value -> that instruction."""
+    `last`: number of a value -> that instruction.  `rolling`: each value has places of its own, so that trips of a loop are alike."""
 
-    def __init__(self, program: Program, last: dict):
-        self.program, self.last, self.shown = program, last, program.shown
+    def __init__(self, program: Program, last: dict, rolling: bool = False):
+        self.program, self.last, self.shown, self.rolling = program, last, program.shown, rolling
         self.size, self.table, self.known, self.free = 1, [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
@@ -248,7 +250,7 @@ class Arena:
         return at
 
     def free_temporaries(self) -> None:
-        for at in self.temporaries:
+        for at in () if self.rolling else self.temporaries:
             self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
         self.temporaries = []
 
@@ -276,7 +278,8 @@ class Arena:
             for h in self.held[heapq.heappop(self.dying)[1]]:
                 if h.own and h.until <= n:
                     h.own = False
-                    self.free.setdefault(h.places.size, []).append(h.first)
+                    if not self.rolling:
+                        self.free.setdefault(h.places.size, []).append(h.first)
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
@@ -306,13 +309,18 @@ class Block:
 
     `given` and `left`: the values that it takes and gives."""
 
+    listed: Any = None
+
     def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
         self.arena, self.rows, self.guards = arena, [], {}
+        self.listed = Listed() if arena.rolling else None
         self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for _written_out.py
         program = arena.program
         arena.release(start - 1)
         code = program.code[start:stop]
         made = {k for k, _ in code}
+        # of a buffer -> the first instruction that writes it
+        self.buffers = {i.args[0]: n for n, (_, i) in reversed([*enumerate(code, start)]) if i.prim is ASSIGN or i.prim is ADD_AT}
         self.given = []
         for _, i in code:
             for a in i.args:
@@ -328,7 +336,9 @@ class Block:
             self.instruction(n, k, i)
             for g in program.guards.get(k, ()):
                 self.guards[len(self.rows)] = g
-                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), *[0] * 12))
+                if self.listed is not None:
+                    self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
+                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), len(self.rows), *[0] * 11))
             arena.release(n)
         self.left = [k for k in made if k in wanted]
         self.ways = [self.leaving(k) for k in self.left]
@@ -336,6 +346,8 @@ class Block:
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
+        if self.listed is not None and to.size:
+            self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
@@ -367,7 +379,11 @@ class Block:
         at = [arena.at[a] for a in i.args]
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
-            arena.at[k] = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            if 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1):
+                arena.place(k)  # a copy, for else the write would make one of all of the buffer
+                self.row("copy", arena.at[k], view)
+                return
             arena.hold(
                 k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *([] if prim is LAID or prim is READ else [arena.zero])]
             )

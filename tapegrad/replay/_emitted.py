@@ -31,6 +31,7 @@ from ._contracted import product_text
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from ._recorder import is_pure
+from ._rolled import is_rolled, repeated, rolled
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
@@ -47,7 +48,7 @@ LARGE = 1 << 15  # bytes of an array whose memory is used again
 FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS = 0.5  # ns: of an element of an instruction
+PASS, ROW, BUILT = 0.5, 20, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
 CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
@@ -75,6 +76,7 @@ class Emitted:
     def __init__(self, program: Program, compiled: bool = False):
         self.groups: list = []
         self.alone: dict = {}
+        self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -111,10 +113,15 @@ class Emitted:
     def blocks(self) -> int:
         return len(self.made)
 
-    def saved(self) -> float:
-        """About how many nanoseconds of a replay groups might save, at most."""
+    def worthwhile(self, compiling: float) -> float:
+        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
+        if any([shown[0] is False for shown in self.shown.values()]):
+            return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
-        return sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+        looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
+        saved = sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+        saved = max(saved, 0.0) + ROW * looped
+        return (compiling + BUILT * looped) / saved if saved else math.inf
 
     # --- memory ---
 
@@ -197,7 +204,8 @@ class Emitted:
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
         found = runs(program)
-        self.arena, blocks, stopped = Arena(program, self.last), dict(found), 0
+        self.found, self.rolling = found, self.compiled and is_rolled(program, found)
+        self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
         self.within = within = {n for start, stop in found for n in range(start, stop)}
         self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
         self.outside |= {k for k, n in self.last.items() if n is END}
@@ -226,6 +234,8 @@ class Emitted:
         if self.frames.makers:
             head.append(f"F = {self.given(self.frames, 'F')}()")
             end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
+        if self.rolling:
+            self.loops, self.refused = rolled(self.arena, self.made)
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
@@ -484,7 +494,8 @@ class Emitted:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    reader = load("tapegrad.replay._groups").Reader(program)
+    looped = {k for start, stop in runs(program) if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
+    reader = load("tapegrad.replay._groups").Reader(program, looped)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
@@ -497,15 +508,23 @@ PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 def told(emitted: Emitted) -> str:
     """What runs in compiled loops, and what large instructions do not."""
+    trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
+    of_python = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
     names: dict = {}
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
-    if not names:
-        return f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops"
-    count = f"{len(emitted.groups)} compiled loop{'s' if len(emitted.groups) > 1 else ''}"
-    return f"; {count} with {inside}" + (f"; by themselves {outside}" if outside else "")
+    if names:
+        return (
+            f"; {counted('compiled loop', len(emitted.groups))} with {inside}"
+            + (f"; by themselves {outside}" if outside else "")
+            + of_python
+        )
+    return (
+        f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
+    ) + of_python
 
 
 def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -514,6 +533,10 @@ def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.nd
     for k in range(shape[-1]):
         f(x[..., k if x.shape[-1] > 1 else 0], y[..., k if y.shape[-1] > 1 else 0], out[..., k])
     return out
+
+
+def counted(what: str, n: int) -> str:
+    return f"{n} {what}{'s' if n > 1 else ''}"
 
 
 def is_whole(path: tuple, at: Any) -> bool:

@@ -283,12 +283,15 @@ class Kept:
         if self.emitted is None and not wanted:
             self.emitted = emitter.Emitted(program)
         if self.compile == "auto":
-            saved = self.emitted.saved()
-            after = COMPILING / saved if saved > 0 else math.inf
+            after = self.emitted.worthwhile(COMPILING)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted:
-            self.emitted = emitter.Emitted(program, True)
+            COLLECTOR.pause()
+            try:
+                self.emitted = emitter.Emitted(program, True)
+            finally:
+                COLLECTOR.resume()
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""

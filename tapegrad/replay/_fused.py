@@ -15,12 +15,12 @@ import numpy as np
 from ..kernels.launch import waiting
 from ..kernels.launch.cpu import HEADER, address, compiled
 from ._elements import ENDING, Element, Exact, of_truth, ufunc_of
-from ._loops import Access, Loops, Nest
+from ._loops import STARTS, Access, Loops, Nest
 from ._recorder import key_of
 from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
-BOOL = np.dtype(bool)
+BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
 FEW, LITTLE, COSTLY = 256, 50, 6  # elements, and ns, of an instruction within a block; operations of one that is none
 CALL, WRITE, PASS, COST, ENTRY = (
     600,
@@ -35,12 +35,12 @@ CODES: dict = {}
 
 
 class Summed:
-    """A sum: its operand is read at all places."""
+    """A sum, or an extreme: its operand is read at all places."""
 
     cost = 1
 
-    def __init__(self, k: int, axes: tuple, shape: tuple):
-        self.k, self.axes, self.shape = k, axes, shape
+    def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
+        self.k, self.axes, self.shape, self.how = k, axes, shape, how
 
 
 class Group:
@@ -59,12 +59,12 @@ class Group:
                 needed.update([s for s, _ in now.values[k].sources()])
         self.values = {k: d for k, d in now.values.items() if k in needed}
         self.given = sorted([a for a in needed if a not in self.values and not kinds.is_constant(a)])
-        self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0]]
+        self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0] is not None]
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
         self.names = [(k, i.prim if type(i.prim) is str else i.prim.name) for k, i in now.code if k not in self.carried]
-        self.saved = self.gain(now) if self.left else 0.0
+        self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
         self.pool: list = []
 
@@ -88,6 +88,7 @@ class Group:
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
         found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
+        found += [k in self.kinds.counts for k in self.arrays]
         for k, d in self.values.items():
             if type(d) is Element:
                 said = ufunc_of(d.i)
@@ -101,7 +102,7 @@ class Group:
                 found += [d.form, d.turned, number.get(d.base)]
             found += [*self.shown[k][1:4], self.cuts[k]]
         for k, d in self.sums.items():
-            found += [of(d.k), d.axes, d.shape, *self.shown[k][1:3], k in self.watched]
+            found += [of(d.k), d.axes, d.shape, d.how, *self.shown[k][1:3], k in self.watched]
         return tuple(found)
 
     def ready(self) -> "Code":
@@ -112,7 +113,7 @@ class Group:
             key = None
         code = CODES.get(key)
         if code is None:
-            code = Code(self)
+            code = self.kinds.code(self)
             if key is not None and len(CODES) < MOST:
                 CODES[key] = code
         self.code = code
@@ -161,7 +162,7 @@ class Code:
             self.store(k)
         for k, d in self.sums.items():
             self.add_up(k, d)
-        self.compile([(self.parts[k], k in group.watched) for k in group.totals])
+        self.compile([(self.parts[k], k in group.watched, self.sums[k].how) for k in group.totals])
 
     def compile(self, totals: list) -> None:
         sizes = [self.shown[a][3].itemsize for a in self.table]
@@ -204,12 +205,13 @@ class Code:
         own = dict(zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True))
         for nest, place, axes in self.boxes(d.k, d.shape):
             node = self.node(nest, d.k, place)
+            node = of_truth(self.g, node) if self.g.boolean(node) else node
             if k in self.parts:
                 self.parts[k].append((list(self.nests.values()).index(nest), len(nest.sums)))
-                nest.sums.append(node)
+                nest.sums.append((node, d.how))
             else:
                 first = sum([place[a][0] * own[a] for a in kept])
-                nest.partial.append((node, Access(self.table[k], first, tuple([own.get(a, 0) for a in axes]))))
+                nest.partial.append((node, Access(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the first, and made in turn."""
@@ -263,7 +265,7 @@ class Code:
         strides = packed(form, dtype.itemsize) if form else strides
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
         steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
-        access = Access(self.table[a], first, steps, dtype == BOOL)
+        access = Access(self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0)
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
         nest.loads.setdefault(node, access)
@@ -273,18 +275,20 @@ class Code:
 
     def caller(self) -> Callable:
         """Its call as a text: (state, *given, *memory for what is written or None)."""
-        group, space = self.group, {"HEADER": HEADER, "address": address, "spread": waiting.spread, "code": self}
+        group, space = self.group, {"inf": math.inf, "HEADER": HEADER, "address": address, "spread": waiting.spread, "code": self}
         names = {a: f"v{n}" for n, a in enumerate(group.given)}
         places = [f"o{n}" for n in range(len(group.written))]
         lines = []
         for n, a in enumerate(group.arrays):
             space[f"s{n}"] = self.shown[a][2]
             lines.append(f"if {names[a]}.strides != s{n}: return None")
+            if a in group.kinds.counts:  # by an instruction that is in no group they are integers
+                lines.append(f"{names[a]} = {names[a]}.astype('f8')")
         for n, (k, o) in enumerate(zip(group.written, places, strict=True)):
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")
             if k in self.sums:
-                lines.append(f"{o}[...] = 0.0")
+                lines.append(f"{o}[...] = {STARTS[self.sums[k].how]!r}")
         where = "id({})" if HEADER else "address({})"
         inside = [where.format(x) for x in (*[names[a] for a in group.arrays], *places)]
         lines += ["t = state.table"] + [f"t[{n}] = {x}" for n, x in enumerate(inside)]

@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 
 from .._primitive import ASSIGN
-from ..ops import shaping
-from ._elements import Element, as_number, cost_of
-from ._fused import BOOL, COSTLY, FLOATS, Group, Summed, laid_out, packed
+from ..ops import elementwise as e
+from ..ops import reductions, shaping
+from ._device import THEIRS, DeviceCode, worth
+from ._elements import ENDING, Element, as_number, cost_of, ufunc_of
+from ._fused import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from ._rows import joined
 
+F8 = np.dtype("f8")
+HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
+WITH_FLOATS = frozenset((e.divide.prim, e.multiply.prim, e.times0.prim, e.over0.prim))
 SMALL = 100  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
+FEW = 4000  # counts of a mask
 SPREAD = 25  # places at which an operand is read
 AGAIN = 40  # operations of costly values that are worked out again
 HEAVY = 600  # operations of a group
@@ -25,15 +31,22 @@ LONG = 150  # instructions of one
 
 
 class Kinds:
-    """What each instruction is in a group: its definition, or None."""
+    """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
-    def __init__(self, program: Program, small: int | None = None):
-        self.program, self.shown, self.small = program, dict(program.shown), SMALL if small is None else small
+    def __init__(self, program: Program, small: int | None = None, others: Any = ()):
+        self.program, self.shown = program, dict(program.shown)
+        self.on_device = small is None and any(
+            [shown[0] is False for shown in self.shown.values()]
+        )  # arrays of CuPy then, and none of NumPy
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
+        self.extended = small is None  # with extremes, counts and integers
+        self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
         self.numbers: dict = {}
-        self.known = {k: self.definition(k, i) for k, i in program.code}
+        self.counts = self.counted() if self.extended else set()
+        self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
         self.users: dict = {}
         for k, i in program.code:
             for a in dict.fromkeys(operands(self.known[k], i)):
@@ -42,6 +55,25 @@ class Kinds:
             d = self.known[k]
             if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
                 self.known[k] = None
+
+    def counted(self) -> set:
+        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a loop makes a float64."""
+        users: dict = {}
+        for k, i in self.program.code:
+            for a in i.args:
+                users.setdefault(a, []).append((k, i))
+        found = set()
+        for k, i in self.program.code:
+            numpys, shape, strides, _, owns = self.shown[k]
+            masks = i.prim is shaping.sum.prim and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
+            if masks and math.prod(shape) <= FEW and all([u.prim in WITH_FLOATS and self.shown[n][3] == F8 for n, u in users.get(k, ())]):
+                self.shown[k] = (numpys, shape, strides, F8, owns)
+                found.add(k)
+        return found
+
+    def is_ours(self, k: int) -> bool:
+        """Is it an array of the library of this program?"""
+        return self.shown[k][0] is not None and bool(self.shown[k][0]) is not self.on_device
 
     def is_asked(self, k: int) -> bool:
         return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
@@ -61,22 +93,24 @@ class Kinds:
 
     def bits(self, k: int) -> np.dtype | None:
         """The dtype of a value that a loop may read or write."""
-        numpys, shape, strides, dtype, _ = self.shown[k]
-        if numpys is False or dtype is None or (dtype not in FLOATS and dtype != BOOL):
+        numpys, _, strides, dtype, _ = self.shown[k]
+        if (numpys is not None and not self.is_ours(k)) or dtype is None or (dtype not in FLOATS and dtype != BOOL):
             return None
         return None if any([s % dtype.itemsize for s in strides]) else dtype
 
     def definition(self, k: int, i: Instruction) -> Any:
         if "under" in i.watched or i.prim is PART:
             return None
-        numpys, shape, _, dtype, _ = self.shown[k]
-        if i.prim is shaping.sum.prim:
+        _, shape, _, dtype, _ = self.shown[k]
+        if i.prim in HOW and (self.extended or i.prim is shaping.sum.prim):
             return self.sum(k, i)
-        if not numpys or math.prod(shape) < self.small or self.bits(k) is None:
+        if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
         shapes = [self.shown[a][1] for a in i.args]
         dtypes = [self.operand(a) for a in i.args]
         if any([d is None for d in dtypes]):
+            return None
+        if not INTEGERS.isdisjoint(dtypes) and dtype != F8:
             return None
         kinds = {d for d in dtypes if d in FLOATS}
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
@@ -85,6 +119,8 @@ class Kinds:
         if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
+            return None
+        if self.on_device and ufunc_of(i) is None and i.prim.name in ENDING - THEIRS:
             return None
         cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
         return (
@@ -103,20 +139,31 @@ class Kinds:
         if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
             v = self.program.constants.get(a)
             return None if as_number(v) is None else float if self.shown[a][3] is None else self.shown[a][3]
+        if (
+            self.extended
+            and self.shown[a][3] in INTEGERS
+            and self.is_ours(a)
+            and not any([s % self.shown[a][3].itemsize for s in self.shown[a][2]])
+        ):
+            return self.shown[a][3]
         return self.bits(a)
 
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
-        numpys, shape, _, dtype, _ = self.shown[x]
-        if not numpys or math.prod(shape) < self.small or self.bits(x) not in FLOATS or self.shown[k][3] != dtype:
+        _, shape, _, dtype, _ = self.shown[x]
+        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
+            return None
+        how, bits = HOW[i.prim], self.bits(x)
+        if bits not in FLOATS and not (bits == BOOL and how == "add"):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
-        if len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT and math.prod(self.shown[k][1]) >= self.small:
+        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT
+        if few and math.prod(self.shown[k][1]) >= self.small:
             return Added(x, shape, axes, keepdims)
-        if len(axes) == len(shape) and keepdims:
+        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
             return None
-        return Summed(x, axes, shape)
+        return Summed(x, axes, shape, how)
 
 
 def operands(d: Any, i: Instruction) -> Any:
@@ -174,15 +221,16 @@ class Open:
 
 
 class Reader:
-    """The instructions of a program in the order of a replay, some of them as groups."""
+    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none."""
 
-    def __init__(self, program: Program):
-        self.program, self.kinds = program, Kinds(program)
+    def __init__(self, program: Program, others: Any = ()):
+        self.program, self.kinds = program, Kinds(program, others=others)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group
+        self.others = others
         self.now = Open({})
         for k, i in program.code:
             self.read(k, i)
@@ -215,7 +263,8 @@ class Reader:
                 self.plain(a, self.by_number[a])
         self.order.append((k, i))
         self.ready.add(k)
-        if self.kinds.shown[k][0] and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and viewed(i) is None:
+        large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
+        if large and viewed(i) is None:
             name = i.prim if type(i.prim) is str else i.prim.name
             self.alone[name] = self.alone.get(name, 0) + 1
 

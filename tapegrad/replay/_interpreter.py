@@ -4,7 +4,8 @@ A row says an operation, how many elements it has, and where in one array of flo
 lie: one element, or lines of them (_lines.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
 is no row, but other places.
 
-It says whether a result was not finite: what NumPy would note there is found out by who asked."""
+A row may also stand for a compiled loop over many rows (_rolled.py).  The answer says whether a result was not finite: what NumPy would
+note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
@@ -52,8 +53,10 @@ IN_LINES = {
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES))}
-ROW = 16  # operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES, "loop"))}
+ROW = 16  # operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says.
+# (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
+# its bases follow from field 6 on.)
 
 
 def element(local: str, table: str) -> str:
@@ -106,6 +109,11 @@ def renamed(text: str, end: str) -> str:
     return re.sub(r"%(x|y|z|old|r|p|q|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
 
 
+LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
+  %bases_p = getelementptr i32, ptr %row, i64 8
+  %code_l = load ptr, ptr %code_p, align 4
+  %bases_l = load ptr, ptr %bases_p, align 4
+  %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
 GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
   %v_guard = load double, ptr %x_guard
   %q_guard = fcmp une double %v_guard, 0.0
@@ -133,11 +141,13 @@ tail:
 
 
 def text() -> str:
-    """(2 in the answer of a row is a guard that failed, which ends the run, 1 is kept.)"""
+    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
     answers, code = [], ""
     for name, n in NUMBER.items():
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
+        elif name == "loop":
+            body, answer = LOOP, "%answer_loop"
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name in IN_LINES:
@@ -166,10 +176,12 @@ row_k:
   ]
 {code}done:
   %r = phi i64 {", ".join(answers)}
-  %failed = icmp eq i64 %r, 2
+  %failed = icmp uge i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
-  %place = add i64 %k, 2
+  %by_row = icmp eq i64 %r, 2
+  %number = add i64 %b, 2
+  %place = select i1 %by_row, i64 %number, i64 %r
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
@@ -188,7 +200,7 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the row of a guard that failed.
+    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = made()
@@ -196,12 +208,17 @@ def interpreter() -> Any:
 
 
 def made() -> Any:
-    llvm, cpu = load("llvmlite.binding"), load("tapegrad.kernels.launch.cpu")
+    llvm = load("llvmlite.binding")
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         for name in LIBM:
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
     except (OSError, AttributeError):
         return None
-    address = cpu.compiled(text(), "replay", math.inf)
+    address = compiled(text(), "replay", math.inf)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
+
+
+def compiled(text: str, *how: Any) -> int:
+    """The address of a function of this text; the machine code is kept on disk."""
+    return load("tapegrad.kernels.launch.cpu").compiled(text, *how)

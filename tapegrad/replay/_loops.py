@@ -17,6 +17,7 @@ from ..kernels.launch.cpu import HEADER
 from ._elements import Exact
 
 ITEM = 4096  # elements of an item
+STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
 EIGHT = 8  # numbers of a row that is written at once
 BUSY = 60  # operations from which one register holds a vector
 
@@ -29,12 +30,14 @@ class Access:
     first: int
     strides: tuple
     truth: bool = False
+    whole: int = 0  # bits of an integer
 
 
 @dataclass
 class Nest:
-    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`: (node, Access); `sums`: nodes
-    that are summed over all; `partial`: (node, Access, whose strides are 0 along the axes that are summed); `checks`: nodes that must be
+    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`: (node, Access); `sums`:
+    (node, how) of what is summed over all, or its extreme; `partial`: (node, Access, whose strides are 0 along the axes that are
+    summed, how); `checks`: nodes that must be
     finite."""
 
     extents: tuple
@@ -49,7 +52,7 @@ class Nest:
 
     @property
     def accesses(self) -> list:
-        return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a in self.partial]]
+        return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a, _ in self.partial]]
 
 
 class Order:
@@ -103,7 +106,7 @@ class Text:
         self.g, self.nest, self.name, self.places = g, nest, name, places
         self.order = order = Order(nest)
         self.size = nest.bits // 8
-        outs = [n for n, _ in (*nest.stores, *nest.partial)] + [*nest.sums, *nest.checks]
+        outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
         self.code = [n for n in g.reach(outs, nest.loads) if n not in nest.loads and g.op[n] not in ("in", "const", "bool")]
         most = 128 // self.size if len(self.code) <= BUSY else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
@@ -171,8 +174,8 @@ class Text:
             if len(order.extents) > 1:
                 p = self.moved(p, order.stride(a, -2), row)
             bases.append(self.moved(p, order.stride(a, -1), column))
-        for slot in self.totals:
-            b.store(b.c(0.0), slot)
+        for slot, (_, how) in zip(self.totals, self.nest.sums, strict=True):
+            b.store(b.c(STARTS[how]), slot)
         rows, columns = self.left(order.rows, order.together, row), self.left(order.inner, order.columns, column)
         if len(order.extents) == 1 or order.rows == 1:
             self.row(bases, columns)
@@ -194,10 +197,10 @@ class Text:
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
         for node, a in nest.loads.items():
             if self.order.stride(a, -1) == 0:
-                env[node] = self.truth(self.spread(at[node], a), a) if a.truth else self.spread(at[node], a)
+                env[node] = self.converted(self.spread(at[node], a), a)
         stores = bases[len(nest.loads) :]
-        inner = [k for k, (_, a) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
-        cells = {k: b.cell(b.c(0.0)) for k in inner}
+        inner = [k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
+        cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
         if type(columns) is int:
             full, rest = columns // W * W, columns % W
         else:
@@ -215,29 +218,36 @@ class Text:
         for k, cell in cells.items():
             p = stores[len(nest.stores) + k]
             old = b(f"load {b.real}, ptr {p}, align {self.size}")
-            total = halved(b, b.get(cell))
-            b.lines.append(f"  store {b.real} {b(f'fadd {b.real} {old}, {total}')}, ptr {p}, align {self.size}")
+            how = nest.partial[k][2]
+            b.lines.append(
+                f"  store {b.real} {together(narrower(b, 1), how, old, halved(b, b.get(cell), how))}, ptr {p}, align {self.size}"
+            )
 
     # --- memory ---
 
     def spread(self, p: str, a: Access) -> str:
         b = self.b
-        if not a.truth:
-            return b.spread(b(f"load {b.real}, ptr {p}, align {self.size}"))
-        one = b(f"load i8, ptr {p}")
+        one, kind, _, size = self.kind(a)
+        x = b(f"load {one}, ptr {p}, align {size}")
         if self.W == 1:
-            return one
-        one = b(f"insertelement <{self.W} x i8> poison, i8 {one}, i64 0")
-        return b(f"shufflevector <{self.W} x i8> {one}, <{self.W} x i8> poison, <{self.W} x i32> zeroinitializer")
+            return x
+        x = b(f"insertelement {kind} poison, {one} {x}, i64 0")
+        return b(f"shufflevector {kind} {x}, {kind} poison, <{self.W} x i32> zeroinitializer")
 
-    def truth(self, x: str, a: Access) -> str:
-        kind = self.b.vector("i8")
-        return self.b(f"icmp ne {kind} {x}, {'0' if self.W == 1 else 'zeroinitializer'}")
+    def converted(self, x: str, a: Access) -> str:
+        """What was read as a truth or a number."""
+        kind = self.kind(a)[1]
+        if a.whole:
+            return self.b(f"sitofp {kind} {x} to {self.b.T}")
+        return self.b(f"icmp ne {kind} {x}, {'0' if self.W == 1 else 'zeroinitializer'}") if a.truth else x
 
     def kind(self, a: Access) -> tuple:
         """(type of an element, of a vector, their suffix, bytes)"""
         b = self.b
-        return ("i8", b.vector("i8"), f"v{self.W}i8", 1) if a.truth else (b.real, b.T, b.suffix, self.size)
+        if a.truth or a.whole:
+            one = "i8" if a.truth else f"i{a.whole}"
+            return one, b.vector(one), f"v{self.W}{one}", 1 if a.truth else a.whole // 8
+        return b.real, b.T, b.suffix, self.size
 
     def places_of(self, p: str, stride: int, j: str) -> str:
         """Addresses of a vector of elements that do not lie side by side."""
@@ -262,7 +272,7 @@ class Text:
             p = self.places_of(p, stride, j)
             given = f"<{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}, {kind} zeroinitializer"
             x = b(f"call {kind} @llvm.masked.gather.{suffix}.v{W}p0({given})")
-        return self.truth(x, a) if a.truth else x
+        return self.converted(x, a)
 
     def write(self, value: str, p: str, a: Access, j: str, mask: str) -> None:
         b, W, stride, line = self.b, self.W, self.order.stride(a, -1), self.b.lines.append
@@ -325,16 +335,16 @@ class Text:
         for run in () if mask else self.runs:
             stride = self.order.stride(nest.stores[run[0]][1], -1)
             self.write_rows([self.value(nest.stores[k][0], env) for k in run], self.moved(stores[run[0]], stride, j), stride)
-        kept = lambda x: b.select(mask, x, b.c(0.0)) if mask else x
-        for n, slot in zip(nest.sums, self.totals, strict=True):
-            b.store(b.add(b.read(slot), kept(self.value(n, env))), slot)
-        for k, (n, a) in enumerate(nest.partial):
-            x = kept(self.value(n, env))
+        kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
+        for (n, how), slot in zip(nest.sums, self.totals, strict=True):
+            b.store(together(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
+        for k, (n, a, how) in enumerate(nest.partial):
+            x = kept(self.value(n, env), how)
             if k in cells:
-                b.set(cells[k], b.add(b.get(cells[k]), x))
+                b.set(cells[k], together(b, how, b.get(cells[k]), x))
             else:
                 p = stores[len(nest.stores) + k]
-                self.write(b.add(self.read(p, a, j, mask), x), p, a, j, mask)
+                self.write(together(b, how, self.read(p, a, j, mask), x), p, a, j, mask)
         self.check(env, mask)
 
     def check(self, env: dict, mask: str) -> None:
@@ -393,7 +403,7 @@ def declared(W: int, bits: int) -> list:
     if W > 1:
         m = f"<{W} x i1>"
         found.append(f"declare i1 @llvm.vector.reduce.or.v{W}i1({m})")
-        for kind, suffix in ((b.T, b.suffix), (f"<{W} x i8>", f"v{W}i8")):
+        for kind, suffix in ((b.T, b.suffix), *[(f"<{W} x i{n}>", f"v{W}i{n}") for n in (8, 32, 64)]):
             found.append(f"declare {kind} @llvm.masked.load.{suffix}.p0(ptr, i32, {m}, {kind})")
             found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
             found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
@@ -407,7 +417,7 @@ class Loops:
     """The text of all nests of a group: three functions of the table.  `loop` does items from one number to another, `last` adds up what
     they left, `all` does both.
 
-    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be finite?) for each full sum."""
+    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be finite?, how) for each."""
 
     def __init__(self, g: Exact, nests: list, sizes: list, totals: list, bits: int):
         places = {name: len(sizes) + k for k, name in enumerate(("numbers", "sums", "flag", "totals"))}
@@ -427,7 +437,7 @@ class Loops:
         lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
         loop = function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
-        last = function("last", "ptr %table", added_up([([sums[p] for p in parts], watched) for parts, watched in totals], places, bits))
+        last = function("last", "ptr %table", added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits))
         whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
         text = [*lines, *ends, *bodies, loop, last, function("all", "ptr %table", whole)]
         self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
@@ -470,17 +480,16 @@ def added_up(totals: list, places: dict, bits: int) -> list:
         return []
     sums, to = pointer(out, places["sums"]), pointer(out, places["totals"])
     bad = "false"
-    for n, (parts, watched) in enumerate(totals):
+    for n, (parts, watched, how) in enumerate(totals):
         total = ""
         for first, items, step, W in parts:
-            b = Builder(W, bits)
-            b.lines, b.slots, b.fresh, b.labels = out.lines, out.slots, out.fresh, out.labels
-            cell = b.cell(b.c(0.0))
+            b = narrower(out, W)
+            cell = b.cell(b.c(STARTS[how]))
             with b.range(0, items) as i:
                 at = b(f"getelementptr {b.real}, ptr {sums}, i64 {b.count(i * step + first)}")
-                b.set(cell, b.add(b.get(cell), b.read(at)))
-            x = halved(b, b.get(cell))
-            total = out.add(total, x) if total else x
+                b.set(cell, together(b, how, b.get(cell), b.read(at)))
+            x = halved(b, b.get(cell), how)
+            total = together(out, how, total, x) if total else x
         out.store(total, out(f"getelementptr {out.real}, ptr {to}, i64 {n}"))
         if watched:
             bad = out(f"or i1 {bad}, {out.isnan(out.sub(total, total))}")
@@ -491,15 +500,31 @@ def added_up(totals: list, places: dict, bits: int) -> list:
     return [*out.slots, *out.lines]
 
 
-def halved(b: Builder, x: str) -> str:
-    """The sum of a vector, by halves."""
+def halved(b: Builder, x: str, how: str = "add") -> str:
+    """The sum of a vector, or its extreme, by halves."""
     w = b.W
     while w > 1:
         halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
         parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
         w //= 2
-        x = b(f"fadd <{w} x {b.real}> {parts[0]}, {parts[1]}")
+        x = together(narrower(b, w, True), how, *parts)
     return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
+
+
+def narrower(b: Builder, width: int, vector: bool = False) -> Builder:
+    """For text with vectors of another width; `vector`: of one number they are vectors still."""
+    other = Builder(width, b.bits)
+    other.lines, other.slots, other.fresh, other.labels = b.lines, b.slots, b.fresh, b.labels
+    if vector:
+        other.T, other.B = f"<{width} x {b.real}>", f"<{width} x i1>"
+    return other
+
+
+def together(b: Builder, how: str, a: str, x: str) -> str:
+    """A sum or an extreme so far, and one more number.  (No number is the extreme of all.)"""
+    if how == "add":
+        return b.add(a, x)
+    return b.select(b.or_(b.compare("gt" if how == "max" else "lt", x, a), b.isnan(x)), x, a)
 
 
 def dispatched(cuts: list) -> list:

@@ -1,23 +1,27 @@
 """Products of one large matrix with elementwise work between them, A f(A x), some rows at a time: so the matrix is read once.
 
-The rows of a tile stay in the cache from their first product to their last.  The tiles are the same whatever the number of threads."""
+The rows are shared out in parts, whose sums are added in order: the parts are the same whatever the number of threads."""
 
 import copy
+import ctypes
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..kernels.launch import waiting
+from ..kernels.launch.cpu import HEADER, address, compiled
 from ..ops.products import matmul
+from . import _row_loops
 from ._elements import Element
-from ._fused import Group, Summed, packed
+from ._fused import FLOATS, Group, State, Summed, maker, packed
 from ._program import GROUP, Instruction
 from ._regions import Moved, of_view, viewed, whole
+from ._row_loops import ROWS
 
-WORTH = 1 << 20  # bytes of a matrix for which it pays
-TILE = 1 << 19  # bytes of the rows of a tile
+WORTH = 3 << 20  # bytes of a matrix for which it pays
+PART, PARTS = 1 << 22, 16  # bytes of the rows of a part, at least; parts, at most
 
 
 class Rows:
@@ -27,9 +31,8 @@ class Rows:
     def __init__(self, group: Group, matrix: int, before: dict, after: dict, tiled: set):
         self.group, self.matrix, self.before, self.after, self.tiled = group, matrix, before, after, tiled
         self.shown = group.shown
-        self.count, columns = self.shown[matrix][1]
-        size = self.shown[matrix][3].itemsize
-        self.tile = min(max(TILE // (columns * size) // 16 * 16, 16), self.count)
+        self.count, self.columns = self.shown[matrix][1]
+        self.dtype = self.shown[matrix][3]
         inner = set(after.values())
         self.kept = [k for k in group.left if k not in inner]
         self.left = [*self.kept, *after]
@@ -37,44 +40,138 @@ class Rows:
         self.given = list(dict.fromkeys([matrix, *before.values(), *[a for a in group.given if a not in before]]))
         self.names = [*group.names, *[(k, "matmul") for k in (*before, *after)]]
         self.saved = group.saved
-        self.parts = {n: of_rows(group, tiled, n) for n in {self.tile, self.count % self.tile} - {0}}
+        turns = self.count // ROWS
+        parts = max(min(PARTS, turns, self.count * self.columns * self.dtype.itemsize // PART), 1)
+        self.cuts = [turns * k // parts for k in range(parts + 1)]
+        self.part, self.rest = of_rows(group, tiled, ROWS), of_rows(group, tiled, self.count % ROWS) if self.count % ROWS else None
+        self.makers = {k: maker(self.shown[k]) for k in self.written}
+        self.work = 2.0 * self.count * self.columns * (len(before) + len(after))
+        self.pool: list = []
 
     @functools.cached_property
-    def call(self) -> Callable:
-        """Its call as a text: (*given, *memory for what is written or None)."""
-        group, shown = self.group, self.shown
-        space: dict = {"empty": np.empty, "dot": np.dot, "add": np.add.reduce, "array": np.array, "s": shown[self.matrix][2]}
-        v, o, p, q = [lambda k, letter=letter: f"{letter}{k}" for letter in "vopq"]
-        steps = [f"if {v(self.matrix)}.strides != s: return None"]
-        for k in self.written:
-            space[f"m{k}"] = functools.partial(np.empty, shown[k][1], shown[k][3])
-            steps.append(f"if {o(k)} is None: {o(k)} = m{k}()")
-        tiles = -(-self.count // self.tile)
-        for k in self.after:
-            space[f"n{k}"] = functools.partial(np.empty, (tiles, *shown[k][1]), shown[k][3])
-            steps.append(f"{p(k)} = n{k}()")
-        steps += [f"{q(k)} = []" for k in group.totals] + ["n = 0"]
-        for start, stop in ((0, self.count // self.tile * self.tile), (self.count // self.tile * self.tile, self.count)):
-            size = min(self.tile, stop - start)
-            if not size:
-                continue
-            space[f"part{size}"] = self.parts[size]
-            read = [f"A.dot({v(self.before[k])})" if k in self.before else v(k) + "[a:b]" * (k in self.tiled) for k in group.given]
-            memory = [o(k) + "[a:b]" if k in self.written else "None" for k in group.written]
-            lines = ["b = a + " + str(size), f"A = {v(self.matrix)}[a:b]", f"t = part{size}({', '.join([*read, *memory])})"]
-            lines += ["if t is None: return None", f"{''.join([f't{k}, ' for k in group.left])} = t"]
-            lines += [f"{q(k)}.append(t{k})" for k in group.totals]
-            lines += [f"dot(t{r}, A, {p(k)}[n])" for k, r in self.after.items()] + ["n += 1"]
-            steps += [f"for a in range({start}, {stop}, {size}):", *["    " + line for line in lines]]
-        made = [f"{p(k)}.sum(0)" if k in self.after else f"add(array({q(k)}))" if k in group.totals else o(k) for k in self.left]
-        head = f"def call({', '.join([*[v(k) for k in self.given], *[o(k) for k in self.written]])}):\n"
-        text = head + "".join([f"    {line}\n" for line in [*steps, f"return ({', '.join(made)},)"]])
-        exec(compile(text, "<tapegrad rows>", "exec"), space)
-        return space["call"]
+    def loop(self) -> Any:
+        part = self.part
+        steps = [packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * ROWS for k in moving(part, self.tiled, self.before, self.after)]
+        text = _row_loops.text(self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps)
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(compiled(text, "rows"))
 
     def __call__(self, *given: Any) -> Any:
         """As of a group."""
-        return self.call(*given)
+        values = dict(zip((*self.given, *self.written), given, strict=True))
+        matrix = values[self.matrix]
+        for a in (self.matrix, *[a for a in self.group.arrays if a not in self.before]):
+            if values[a].strides != self.shown[a][2]:
+                return None
+        vectors = [np.ascontiguousarray(values[a]) for a in self.before.values()]
+        if any([address(x) % self.dtype.itemsize for x in (matrix, *vectors)]):
+            return None
+        for k in self.written:
+            if values[k] is None:
+                values[k] = self.makers[k]()
+        loop = self.loop
+        try:
+            frames = self.pool.pop()
+        except IndexError:
+            frames = [Frame(self) for _ in self.cuts[1:]]
+        for frame, first in zip(frames, self.cuts, strict=False):
+            frame.fill(self, values, matrix, vectors, first * ROWS)
+
+        def run(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                loop(frames[k].address, self.cuts[k + 1] - self.cuts[k])
+
+        if len(frames) == 1 or self.work <= waiting.WORTH:
+            run(0, len(frames))
+        else:
+            waiting.spread(len(frames), self.work, run)
+        found = None if any([frame.failed() for frame in frames]) else self.result(values, matrix, frames)
+        self.pool.append(frames)
+        return found
+
+    def result(self, values: dict, matrix: np.ndarray, frames: list) -> Any:
+        """What it makes; the rows that are left over are done here."""
+        sums = frames[0].sums.copy() if len(frames) == 1 else np.add.reduce([frame.sums for frame in frames])
+        totals = np.add.reduce([frame.totals for frame in frames])
+        made = {**{k: values[k] for k in self.written}, **dict(zip(self.after, sums, strict=True))}
+        made |= dict(zip(self.group.totals, totals, strict=False))
+        if self.rest is not None:
+            first = self.count // ROWS * ROWS
+            rows = matrix[first:]
+            part = lambda a: rows.dot(values[self.before[a]]) if a in self.before else values[a][first:] if a in self.tiled else values[a]
+            memory = [values[k][first:] if k in self.makers else None for k in self.group.written]
+            found = self.rest(*[part(a) for a in self.group.given], *memory)
+            if found is None:
+                return None
+            found = dict(zip(self.group.left, found, strict=True))
+            for k in self.group.totals:
+                made[k] += found[k]
+            for k, r in self.after.items():
+                made[k] += found[r].dot(rows)
+        return tuple([made[k] for k in self.left])
+
+
+def moving(part: Group, tiled: set, before: dict, after: dict) -> list:
+    """The arrays of a group of which each turn reads or writes other rows."""
+    inner = set(after.values())
+    return [k for k in (*part.arrays, *part.written) if k in tiled and k not in before and k not in inner]
+
+
+class Frame:
+    """Memory for one part of the rows: what the loop reads, and the table of the group."""
+
+    def __init__(self, rows: Rows):
+        part, dtype = rows.part, rows.dtype
+        code = part.ready()
+        self.state = State(part)
+        arrays = [*part.arrays, *part.written]
+        self.where = (ctypes.c_int64 * max(len(arrays), 1))()  # the addresses of the arrays' elements
+        self.places = {a: n for n, a in enumerate(arrays)}
+        first = ctypes.addressof(self.where)
+        for n in range(len(arrays)):  # the table has the address of an object, which holds that of the elements
+            self.state.table[n] = first + 8 * n - HEADER if HEADER else 0
+        inner = list(dict.fromkeys((*rows.before, *rows.after.values())))
+        self.inner = np.empty((len(inner), ROWS), dtype)
+        self.sums, self.totals = np.empty((len(rows.after), rows.columns), dtype), np.empty(max(len(part.totals), 1), dtype)
+        there = dict(zip(inner, [address(x) for x in self.inner], strict=True))
+        for k, place in there.items():
+            self.put(k, place)
+        slots = [self.slot(k) for k in moving(part, rows.tiled, rows.before, rows.after)]
+        count = len(rows.before)
+        fixed = [there[k] for k in (*rows.before, *rows.after.values())] + [address(x) for x in self.sums]
+        fixed += [ctypes.cast(code.all, ctypes.c_void_p).value, self.state.address]
+        fixed += [address(self.state.totals), address(self.totals), *slots]
+        self.frame = (ctypes.c_int64 * (1 + count + len(fixed)))(*[0] * (1 + count), *fixed)
+        self.address = ctypes.addressof(self.frame)
+
+    def slot(self, k: int) -> int:
+        """Where the address of an array is, which the loop moves on."""
+        n = self.places[k]
+        return ctypes.addressof(self.where) + 8 * n if HEADER else self.state.address + 8 * n
+
+    def put(self, k: int, there: int) -> None:
+        if HEADER:
+            self.where[self.places[k]] = there
+        else:
+            self.state.table[self.places[k]] = there
+
+    def fill(self, rows: Rows, values: dict, matrix: np.ndarray, vectors: list, first: int) -> None:
+        self.frame[0] = address(matrix) + first * matrix.strides[0]
+        for n, x in enumerate(vectors):
+            self.frame[1 + n] = address(x)
+        for k in self.places:
+            if k in values:
+                x = values[k]
+                self.put(k, address(x) + (first * x.strides[0] if k in rows.tiled else 0))
+        for n, a in enumerate(rows.part.single):
+            self.state.numbers[n] = values[a]
+        self.sums.fill(0.0)
+        self.totals.fill(0.0)
+
+    def failed(self) -> bool:
+        """Was a value not finite that a plain call might warn of?"""
+        found = bool(self.state.flag[0])
+        self.state.flag[0] = 0
+        return found
 
 
 def of_rows(group: Group, tiled: set, n: int) -> Group:
@@ -84,7 +181,7 @@ def of_rows(group: Group, tiled: set, n: int) -> Group:
     for k in tiled:
         numpys, shape, _, dtype, owns = group.shown[k]
         part.shown[k] = (numpys, (n, *shape[1:]), packed((n, *shape[1:]), dtype.itemsize), dtype, owns)
-    part.sums = {k: Summed(d.k, d.axes, (n, *d.shape[1:])) for k, d in group.sums.items()}
+    part.sums = {k: Summed(d.k, d.axes, (n, *d.shape[1:]), d.how) for k, d in group.sums.items()}
     part.code, part.pool = None, []
     return part
 
@@ -111,7 +208,7 @@ def joined(reader: Any) -> None:
 
 def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     tiled = of_first_axis(group, kinds)
-    if tiled is None:
+    if tiled is None or not kinds.counts.isdisjoint(group.arrays):
         return None
     code = reader.by_number
     before: dict = {}
@@ -133,7 +230,13 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
         last = {u: r for u, (r, m) in after.items() if m == matrix}
         last = {u: r for u, r in last.items() if all([v in last or v in group.values or v in group.sums for v in kinds.users[r]])}
         _, shape, _, dtype, _ = kinds.shown[matrix]
-        if len(first) + len(last) > 1 and math.prod(shape) * dtype.itemsize >= WORTH and shape[0] == next(iter(rows_of(group, tiled))):
+        fits = dtype == group.dtype and all([kinds.shown[x][1] == shape[1:] and kinds.shown[x][3] == dtype for x in first.values()])
+        if (
+            fits
+            and len(first) + len(last) > 1
+            and math.prod(shape) * dtype.itemsize >= WORTH
+            and shape[0] == next(iter(rows_of(group, tiled)))
+        ):
             return Rows(group, matrix, first, last, tiled)
     return None
 
@@ -196,6 +299,6 @@ def of_first_axis(group: Group, kinds: Any) -> set | None:
                 return None
             tiled.add(a)
     for k, d in group.sums.items():
-        if k not in group.totals or d.k not in group.values:
+        if k not in group.totals or d.k not in group.values or d.how != "add":
             return None
     return tiled

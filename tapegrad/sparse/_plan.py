@@ -14,7 +14,7 @@ from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
 from .._pickling import Remade
-from .._primitive import live
+from .._primitive import Unwatched, live
 from .._recording import value as value_of
 from .._tree import leaves, structure
 from .._variable import Variable
@@ -48,7 +48,8 @@ class Found:
         form = prepared.forms["grad" if second else "value"]
         self.call, self.scope, self.form = call, scope, form
         try:
-            self.value = form(args)
+            with Unwatched():
+                self.value = form(args)
         except GuardError as error:
             raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
         check(self.value)

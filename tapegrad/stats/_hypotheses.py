@@ -2,6 +2,7 @@
 
 import builtins
 import math
+import warnings
 from collections import namedtuple
 from typing import Any
 
@@ -13,17 +14,17 @@ from ..ops import incomplete as inc
 from ..ops import reductions as red
 from ..ops._define import ndim, shape
 from ..ops.corners import maximum, minimum
-from ..ops.elementwise import absolute, arcsinh, cos, exp, expm1, log, log1p, power, select, sin, sqrt, square
+from ..ops.elementwise import absolute, arcsin, arcsinh, cos, exp, expm1, log, log1p, power, select, sin, sqrt, square
 from ..ops.further import cumulative
 from ..ops.further.bessels import kv
 from ..ops.linalg import inv
-from ..ops.products import matmul
-from ..ops.shaping import concatenate, reshape, slice_of
-from ..ops.sorting import sort
+from ..ops.products import column, matmul
+from ..ops.shaping import concatenate, reshape, slice_of, stack
+from ..ops.sorting import interp, sort
 from ..ops.special import ndtr, ndtri, xlogy
 from ..ops.statistics import cov, median
-from . import _classic, _continuous, _elementary
-from ._families import array_of
+from . import _classic, _continuous, _elementary, _integrated
+from ._families import array_of, scipy_stats
 from ._statistics import iqr, kurtosis, pearsonr, sample, skew, statistic, t_test
 
 Significance = namedtuple("SignificanceResult", "statistic pvalue")
@@ -300,3 +301,107 @@ def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate"):
         return Significance(w, 0.0 * w)
     p = 1.0 - bessel_terms(cvm_limit, w) * (1.0 + 1.0 / (12.0 * n)) - bessel_terms(cvm_correction, w) / n
     return Significance(w, maximum(p, 0.0))
+
+
+# --- Anderson and Darling's, Shapiro and Wilk's, Tukey's ---
+
+AndersonResult = namedtuple("AndersonResult", "statistic critical_values significance_level fit_result", defaults=(None,))
+
+
+@statistic
+def anderson(x, dist="norm", *, method=None):
+    """The statistic, and SciPy's table for it."""
+    if dist not in ("norm", "expon") or method not in (None, "interpolate"):
+        raise ArgumentError("scipy.stats.anderson: of dist='norm' and 'expon', method=None and 'interpolate' only on a tracked Variable")
+    x = array_of(x)
+    n, y = shape(x)[0], sort(x)
+    w = (y - red.mean(x)) / red.std(x, ddof=1) if dist == "norm" else y / red.mean(x)
+    law = family(dist)
+    a = -n - red.sum((2.0 * np.arange(1, n + 1) - 1.0) / n * (law.logcdf(w) + law.logsf(w)[::-1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        table = scipy_stats().anderson(np.asarray(values_of(x)), dist)
+    critical, level = table.critical_values, table.significance_level
+    return AndersonResult(a, critical, level) if method is None else Significance(a, interp(a, critical, level / 100.0))
+
+
+ROYSTON = (  # polynomials, by the lowest power first: Royston, Applied Statistics 44, 1995
+    (0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056),
+    (0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633),
+    (0.544, -0.39978, 0.025054, -6.714e-4),
+    (1.3822, -0.77857, 0.062767, -0.0020322),
+    (-1.5861, -0.31082, -0.083751, 0.0038915),
+    (-0.4803, -0.082676, 0.0030302),
+)
+
+
+def royston_weights(n: int) -> np.ndarray:
+    """Of the order statistics: those of the scores of a normal sample, with the outermost by two polynomials."""
+    if n == 3:
+        return math.sqrt(0.5) * np.array([-1.0, 0.0, 1.0])
+    m = np.asarray(ndtri((np.arange(1, n + 1) - 0.375) / (n + 0.25)))
+    size, u = m @ m, 1.0 / math.sqrt(n)
+    a = m.copy()
+    a[-1] = m[-1] / math.sqrt(size) + np.polyval(ROYSTON[0][::-1], u)
+    if n > 5:
+        a[-2] = m[-2] / math.sqrt(size) + np.polyval(ROYSTON[1][::-1], u)
+    outer = 2 if n > 5 else 1
+    kept = (size - 2.0 * m[-outer:] @ m[-outer:]) / (1.0 - 2.0 * a[-outer:] @ a[-outer:])
+    a[outer:-outer] = m[outer:-outer] / math.sqrt(kept)
+    a[:outer] = -a[-outer:][::-1]
+    return a
+
+
+@statistic
+def shapiro(x, *, axis=None, nan_policy="propagate", keepdims=False):
+    x, axis = sample(x, axis, nan_policy)
+    n = shape(x)[axis]
+    if ndim(x) != 1 or n < 3:
+        raise ArgumentError("scipy.stats.shapiro: with a sample of one axis, of at least three elements, only on a tracked Variable")
+    y = sort(x) - red.mean(x)
+    w = square(red.sum(royston_weights(n) * y)) / red.sum(square(y))
+    if n == 3:
+        return Significance(w, maximum(6.0 / math.pi * (arcsin(sqrt(w)) - math.asin(math.sqrt(0.75))), 0.0))
+    z = log1p(-w)
+    if n <= 11:
+        z, at = -log(0.459 * n - 2.273 - z), n
+    else:
+        at = math.log(n)
+    mean, deviation = [np.polyval(c[::-1], at) for c in (ROYSTON[2:4] if n <= 11 else ROYSTON[4:])]
+    return Significance(w, ndtr(-(z - mean) / math.exp(deviation)))
+
+
+class TukeyHSDResult(namedtuple("TukeyHSDResult", "statistic pvalue")):
+    """The pairwise differences and their p-values."""
+
+    intervals: Any = None
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> Any:
+        if not 0 < confidence_level < 1:
+            raise ValueError("Confidence level must be between 0 and 1.")
+        groups, df, error = self.intervals
+        radius = _integrated.studentized_range.ppf(confidence_level, groups, df) * error
+        return Interval(self.statistic - radius, self.statistic + radius)
+
+
+Interval = namedtuple("ConfidenceInterval", "low high")
+
+
+@statistic
+def tukey_hsd(*args, equal_var=True):
+    groups = [array_of(a) for a in args]
+    n, k = np.array([shape(g)[0] for g in groups]) * 1.0, float(len(groups))
+    means, v = stack([red.mean(g) for g in groups]), stack([red.var(g, ddof=1) for g in groups])
+    if equal_var:
+        df = n.sum() - k
+        error = sqrt(0.5 * (1.0 / n + 1.0 / n[:, None]) * red.sum(v * (n - 1.0)) / df)
+    else:
+        u = v / n
+        both = column(u) + u
+        error, df = sqrt(0.5 * both), square(both) / (column(square(u) / (n - 1.0)) + square(u) / (n - 1.0))
+    gaps = column(means) - means
+    apart = absolute(gaps) / error + np.eye(len(groups))  # no difference of a group from itself: SciPy's p-value is 1
+    p = select(np.eye(len(groups)) > 0, 1.0, _integrated.studentized_range.sf(apart, k, df))
+    result = TukeyHSDResult(gaps, p)
+    result.intervals = k, df, error
+    return result

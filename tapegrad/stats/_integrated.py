@@ -71,6 +71,15 @@ dpareto_lognorm = Continuous("dpareto_lognorm", "u s a b", low=0.0, logpdf=log_d
 # --- Kolmogorov's and Smirnov's statistics, noncentral laws ---
 
 ksone = Continuous("ksone", "n", low=0.0, high=1.0, logpdf=lambda z, n: log(ks.smirnov_density(n, z)), sf=lambda z, n: ks.smirnov(n, z))
+kstwo = Continuous(
+    "kstwo",
+    "n",
+    low=lambda n: 0.5 / n,
+    high=1.0,
+    logpdf=lambda z, n: log(ks.each(ks.density_of_sample, n, z)),
+    cdf=lambda z, n: ks.each(ks.of_sample, n, z),
+    sf=lambda z, n: 1.0 - ks.each(ks.of_sample, n, z),
+)
 kstwobign = Continuous(
     "kstwobign",
     low=0.0,

@@ -175,6 +175,45 @@ def test_results_are_the_same_within():
         np.testing.assert_allclose(within, call(), rtol=1e-13, atol=1e-13)
 
 
+def test_what_ends_with_the_records_ends():
+    """A solution's problem hands back what F counts when the records go."""
+    calls = 0
+
+    def F(x, a):
+        nonlocal calls
+        calls += 1
+        return x * x - a
+
+    with tg.detect_anomalies():
+        tg.grad(lambda a: tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a))(4.0)
+        assert calls == 4
+
+
+def test_plans_of_sparse_matrices():
+    def f(x):
+        return np.log(x[1:]) * x[:-1]  # HERE
+
+    x = np.arange(1.0, 5.0)
+    before = tg.sparse.prepare_jacobian(f, x)
+    expected = before(x).toarray()
+    with tg.detect_anomalies():
+        made = tg.sparse.prepare_jacobian(f, x)
+        for plan in (before, made):
+            assert np.array_equal(plan(x).toarray(), expected)
+            with pytest.raises(AnomalyError) as caught:
+                plan(x - 2)
+            assert line_of(f) in str(caught.value)
+    assert np.array_equal(made(x).toarray(), expected)
+
+
+def test_within_a_checkpoint():
+    def inner(x):
+        return np.sqrt(x).sum()  # HERE
+
+    text = found(lambda: tg.grad(lambda x: tg.checkpoint(inner)(x * 2))(AT))
+    assert line_of(inner) in text and "derivative of sqrt" in text
+
+
 def test_other_threads_are_left_alone():
     results = []
     with tg.detect_anomalies():
@@ -279,3 +318,17 @@ def test_on_a_device_the_length_of_zero_is_told(xp):
         with tg.detect_anomalies():
             tg.hvp(length, xp.zeros(2), xp.ones(2))
     assert [w.category for w in caught] == [tg.errors.NonDifferentiableWarning] and caught[0].filename == __file__
+
+
+def test_numbers_of_python_among_watched_values():
+    """A number of Python's with a number of NumPy's makes one of Python's, unless somebody sees to it."""
+
+    def f(x):
+        z = x + 1j * x[0] - x[1] * 2j
+        return (z * z.conj()).real.sum() * 2 - 3 / x[0]
+
+    x = np.array([1.0, 2.0, 3.0])
+    for call in (lambda: tg.grad(f)(x), lambda: tg.jvp(f, (x,), (x,))[1], lambda: tg.hvp(f, x, x), lambda: tg.hessian(f)(x)):
+        with tg.detect_anomalies():
+            within = call()
+        np.testing.assert_allclose(within, call(), rtol=1e-14)

@@ -6,6 +6,9 @@ import struct
 
 import numpy as np
 import pytest
+from cases import all_cases
+from judged_programs import maker
+from random_programs import draw, source
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
@@ -64,6 +67,41 @@ def test_libraries_and_precisions(xp):
 
 def test_trees_several_arguments_and_small_numbers():
     assert tg.audit(lambda p, y: ((p["a"] * y - p["b"][0]) ** 2).sum(), {"a": X, "b": (1e-8,)}, 1e7 * X).ok
+
+
+def audited(seeds):
+    """Random programs that write in place, begin with their captured arrays as they were made, and are right."""
+    wrong, states = [], set()
+    for seed in seeds:
+        program = draw(seed)
+        if program.reset and source(program).exact:
+            f = maker(program, np)[0]()[0]
+            report = tg.audit(f, np.random.default_rng(seed).uniform(-0.9, 0.9, 5))
+            states |= {c.state for c in report.checks}
+            wrong += [(seed, report.failures)] if not report.ok else []
+    return wrong, states
+
+
+def test_right_programs_pass():
+    with np.errstate(all="ignore"):
+        assert audited(range(14)) == ([], {"ok"})
+
+
+@pytest.mark.long
+def test_many_right_programs_pass():
+    with np.errstate(all="ignore"):
+        wrong, states = audited(range(14, 800))
+    assert wrong == [] and states <= {"ok", "refused", "unsure"}
+
+
+@pytest.mark.long
+def test_all_operations_pass():
+    wrong = []
+    with np.errstate(all="ignore"):
+        for case in all_cases():
+            report = tg.audit(case.f, *case.inputs) if case.order else None
+            wrong += [(case.name, report.failures)] if report is not None and not report.ok else []
+    assert wrong == []
 
 
 def test_a_mode_that_refuses_is_no_failure():
@@ -209,3 +247,25 @@ def test_check_grads_follows_captured_buffers():
         return (BUFFER * x).sum()
 
     tg.testing.check_grads(f, X)
+
+
+def test_a_captured_array_that_is_left_otherwise():
+    """f asks what it is given, and leaves another thing under a transform."""
+    seen = np.full(2, 0.5)
+
+    def f(x):
+        seen[0] = 1.0 if isinstance(x, tg.Variable) else 2.0
+        return (x * x).sum()
+
+    assert tg.audit(f, X).failures == ["captured arrays afterwards"] and (seen == 0.5).all()
+
+
+def test_a_write_of_what_was_there_is_a_write():
+    kept = np.zeros(3)
+
+    def f(x):
+        kept[:] = x
+        return (kept**2).sum()
+
+    f(X)
+    assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == ["written: copied, 24 B, handed back"]

@@ -164,12 +164,11 @@ def test_arrays_of_two_libraries(xp):
 # --- operations without a rule, conversions ---
 
 
-@pytest.mark.parametrize("name", ["histogram_bin_edges", "histogram2d"])
-def test_operation_without_a_rule(name):
-    x = np.array([1.0, 2.0, 4.0])
+def test_operation_without_a_rule():
+    x, name = np.array([1.0, 2.0, 4.0]), "histogram_bin_edges"
 
     def call(x):
-        return np.histogram2d(x, x)[0].sum() if name == "histogram2d" else getattr(np, name)(x).sum()
+        return np.histogram_bin_edges(x).sum()
 
     message = raised(NoRuleError, lambda: tg.grad(call)(x), f"numpy.{name}", "tapegrad.rule", "tapegrad.value")
     assert "derivative" in message

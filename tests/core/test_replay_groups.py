@@ -344,7 +344,7 @@ def powers(A, y, w):
 def test_rows(f, rows, kind, monkeypatch):
     monkeypatch.setattr(_rows, "WORTH", 0)
     monkeypatch.setattr(_fused, "ENTRY", -1e12)
-    monkeypatch.setattr(_rows, "TILE", 8 * 7 * 48)
+    monkeypatch.setattr(_rows, "PART", 8 * 7 * 48)
     A, y, w = RNG.normal(size=(rows, 7)), RNG.normal(size=rows), RNG.normal(size=7) / 3
     A.flags.writeable = kind != "constant"
     g = (lambda w, A: f(A, y, w)) if kind == "argument" else lambda w: f(A, y, w)
@@ -375,6 +375,35 @@ def test_rows_that_others_read():
     A, B = RNG.normal(size=(600, 250)), RNG.normal(size=(600, 250))
     f = lambda w: (A @ w, np.tanh(A @ w) @ B, np.cumsum(np.tanh(A @ w) * 2.0 + np.exp(A @ w)) @ A)
     fused(f, (Y[:250] / 9,), (Y[100:350] / 9,), rtol=1e-12)
+
+
+def test_rows_of_float32_whose_factors_two_sums_share():
+    A, w = RNG.normal(size=(2003, 450)).astype("f4"), (RNG.normal(size=450) / 30).astype("f4")
+
+    def f(w):
+        z = A @ w
+        r = np.tanh(z) - np.float32(0.1) * z
+        return r @ A, A.T @ r
+
+    emitted = fused(f, (w,), (w * 2,), rtol=2e-4)
+    assert [type(group) for group in emitted.groups] == [_rows.Rows] and "matmul" not in emitted.alone
+
+
+def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr(_rows, "WORTH", 0)
+    monkeypatch.setattr(_rows, "PART", 1 << 14)
+    monkeypatch.setattr(waiting, "WORTH", 1000)
+    A, y, w = RNG.normal(size=(1001, 37)), RNG.normal(size=1001), RNG.normal(size=37) / 6
+    found = []
+    for threads in (1, 3, 8):
+        monkeypatch.setattr(waiting, "THREADS", threads)
+        waiting.dismiss()
+        p = tg.prepare(lambda w: logistic(A, y, w), w, compile=True)
+        found.append([p.value_and_grad(w) for _ in range(4)][-1])
+        assert any([type(group) is _rows.Rows for group in p.forms["value_and_grad"].programs[0].emitted.groups])
+    waiting.dismiss()
+    for value, gradient in found[1:]:
+        assert value == found[0][0] and np.array_equal(gradient, found[0][1])
 
 
 # --- many elements, many threads ---

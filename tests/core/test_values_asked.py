@@ -51,6 +51,7 @@ ASKING = {
     "ops.further.factors": "signs, pivots and the order of eigenvalues",
     "ops.further.histograms": "which cells elements are in",
     "ops.further.kolmogorov": "sizes of samples",
+    "ops.further.polynomials": "degrees",
     "ops.gamma": "orders of functions",
     "ops.special": "orders of functions",
     "ops.spectral": "pivots; tolerances that are numbers",

@@ -61,7 +61,8 @@ CONTINUOUS = {
     "crystalball": ((A, 1.5 + B), np.array([-3.0, -0.2, 0.8])),
     "kappa4": ((np.array([0.3, -0.4, 0.2]), np.array([0.2, -0.1, -0.3])), np.array([0.3, 0.7, 0.6])),
     "dpareto_lognorm": ((X, A, B, 1 + A), P),
-    "ksone": ((np.array([5.0, 7.0, 20.0]),), np.array([0.2, 0.4, 0.1])),
+    "ksone": ((np.array([5.0, 7.0, 20.0]),), np.array([0.27, 0.4, 0.13])),
+    "kstwo": ((np.array([5.0, 7.0, 20.0]),), np.array([0.25, 0.6, 0.2])),
     "kstwobign": ((), np.array([0.5, 0.85, 1.3])),
     "ncf": ((A, 2 + B, U), P),
     "nct": ((1 + A, X), X),
@@ -102,7 +103,7 @@ ROUGH = {
     "kstwobign": 1e-7,
 }
 
-FIXED = {"ksone": 1, "irwinhall": 1}  # so many of the first shape parameters are whole numbers
+FIXED = {"ksone": 1, "kstwo": 1, "irwinhall": 1}  # so many of the first shape parameters are whole numbers
 
 
 def functions_of(family):

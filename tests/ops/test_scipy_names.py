@@ -38,7 +38,7 @@ BY_VALUES = set(
     """
     polydiv union1d intersect1d setdiff1d setxor1d unique_values unique_counts unique_inverse unique_all schur qz ordqz rsf2csf cdf2rdf
     hessenberg matrix_balance ldl qr_delete qr_insert qr_update mathieu_even_coef mathieu_odd_coef
-    histogram_bin_edges histogramdd histogram2d""".split()
+    histogramdd histogram2d""".split()
 )
 ON_CUPY = set(
     """

@@ -63,7 +63,7 @@ FLOATS = [
     Call(np.trapezoid, (V,), {"dx": 0.3}), Call(np.gradient, (V, 0.3)), Call(np.gradient, (V[:4], RANGE)),
     Call(np.linalg.norm, (V,), {"ord": 2.5}), Call(np.clip, (A, -0.3, 0.4)), Call(np.isclose, (A, A + 1e-9), {"atol": 1e-8}),
     Call(np.round, (U, 1)), Call(np.heaviside, (V, 0.4)), Call(np.ldexp, (V, 2)), Call(np.polyval, (V, 0.3)),
-    Call(np.polyfit, (V, V**2, 1)), Call(np.convolve, (V, V[:2])), Call(np.histogram2d, (V, V**2)),
+    Call(np.polyfit, (V, V**2, 1)), Call(np.convolve, (V, V[:2])), Call(np.histogram2d, (V, V**2, 3)),
     Call(np.std, (A,), {"correction": 0.5}), Call(np.var, (A,), {"mean": A.mean()}), Call(scipy.linalg.toeplitz, (V, V * 2)),
     Call(np.insert, (V, 2, 0.7)), Call(np.put_along_axis, (A, np.array([[0, 2, 1, 0]]), 0.7, 0)), Call(np.unique, (V,)),
     Call(np.max, (A,), {"where": A < 0.3, "initial": 0.1}), Call(np.sum, (A,), {"where": A < 0.3, "initial": 0.1}),

@@ -21,6 +21,7 @@ from tapegrad._scipy._declare import NAMESPACES
 from tapegrad.ops import zero_derivative
 from tapegrad.ops._define import NUMPY
 from tapegrad.ops.creation import CREATORS
+from tapegrad.ops.further._declare import LACKING
 from tapegrad.ops.names import NATURE, WHY
 
 OURS = ("numpy", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.fft", "scipy.stats")
@@ -109,6 +110,9 @@ def page():
         for kind in (DIFFERENTIATED, CONSTANT):
             if by[kind]:
                 parts.append(f"{kind.capitalize()}: {', '.join(by[kind])}.\n")
+        partly = [f"{n} ({', '.join(map(str, LACKING[n]))})" for n in by[DIFFERENTIATED] if space == "scipy.special" and n in LACKING]
+        if partly:
+            parts.append(f"Of the differentiated these raise an error for a tracked argument of this number: {', '.join(partly)}.\n")
         reasons = {}
         for name in by[REFUSED]:
             reasons.setdefault(why(space, name), []).append(name)

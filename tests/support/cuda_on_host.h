@@ -22,6 +22,8 @@ FUNCTION1(ceil)
 FUNCTION1(trunc)
 FUNCTION1(rint)
 FUNCTION1(sqrt)
+FUNCTION1(sin)
+FUNCTION1(cos)
 FUNCTION2(fmin)
 FUNCTION2(fmax)
 static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }

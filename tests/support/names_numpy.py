@@ -27,7 +27,6 @@ LINES = [
     line("polyfit weights", lambda x, y, w: np.polyfit(x, y, 1, w=w, cov=True), D5, X5, 1 + abs(X5), rtol=1e-6),
     line("kaiser", lambda b: face.kaiser(6, b), abs(X3[:1])[0] + 1),
     line("unwrap options", lambda p, t: np.unwrap(5 * p, 1.3, period=t) ** 2, X5, np.array(1.1)),
-    line("histogram_bin_edges", lambda x: np.histogram_bin_edges(x, 3) ** 2, D5),
     line("histogramdd", lambda x, w: np.histogramdd(x, [3, np.array([-2.0, 0.0, 3.0])], density=True, weights=w * w), normal(4, 2), X4),
     line("histogram2d", lambda x, y, w: np.histogram2d(x, y, 3, weights=w * w), D5, distinct(5, seed=1), X5),
     line("unwrap", lambda p: np.unwrap(5 * p) ** 2, X5),

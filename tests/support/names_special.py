@@ -10,6 +10,8 @@ from tapegrad.scipy import special as face
 X, P, Q, R, U = normal(2, 3), positive(2, 3), positive(2, 3, seed=1), positive(2, 3, seed=2), between(0.1, 0.9, 2, 3)
 T = between(0.1, 0.9, 2, 3, seed=1)
 AWAY = np.sign(X) * (0.3 + abs(X))
+ALONE = [np.array(2.7), np.array(1.4)]
+NS = np.array([0, 3, 4])
 V = np.array([[0.3, 1.7, 2.5], [0.6, 3.3, 1.1]])
 
 
@@ -81,10 +83,20 @@ LINES = [
     plain("nrdtrisd", sp.nrdtrisd, X, 0.5 + 0.5 * U, P),
     # polynomials
     *DEGREES,
-    at("eval_jacobi", sp.eval_jacobi, 3, 0.5, 1.5, x=2 * U - 1),
-    at("eval_gegenbauer", sp.eval_gegenbauer, 3, 0.7, x=2 * U - 1),
-    at("eval_sh_jacobi", sp.eval_sh_jacobi, 3, 2.5, 1.5, x=U),
-    at("eval_genlaguerre", sp.eval_genlaguerre, 3, 0.5),
+    plain("eval_jacobi", lambda a, b, x: sp.eval_jacobi(NS, a, b, x), P, Q, 2 * U - 1, order=2),
+    plain("eval_gegenbauer", lambda a, x: sp.eval_gegenbauer(NS, a, x), P, 2 * U - 1, order=2),
+    plain("eval_sh_jacobi", lambda p, q, x: sp.eval_sh_jacobi(NS, 2 + p, q, x), P, Q, U, order=2),
+    plain("eval_genlaguerre", lambda a, x: sp.eval_genlaguerre(NS, a, x), P, Q, order=2),
+    *[
+        plain(
+            f.__name__,
+            lambda x, *p, f=f, m=m: f(3, *p, monic=m)(x),
+            2 * U - 1,
+            *ALONE[:k],
+            order=2,
+        )
+        for f, k, m in ((face.jacobi, 2, False), (face.sh_jacobi, 2, True), (face.gegenbauer, 1, True), (face.genlaguerre, 1, False))
+    ],
     case("assoc_laguerre", lambda x: face.assoc_laguerre(x, 3, 1.0), P, numpy_only=True),
     at("lpmv", sp.lpmv, 1, 3, x=2 * U - 1),
     case("diric", lambda x: face.diric(x, 5), np.append(X, [[0.0, 2 * np.pi, 1.0]], 0), numpy_only=True),
@@ -111,7 +123,7 @@ LINES = [
     at("kn", sp.kn, 2),
     at("yn", sp.yn, 2),
     *[case(f.__name__, lambda v, z, f=f: f(v, z, 2), V, 0.4 + P, numpy_only=True) for f in (face.jvp, face.yvp, face.ivp, face.kvp)],
-    *[at(f.__name__, f, 1.5, x=0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
+    *[plain(f.__name__, f, V, 0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
     *[
         case(f"{f.__name__} {n}", lambda z, n=n, d=d, f=f: f(n, z, d), 0.4 + P, numpy_only=True, covers=(f.__name__ + "_of",))
         for f in (face.spherical_jn, face.spherical_yn, face.spherical_in, face.spherical_kn)
@@ -132,8 +144,8 @@ LINES = [
         case(f.__name__, lambda x, f=f: f(1.5, x), P, numpy_only=True, covers=(f.__name__ + "_value", f.__name__ + "_slope"))
         for f in (sp.pbdv, sp.pbvv, sp.pbwa)
     ],
-    at("struve", sp.struve, 1.5),
-    at("modstruve", sp.modstruve, 1.5),
+    plain("struve", sp.struve, V, 0.4 + P, order=2),
+    plain("modstruve", sp.modstruve, V, 0.4 + P, order=2),
     *[plain(f.__name__, f, P) for f in (sp.itstruve0, sp.it2struve0, sp.itmodstruve0)],
     # powers and integrals
     plain("spence", sp.spence, np.append(P, [[1.0, 1.1, 0.2]], 0), covers=("log1p_over",)),
@@ -150,11 +162,11 @@ LINES = [
     plain("round", sp.round, X),
     plain("radian", sp.radian, P, Q, R),
     plain("hyp0f1", sp.hyp0f1, P, np.append(X[:1], [[9.0, -7.0, 0.0]], 0), order=2, rtol=1e-7),
-    case("hyp1f1", lambda z: sp.hyp1f1(0.7, 1.6, z), X, numpy_only=True),
-    case("hyperu", lambda z: sp.hyperu(0.7, 1.6, z), P, numpy_only=True, rtol=1e-7),
-    case("hyp2f1", lambda z: sp.hyp2f1(0.7, 1.6, 2.1, z), 0.9 * U, numpy_only=True),
-    case("wright_bessel", lambda z: sp.wright_bessel(0.7, 1.6, z), P, numpy_only=True),
-    case("log_wright_bessel", lambda z: sp.log_wright_bessel(0.7, 1.6, z), P, numpy_only=True),
+    plain("hyp1f1", sp.hyp1f1, P, Q, np.append(X[:1], [[5.0, -7.0, 0.0]], 0), order=2, rtol=1e-7, covers=("series_of",)),
+    plain("hyp2f1", sp.hyp2f1, P, Q, R, np.append(0.9 * U[:1], [[-3.0, 0.5, 0.0]], 0), order=2, rtol=1e-7),
+    plain("hyperu", sp.hyperu, P, Q, R, order=2, rtol=1e-7),
+    plain("wright_bessel", sp.wright_bessel, P, Q, R, order=2),
+    plain("log_wright_bessel", sp.log_wright_bessel, P, Q, R, order=2),
     case("lambertw_of", lambda z: powers.lambertw_of(z, 0), P, numpy_only=True, order=2),
     case("lambertw", lambda z: face.lambertw(z), P, numpy_only=True, order=2),
 ]

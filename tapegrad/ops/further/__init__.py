@@ -10,6 +10,7 @@ from . import elliptic as elliptic
 from . import equations as equations
 from . import factors as factors
 from . import histograms as histograms
+from . import hypergeometric as hypergeometric
 from . import kolmogorov as kolmogorov
 from . import legendre as legendre
 from . import matrices as matrices

@@ -17,8 +17,8 @@ from ..._array import is_array, xp_of
 from ..._loans import lend
 from ..._primitive import is_tracked, primal_of
 from ...errors import ArgumentError, NoRuleError
+from .._define import dtype, ndim, primitive, rules, same, shape
 from .._define import implements as answers
-from .._define import ndim, primitive, rules, same, shape
 from ..corners import special_of
 from ..elementwise import over0, times0
 from ..incomplete import first_array
@@ -124,6 +124,11 @@ def rule_five(s):
 BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
 RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
+LACKING: dict = {}  # name -> the real arguments by which there is no derivative
+
+
+class Whole(str):
+    """Why there is no derivative by an argument that is a whole number."""
 
 
 def refusing(name: str, k: int, why: str) -> Callable:
@@ -133,6 +138,23 @@ def refusing(name: str, k: int, why: str) -> Callable:
     return partial
 
 
+def at_real(partial: Callable) -> Callable:
+    """A partial derivative that holds for real arguments; `function` refuses others."""
+    partial.at_real = True
+    return partial
+
+
+def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
+    def checked(out, *xs):
+        if any(dtype(x).kind == "c" for x in xs):
+            raise NoRuleError(
+                f"scipy.special.{name} has no derivative in argument {k + 1} at complex arguments; pass tapegrad.value of argument {k + 1}"
+            )
+        return partial(out, *xs)
+
+    return checked
+
+
 def function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
     """Declare scipy.special's f.  `body`: what computes it, if that is not f itself; `name`: if f is not a function of SciPy's."""
     n = len(partials)
@@ -140,9 +162,15 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
     run = BODIES[n](library(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
-    given = [refusing(name, k, p) if isinstance(p, str) else p for k, p in enumerate(partials)]
+    given = [
+        refusing(name, k, p) if isinstance(p, str) else refusing_complex(name, k, p) if hasattr(p, "at_real") else p
+        for k, p in enumerate(partials)
+    ]
     rules(entry, *[RULES[n](p) for p in given], jvp=same)
     PARTIALS[entry] = given
+    lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, Whole)]
+    if lacking:
+        LACKING[name.removesuffix("_value").removesuffix("_slope")] = lacking
     return entry
 
 

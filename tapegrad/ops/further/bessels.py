@@ -9,30 +9,32 @@ import operator
 import numpy as np
 import scipy.special as sp
 
-from ..._primitive import primal_of
+from ..._primitive import primal_of, seen
 from ..bessel import k0, y0
-from ..elementwise import exp, power, select, sign, sqrt
-from ..gamma import rgamma
+from ..elementwise import exp, log, power, select, sign, sqrt
+from ..gamma import digamma, gammaln, rgamma
 from ..shaping import sum
-from ._declare import function, implements, last, unit_nodes
+from ._declare import Whole, at_real, function, implements, last, unit_nodes
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 
 ORDER = "there is no formula for the order"
 
 # --- cylinder functions of real order ---
 
-jv = function(sp.jv, lambda out, v, z: bessel_j_order(v, z, n=1), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
-yv = function(sp.yv, lambda out, v, z: bessel_y_order(v, z, n=1), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
-iv = function(sp.iv, lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)))
-kv = function(sp.kv, lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z)))
+jv = function(sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
+yv = function(sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
+iv = function(sp.iv, at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)))
+kv = function(
+    sp.kv, at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z))
+)
 ive = function(
     sp.ive,
-    lambda out, v, z: bessel_i_order(v, z, n=1),
+    at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
     lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out,
 )
-kve = function(sp.kve, lambda out, v, z: bessel_k_moment(v, z, n=0, m=1), lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
-kn = function(sp.kn, "it is a whole number; kv has a derivative", lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
-yn = function(sp.yn, "it is a whole number; yv has a derivative", lambda out, n, x: 0.5 * (yv(n - 1.0, x) - yv(n + 1.0, x)))
+kve = function(sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
+kn = function(sp.kn, Whole("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
+yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yv(n - 1.0, x) - yv(n + 1.0, x)))
 
 
 @implements(sp.jve)
@@ -62,12 +64,23 @@ yvp = derived(sp.yvp, yv, -1, 1)
 ivp = derived(sp.ivp, iv, 1, 1)
 kvp = derived(sp.kvp, kv, 1, -1)
 
-hankel1 = function(sp.hankel1, ORDER, lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
-hankel2 = function(sp.hankel2, ORDER, lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+
+def hankel_order(sign, scaled):
+    """J + i Y, or J - i Y, by the order."""
+
+    def partial(out, v, z):
+        y = bessel_j_order(v, z, n=1) + sign * 1j * bessel_y_order(v, z, n=1)
+        return exp(-sign * 1j * z) * y if scaled else y
+
+    return at_real(partial)
+
+
+hankel1 = function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
+hankel2 = function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
 h1vp = derived(sp.h1vp, hankel1, -1, 1)
 h2vp = derived(sp.h2vp, hankel2, -1, 1)
-hankel1e = function(sp.hankel1e, ORDER, lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
-hankel2e = function(sp.hankel2e, ORDER, lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
+hankel1e = function(sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
+hankel2e = function(sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
 
 # --- spherical ones: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the other sign ---
 
@@ -79,7 +92,7 @@ def spherical(scipys, signum, whole):
         n = primal_of(n)
         return whole * (n * f(n - (n > 0), z) + signum * (n + 1.0) * f(n + 1, z)) / (2.0 * n + 1.0)
 
-    f = function(None, "it is a whole number", slope, body=scipys, name=name)
+    f = function(None, Whole("it is a whole number"), slope, body=scipys, name=name)
 
     def of(n, z, derivative=False):
         return slope(None, n, z) if derivative else f(n, z)
@@ -176,8 +189,34 @@ def part(v, x):
     return power(0.5 * x, v) * rgamma(v + 1.5) / math.sqrt(math.pi)
 
 
-struve = function(sp.struve, ORDER, lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
-modstruve = function(sp.modstruve, ORDER, lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x)))
+# the nodes of an integral over t > 0, double exponential
+HALF_LINE = np.exp(0.5 * math.pi * np.sinh(np.linspace(-4.5, 3.2, 300)))
+HALF_LINE_WEIGHTS = 0.5 * math.pi * np.cosh(np.linspace(-4.5, 3.2, 300)) * HALF_LINE * (7.7 / 299)
+
+
+def struve_order(out, v, x):
+    """H = Y + 2 (x / 2)^v / (sqrt(pi) Gamma(v + 1 / 2)) times the integral of exp(-x t) (1 + t^2)^(v - 1 / 2)."""
+    t, rise = HALF_LINE, np.log1p(HALF_LINE * HALF_LINE)
+    weight = HALF_LINE_WEIGHTS * exp(-last(x) * t + last(v - 0.5) * rise)
+    front = 2.0 / math.sqrt(math.pi) * power(0.5 * x, v) * rgamma(v + 0.5)
+    slope = (log(0.5 * x) - digamma(v + 0.5)) * sum(weight, -1) + sum(weight * rise, -1)
+    return bessel_y_order(v, x, n=1) + front * slope
+
+
+def modstruve_order(out, v, x):
+    """By the series, whose terms (x / 2)^(2 k + v + 1) / (Gamma(k + 3 / 2) Gamma(k + v + 3 / 2)) are positive."""
+    known = seen(primal_of(x))
+    size = 60.0 if known is None else float(np.max(known, initial=0.0))
+    k = np.arange(int(1.5 * size) + 40.0)
+    at, low = k + 1.5 + last(v), log(0.5 * last(x))
+    terms = exp((2.0 * k + 1.0 + last(v)) * low - gammaln(k + 1.5) - gammaln(at))
+    return select(primal_of(x) <= size, sum(terms * (low - digamma(at)), -1), math.nan)
+
+
+struve = function(sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
+modstruve = function(
+    sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x))
+)
 
 # --- integrals of them ---
 

@@ -20,7 +20,7 @@ from ..incomplete import (
 )
 from ..shaping import sum
 from ..special import ndtri
-from ._declare import PARTIALS, function, implements, inverse, last, with_partials
+from ._declare import PARTIALS, Whole, at_real, function, implements, inverse, last, with_partials
 from .orders import bessel_i_order, bessel_j_order
 
 with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
@@ -31,7 +31,7 @@ with_partials(
     lambda out, a, b, x: beta_density(a, b, x),
 )
 with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
-COUNT = "counts are constants"
+COUNT = Whole("counts are constants")
 
 # --- gamma: of x, with rate a and shape b; chi-square; Poisson ---
 
@@ -130,4 +130,4 @@ def hyp0f1_by_parameter(out, v, z):
     return select(near, sum(terms, -1), out * (digamma(v) - 0.5 * log(size)) + front * slope)
 
 
-hyp0f1 = function(sp.hyp0f1, hyp0f1_by_parameter, lambda out, v, z: hyp0f1(v + 1.0, z) / v)
+hyp0f1 = function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)

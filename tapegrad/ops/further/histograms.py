@@ -14,11 +14,6 @@ from ..statistics import histogram
 from ._declare import implements
 
 
-@implements(np.histogram_bin_edges)
-def histogram_bin_edges(a, bins=10, range=None, weights=None):
-    return histogram(a, bins, range)[1]
-
-
 def columns(sample: Any) -> list:
     """Of an array (n, axes), or of a sequence of arrays (n)."""
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:

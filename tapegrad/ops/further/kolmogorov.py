@@ -8,9 +8,14 @@ import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of, values_of
-from ..elementwise import exp, log, log1p, select, square
+from .._define import shape
+from ..corners import maximum
+from ..elementwise import exp, log, log1p, power, select, square
 from ..gamma import gammaln
-from ..shaping import sum
+from ..linalg import matrix_power
+from ..norms import frechet
+from ..products import column
+from ..shaping import reshape, stack, sum
 from ..special import exprel
 from ._declare import implements, last, plain_value
 
@@ -102,3 +107,58 @@ def tklmbda(x, lmbda):
         off = up * exprel(lmbda * up) - down * exprel(lmbda * down) - x
         y = y - off / (exp((lmbda - 1.0) * up) + exp((lmbda - 1.0) * down))
     return select(inside, y, plain_value("tklmbda", x, lmbda))
+
+
+# --- the two-sided statistic of a sample: an element of a power of a matrix (Marsaglia, Tsang & Wang, J. Stat. Softw. 8, 2003) ---
+
+
+def durbin(n, d):
+    """(k, the matrix, its derivative by d), scaled so that the distribution function is element (k - 1, k - 1) of its power n."""
+    k = int(math.ceil(n * float(values_of(d))))
+    h, m = k - n * d, 2 * k - 1
+    j = np.arange(1.0, m + 1.0)
+    over = np.exp(-gammaln(j + 1.0))
+    v, dv = (1.0 - power(h, j)) * over, -j * power(h, j - 1.0) * over
+    last_one = np.arange(m) == m - 1
+    far = maximum(2.0 * h - 1.0, 0.0)
+    v = v + last_one * over * (far**m - power(h, 1.0 * m))
+    dv = dv + last_one * over * (2.0 * m * far ** (m - 1) - m * power(h, m - 1.0))
+    base, first, below = np.zeros((m, m)), np.eye(m)[0], np.eye(m)[-1]
+    for i in range(1, m):
+        base[i - 1 :, i] = np.append(1.0, over)[: m - i + 1]
+    base[-1] = 0.0
+    corner = np.outer(below, first)
+    scale = math.exp((math.lgamma(n + 1.0) - n * math.log(n)) / n)
+
+    def bordered(x, inner):
+        return (inner + column(x) * first + below[:, None] * x[::-1] - corner * x[-1]) * scale
+
+    return k, bordered(v, base), -n * bordered(dv, 0.0)
+
+
+def each(f, n, d):
+    """f(n, d) of numbers, over arrays."""
+    n = np.asarray(values_of(n))
+    places = np.broadcast_shapes(n.shape, shape(d))
+    d, n = d + np.zeros(places), np.broadcast_to(n, places)
+    return reshape(stack([f(int(n[i]), d[i]) for i in np.ndindex(*places)]), to=places)
+
+
+def of_sample(n, d):
+    plain = float(values_of(d))
+    if plain >= 1.0 or n * plain <= 0.5:
+        return 0.0 * d + float(plain >= 1.0)
+    if plain >= 0.5:
+        return 1.0 - 2.0 * smirnov(n, d)
+    k, h, _ = durbin(n, d)
+    return matrix_power(h, n)[k - 1, k - 1]
+
+
+def density_of_sample(n, d):
+    plain = float(values_of(d))
+    if plain >= 1.0 or n * plain <= 0.5:
+        return 0.0 * d
+    if plain >= 0.5:
+        return 2.0 * smirnov_density(n, d)
+    k, h, dh = durbin(n, d)
+    return frechet(lambda x: matrix_power(x, n), h, dh)[k - 1, k - 1]

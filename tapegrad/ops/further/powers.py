@@ -1,4 +1,4 @@
-"""Integrals of elementary functions, hypergeometric functions, powers and logarithms, Lambert's and Wright's functions."""
+"""Integrals of elementary functions, powers and logarithms, Lambert's function."""
 
 import math
 
@@ -11,9 +11,7 @@ from .._define import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
-from ._declare import function, implements
-
-NO_FORMULA = "there is no formula for the parameter"
+from ._declare import Whole, function, implements
 
 # --- integrals ---
 
@@ -157,13 +155,7 @@ radian = function(
 )
 nearest = function(sp.round, lambda out, x: 0.0 * out)
 
-# --- hypergeometric functions ---
-
-hyp1f1 = function(sp.hyp1f1, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
-hyperu = function(sp.hyperu, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x))
-hyp2f1 = function(sp.hyp2f1, NO_FORMULA, NO_FORMULA, NO_FORMULA, lambda out, a, b, c, z: a * b / c * hyp2f1(a + 1.0, b + 1.0, c + 1.0, z))
-wright_bessel = function(sp.wright_bessel, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: wright_bessel(a, a + b, x))
-log_wright_bessel = function(sp.log_wright_bessel, NO_FORMULA, NO_FORMULA, lambda out, a, b, x: exp(log_wright_bessel(a, a + b, x) - out))
+# --- Lambert's function ---
 
 
 def lambertw_slope(out, z, k):
@@ -172,7 +164,7 @@ def lambertw_slope(out, z, k):
 
 
 lambertw_of = function(
-    None, lambertw_slope, "branches are numbered", body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
+    None, lambertw_slope, Whole("branches are numbered"), body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
 )
 
 
