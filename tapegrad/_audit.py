@@ -263,7 +263,7 @@ def reverse_mode(a: Auditing):
     value, pullback = vjp(a.call, *a.x)
     a.first = dict(a.keeper.arrays)
     afterwards = {key: array.copy() for key, (array, _) in a.first.items()}
-    a.written = {key for key, (array, before) in a.first.items() if not same(array, before)}
+    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same(array, before)}
     a.value, a.w = value, direction_like(value, a.rng)
     a.v = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
     pulled = pullback(a.w)

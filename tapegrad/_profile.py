@@ -163,10 +163,16 @@ class Keeper(Watcher):
 
     def __init__(self):
         self.arrays: dict = {}
+        self.handles: list = []  # (id of an array, what stood for it)
 
     def captured(self, array: Any, x: Any) -> None:
+        self.handles.append((id(array), x))
         if id(array) not in self.arrays:
             self.arrays[id(array)] = array, array.copy()
+
+    def written(self) -> set:
+        """ids of those that were written, be it with what they held."""
+        return {key for key, x in self.handles if getattr(x, "_version", 0) != 0}
 
     def put_back(self) -> None:
         for array, before in self.arrays.values():

@@ -258,3 +258,14 @@ def test_a_captured_array_that_is_left_otherwise():
         return (x * x).sum()
 
     assert tg.audit(f, X).failures == ["captured arrays afterwards"] and (seen == 0.5).all()
+
+
+def test_a_write_of_what_was_there_is_a_write():
+    kept = np.zeros(3)
+
+    def f(x):
+        kept[:] = x
+        return (kept**2).sum()
+
+    f(X)
+    assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == ["written: copied, 24 B, handed back"]
