@@ -67,6 +67,14 @@ MATRICES = [
     case("scipy_eigvals", lambda a: la.eigvals(a), A, **SPECTRAL),
     case("eigh_tridiagonal", lambda d, e: gauge(*la.eigh_tridiagonal(d, e)), X4, X3, **SPECTRAL),
     case("eigvalsh_tridiagonal", lambda d, e: la.eigvalsh_tridiagonal(d, e), X4, X3, **SPECTRAL),
+    case("eigh_tridiagonal of some", lambda d, e: la.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))[1], X4, X3, **SPECTRAL),
+    case(
+        "eig_banded of some",
+        lambda a: la.eig_banded(a, lower=True, select="i", select_range=(0, 1))[1],
+        HALF,
+        covers=("turns",),
+        **SPECTRAL,
+    ),
     case("eig_banded", lambda a: gauge(*la.eig_banded(a, lower=True)), HALF, **SPECTRAL),
     case("eigvals_banded", lambda a: la.eigvals_banded(a, lower=True), HALF, **SPECTRAL),
     *[
