@@ -162,15 +162,16 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
     run = BODIES[n](library(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
+    public = name.removesuffix("_value").removesuffix("_slope")
     given = [
-        refusing(name, k, p) if isinstance(p, str) else refusing_complex(name, k, p) if hasattr(p, "at_real") else p
+        refusing(public, k, p) if isinstance(p, str) else refusing_complex(public, k, p) if hasattr(p, "at_real") else p
         for k, p in enumerate(partials)
     ]
     rules(entry, *[RULES[n](p) for p in given], jvp=same)
     PARTIALS[entry] = given
     lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, Whole)]
     if lacking:
-        LACKING[name.removesuffix("_value").removesuffix("_slope")] = lacking
+        LACKING[public] = lacking
     return entry
 
 

@@ -204,7 +204,7 @@ def jacobi(n, alpha, beta, monic=False):
 
 @implements(sp.sh_jacobi)
 def sh_jacobi(n, p, q, monic=False):
-    return polynomial("sh_jacobi", n, False, eval_sh_jacobi, None, p, q)
+    return polynomial("sh_jacobi", n, monic, eval_sh_jacobi, lambda n, p, q: 1.0, p, q)
 
 
 @implements(sp.gegenbauer)
