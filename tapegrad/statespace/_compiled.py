@@ -180,14 +180,15 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     """The compiled filter of a model, with `path` for its moments; with `on_arrays` the first steps are run there in any case.  Raises
     `NotCompiled` where there is none, and, unless `always`, where it is not worth it yet."""
     form, x = _form(s, data, joseph)
-    use = f"{'path' if path else 'loglik'}{' differentiated' if is_tracked(x) or is_tracked(data.values) else ''}"
+    tracked = any(map(is_tracked, [x, data.values, *(getattr(s, name) for name in s.varying)]))
+    use = f"{'path' if path else 'loglik'}{' differentiated' if tracked else ''}"
     if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
     begin = begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
     if begin is None:
         return Run(form.layout, x[form.begun], _rows(form, s, data, 0), 0.0, Path())
     total, first = 0.0, Path()
-    if begin.plan and not (is_tracked(x) or is_tracked(data.values) or on_arrays) and (path or begin.constants is None):
+    if begin.plan and not (tracked or on_arrays) and (path or begin.constants is None):
         first = _first(form, x, s, data, begin.plan)
         found = first.moments()
         a, P = after(s, begin.steps, found.filtered_mean[-1], found.filtered_cov[-1])

@@ -91,7 +91,8 @@ def require_model(call: str, build: Callable, parameters: Parameters, xp: Module
             raise ArgumentError(f"{call}: build asks for the parameter {error.args[0]!r}; start has {', '.join(given)}") from error
         raise
     if not isinstance(model, LinearGaussian):
-        raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives")
+        sums = f": a sum of parts has its parameters itself, ss.{call}({model}, y)" if hasattr(model, "parts") else ""
+        raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives{sums}")
 
 
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:

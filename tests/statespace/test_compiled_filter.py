@@ -314,6 +314,16 @@ def test_filter_and_smoother_against_arrays(case, at_once):
     assert len(at_once) >= 6
 
 
+def test_a_diffuse_start_and_a_field_that_varies_by_parameters(at_once):
+    """Nothing else depends on them; and many of the models at once."""
+    g = np.random.default_rng(4)
+    x, y, T, Z = g.normal(size=(12, 1, 1)), g.normal(size=12).cumsum(), np.array([[1.0, 1.0], [0.0, 0.7]]), np.array([[1.0, 0.0]])
+    assert_moments(lambda u: ss.LinearGaussian(T, Z + x * u, [0.5, 0.2], 1.0), y, np.array([0.3, 0.4]))
+    f = lambda u: (ss.smooth(ss.LinearGaussian(T, Z, [0.5, 0.2], 1.0, observation_offset=x[:, :, 0] * u), y).mean ** 2).sum()
+    points = np.array([[0.3], [0.7]])
+    np.testing.assert_allclose(tg.vmap(f)(points), [f(u) for u in points], rtol=1e-12)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("m", [8, 13, 20])
 def test_many_states(m):
