@@ -86,9 +86,12 @@ def roots(p):
 
 @implements(np.polyder)
 def polyder(p, m=1):
-    p, m = line(p), operator.index(m)
+    m = operator.index(m)
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
+    if m == 0 and hasattr(p, "shape"):
+        return p  # itself, as NumPy has it
+    p = line(p)
     for _ in range(m):
         n = shape(p)[0]
         p = p[:-1] * np.arange(n - 1, 0, -1)
@@ -97,7 +100,7 @@ def polyder(p, m=1):
 
 @implements(np.polyint)
 def polyint(p, m=1, k=None):
-    p, m = line(p), operator.index(m)
+    m = operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
     k = np.zeros(m) if k is None else line(k)
@@ -105,6 +108,9 @@ def polyint(p, m=1, k=None):
         k = k * np.ones(m)
     if shape(k)[0] < m:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    if m == 0 and hasattr(p, "shape"):
+        return p
+    p = line(p)
     for j in range(m):
         p = concatenate(p / np.arange(shape(p)[0], 0, -1), k[j : j + 1])
     return p
