@@ -111,10 +111,10 @@ def on_objects(name: str) -> Any:
                 y = y * args[1] + c
             return y
         y = ours(*[a.coeffs if isinstance(a, Object) else a for a in args], **kwargs)
-        return y if name == "polyval" else tuple([poly1d(v) for v in y]) if isinstance(y, tuple) else poly1d(y)
+        return y if name in ("polyval", "roots") else tuple([poly1d(v) for v in y]) if isinstance(y, tuple) else poly1d(y)
 
     return run
 
 
-OF_COEFFICIENTS = {n: on_objects(n) for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint")}
+OF_COEFFICIENTS = {n: on_objects(n) for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint", "roots")}
 FOLLOWED.given.update(OF_COEFFICIENTS)

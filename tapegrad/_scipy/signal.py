@@ -17,7 +17,7 @@ from ._linear import Settled, along
 
 def window_of(window: Any, nperseg: int, like: Any) -> Any:
     if tracked(window):
-        return array(window)
+        return array(SIGNAL.rules[sig.get_window](window, nperseg) if isinstance(window, tuple) else window)
     window = bare(window)
     return constant(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
 

@@ -38,18 +38,9 @@ MATRIX = "numpy.matrix is not followed; write numpy.array and @"
 TEST = "its p-value is not followed; write the statistic with numpy's functions and its distribution function with scipy.stats"
 RANDOM = "it resamples at random; write the statistic itself"
 OBJECTS = "it works on SciPy's objects, which hold plain arrays; write it with numpy"
-NO_FORMULA = "its derivatives have no closed form in known functions; give it a rule with tapegrad.rule"
-PHASES = "its factors are fixed only up to signs or phases; write the singular value decompositions of the blocks"
 
 REFUSED = {
     "numpy": {MATRIX: "asmatrix bmat", "write numpy.histogram(x, n)[1], whose edges have a derivative": "histogram_bin_edges"},
-    "scipy.special": {
-        NO_FORMULA: """
-            ellip_harm ellip_harm_2 ellip_normal""",
-    },
-    "scipy.linalg": {
-        PHASES: "cossin",
-    },
     "scipy.stats": {
         TEST: "dunnett",
         RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",

@@ -350,7 +350,7 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
         return xp(x).lib.stride_tricks.sliding_window_view(x, size, axis, subok=subok, writeable=writeable)
     if writeable:
         raise ArgumentError("sliding_window_view: writeable=True, whose elements share memory with each other: write the array itself")
-    ix.windows(shown(x), size, axis)  # raises as NumPy does
+    ix.windows(np.broadcast_to(np.int8(0), dim(x)), size, axis)  # raises as NumPy does
     return view(x, ("windows", (size, axis)))
 
 

@@ -18,7 +18,7 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, SINGLE, SUMMED, interpreter
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._rolled import Listed
 from ._written_out import way
@@ -312,7 +312,9 @@ class Block:
     listed: Any = None
 
     def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
-        self.arena, self.rows, self.guards = arena, [], {}
+        self.arena, self.guards = arena, {}
+        self.rows: list = []
+        self.along = 0  # rows of lines
         self.listed = Listed() if arena.rolling else None
         self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for _written_out.py
         program = arena.program
@@ -338,7 +340,7 @@ class Block:
                 self.guards[len(self.rows)] = g
                 if self.listed is not None:
                     self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
-                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), len(self.rows), *[0] * 11))
+                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), len(self.rows), 0))
             arena.release(n)
         self.left = [k for k in made if k in wanted]
         self.ways = [self.leaving(k) for k in self.left]
@@ -350,10 +352,10 @@ class Block:
             self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
         if to.size == 1:
             places = [at.item() for at in operands]
-            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (13 - len(places))))
+            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
         elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
-            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (13 - len(places))))
+            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
 
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
         first, forms = [], []
@@ -372,6 +374,7 @@ class Block:
         number, size, (m, l), (over, beyond) = found
         rest = [0] * (4 - len(first))
         self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        self.along += 1
         return True
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
@@ -452,7 +455,7 @@ class Block:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32, ROW * len(self.rows)).reshape(-1, ROW)
+        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32)
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
         self.rows = []

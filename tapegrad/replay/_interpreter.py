@@ -54,7 +54,8 @@ SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the res
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES, "loop"))}
-ROW = 16  # operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says.
+# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says.
+ROW, SHORT_ROW = 16, 6  # fields of rows of lines and of loops; of others
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
 # its bases follow from field 6 on.)
 
@@ -142,7 +143,7 @@ tail:
 
 def text() -> str:
     """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
-    answers, code = [], ""
+    answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
         if name == "guard":
             body, answer = GUARD, "%answer_guard"
@@ -158,24 +159,25 @@ def text() -> str:
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
+        widths.append(f"[ {ROW if name in IN_LINES or name == 'loop' else SHORT_ROW}, %do_{n} ]")
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
     return f"""{declared}
 {"".join([operation(name, body) for name, body in BODIES.items()])}{TANH_SLOPE}{"".join([line.text() for line in IN_LINES.values()])}
-define i64 @replay(ptr %rows, i64 %count, ptr %table, ptr %arena) {{
+define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
   br label %row_k
 row_k:
   %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
   %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
-  %at = mul i64 %k, {ROW}
-  %row = getelementptr i32, ptr %rows, i64 %at
+  %row = getelementptr i32, ptr %rows, i64 %k
   {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
     {cases}
   ]
 {code}done:
   %r = phi i64 {", ".join(answers)}
+  %width = phi i64 {", ".join(widths)}
   %failed = icmp uge i64 %r, 2
   br i1 %failed, label %guarded, label %kept
 guarded:
@@ -185,8 +187,8 @@ guarded:
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
-  %k1 = add i64 %k, 1
-  %go = icmp slt i64 %k1, %count
+  %k1 = add i64 %k, %width
+  %go = icmp slt i64 %k1, %length
   br i1 %go, label %row_k, label %end
 end:
   ret i64 %bad
@@ -200,7 +202,7 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, count, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = made()

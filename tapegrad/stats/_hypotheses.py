@@ -353,7 +353,7 @@ def royston_weights(n: int) -> np.ndarray:
 
 
 @statistic
-def shapiro(x, *, axis=None, nan_policy="propagate", keepdims=False):
+def shapiro(x, *, axis=None, nan_policy="propagate"):
     x, axis = sample(x, axis, nan_policy)
     n = shape(x)[axis]
     if ndim(x) != 1 or n < 3:

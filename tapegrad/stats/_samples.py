@@ -565,10 +565,11 @@ def ppcc_max(x, brack=(0.0, 1.0), dist="tukeylambda"):
 
 # --- histograms ---
 
-Frequencies = {name: namedtuple(name, "values lowerlimit binsize extrapoints") for name in ("CumfreqResult", "RelfreqResult")}
+CumfreqResult = namedtuple("CumfreqResult", "cumcount lowerlimit binsize extrapoints")
+RelfreqResult = namedtuple("RelfreqResult", "frequency lowerlimit binsize extrapoints")
 
 
-def frequencies(a: Any, numbins: int, limits: Any, weights: Any, name: str) -> tuple:
+def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
     """Counts are constants, by weights they are linear; the bins move with the ends of the sample."""
     a = reshape(array_of(a), to=(-1,))
     if limits is None:
@@ -588,11 +589,11 @@ def frequencies(a: Any, numbins: int, limits: Any, weights: Any, name: str) -> t
 
 @statistic
 def cumfreq(a, numbins=10, defaultreallimits=None, weights=None):
-    y, low, size, outside, _ = frequencies(a, numbins, defaultreallimits, weights, "cumfreq")
-    return Frequencies["CumfreqResult"](red.cumsum(y), low, size, outside)
+    y, low, size, outside, _ = frequencies(a, numbins, defaultreallimits, weights)
+    return CumfreqResult(red.cumsum(y), low, size, outside)
 
 
 @statistic
 def relfreq(a, numbins=10, defaultreallimits=None, weights=None):
-    y, low, size, outside, n = frequencies(a, numbins, defaultreallimits, weights, "relfreq")
-    return Frequencies["RelfreqResult"](y / n, low, size, outside)
+    y, low, size, outside, n = frequencies(a, numbins, defaultreallimits, weights)
+    return RelfreqResult(y / n, low, size, outside)

@@ -32,7 +32,7 @@ def test_shares():
         return found / (found + kinds.count("refused"))
 
     assert share("numpy", "numpy.linalg", "numpy.fft") > 0.98
-    assert share("scipy.linalg") > 0.98 and share("scipy.fft") == 1 and share("scipy.special") > 0.97 and share("scipy.stats") > 0.9
+    assert share("scipy.linalg") == share("scipy.fft") == share("scipy.special") == 1 and share("scipy.stats") > 0.9
 
 
 def test_the_page_is_of_today():

@@ -375,11 +375,8 @@ def judged_lines(seeds):
             kept = form.programs[0]
             assert not kept.failures
             if kept.emitted is not None:
-                lines += sum([int((block.code[:, 0] >= FIRST_OF_LINES).sum()) for block in kept.emitted.made])
+                lines += sum([block.along for block in kept.emitted.made])
     assert lines > 20 * len(seeds), lines
-
-
-FIRST_OF_LINES = min([NUMBER[name] for name in IN_LINES])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -420,12 +417,12 @@ def test_each_kind_of_line(row, shape):
             if goes == "0":
                 places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
         block = object.__new__(_blocks.Block)
-        block.arena, block.rows = arena, []
+        block.arena, block.rows, block.along = arena, [], 0
         block.row(name, *places)
         memory = _blocks.Memory(arena)
         arena.settle()
         block.settle()
-        assert [NUMBER[row]] == block.code[:, 0].tolist()
+        assert block.code[0] == NUMBER[row] and block.along == 1
         with np.errstate(invalid="ignore"):
             old, made = values[0], OF_ROWS[name](*values[1:]) if name in OF_ROWS else values[1] * values[2] if way[1:] else values[1]
         if name not in OF_ROWS:

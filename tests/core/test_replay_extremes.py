@@ -155,4 +155,4 @@ def test_random_programs():
 
 @pytest.mark.long
 def test_many_random_programs():
-    search(range(100, 600))
+    search(range(100, 350))

@@ -48,6 +48,7 @@ ASKING = {
     "ops.sorting": "unique and bincount, whose shape depends on values",
     "ops.further.coefficients": "sets and remainders, whose shape depends on values",
     "ops.further.eigenfunctions": "orders of functions",
+    "ops.further.ellipsoidal": "degrees; the order of eigenvalues",
     "ops.further.factors": "signs, pivots and the order of eigenvalues",
     "ops.further.histograms": "which cells elements are in",
     "ops.further.kolmogorov": "sizes of samples",

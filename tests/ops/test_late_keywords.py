@@ -35,6 +35,7 @@ BESIDE = {
     "select_range": "select", "max_ev": "select", "inclusive": "limits", "singular": "c", "caxis": "c", "optimizer": "lmbda",
     "alpha": "lmbda", "sort": "output", "weights": "bins", "pass_zero": "circular", "scale": "circular",
 }  # fmt: skip
+OF_ONE = {"sh_jacobi": {"monic"}}  # its leading coefficient is 1 anyway
 SYNONYMS = {  # of one version of SciPy and another
     "hann_periodic": "hann", ("tukey_periodic", 0.25): ("tukey", 0.25),
 }  # fmt: skip
@@ -62,7 +63,7 @@ def unread(f):
 def test_every_keyword_is_read():
     found = {}
     for f, ours in ALL.items():
-        left = unread(body(ours)) - HARMLESS - WAYS - BESIDE.keys()
+        left = unread(body(ours)) - HARMLESS - WAYS - BESIDE.keys() - OF_ONE.get(f.__name__, set())
         if left and "tapegrad" in (body(ours).__globals__.get("__name__") or ""):
             found[f"{f.__module__}.{f.__name__}"] = left
     assert len(ALL) > 500 and found == {}

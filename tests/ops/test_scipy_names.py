@@ -37,8 +37,8 @@ def moved(x, v, step):
 BY_VALUES = set(
     """
     polydiv union1d intersect1d setdiff1d setxor1d unique_values unique_counts unique_inverse unique_all schur qz ordqz rsf2csf cdf2rdf
-    hessenberg matrix_balance ldl qr_delete qr_insert qr_update mathieu_even_coef mathieu_odd_coef
-    histogramdd histogram2d""".split()
+    cossin hessenberg matrix_balance ldl qr_delete qr_insert qr_update mathieu_even_coef mathieu_odd_coef
+    histogramdd histogram2d ellip_harm ellip_harm_2 ellip_normal""".split()
 )
 ON_CUPY = set(
     """

@@ -102,6 +102,10 @@ FURTHER = {
         for m in ("auto", "vasicek", "van es", "ebrahimi", "correa")
     },
     "expectile": lambda s, x: s.expectile(x, 0.7),
+    "expectile by all": lambda s, x: s.expectile(x, 1 / (1 + x[0] ** 2), weights=1 + x * x),
+    "wasserstein_distance by weights": lambda s, x: s.wasserstein_distance(PLACES, Y, 1 + x * x, 1 + x[:6] ** 4),
+    "relfreq by name": lambda s, x: s.relfreq(x, 4, weights=B).frequency,
+    "cumfreq by name": lambda s, x: s.cumfreq(x, 4, weights=B).cumcount,
     "trim1": lambda s, x: np.sort(s.trim1(x, 0.2)),
     "trimboth": lambda s, x: np.sort(s.trimboth(x.reshape(6, 2), 0.2), 0),
     "sigmaclip": lambda s, x: tuple(s.sigmaclip(x, 1.5, 1.5)),

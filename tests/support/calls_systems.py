@@ -6,8 +6,39 @@ import scipy.signal as s
 CALLS = []
 
 
+# What these compute depends on values: on how many roots are equal, on equal steps, on whether a series is real.
+BY_VALUES = {
+    "ss2zpk",
+    "bode n",
+    "place",
+    "residue",
+    "residue real",
+    "residuez",
+    "unique",
+    "buttord",
+    "buttord band",
+    "cheb1ord",
+    "cheb1ord band",
+    "cheb2ord",
+    "cheb2ord band",
+    "ellipord",
+    "ellipord band",
+    "iirdesign",
+    "iirdesign b",
+    "kaiserord",
+    "savgol_coeffs",
+    "window tukey",
+    "SFT cap stft",
+    "SFT cap spec",
+    "SFT istft",
+    "SFT from",
+    "peak_widths",
+    "find_peaks w",
+}
+
+
 def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
+    CALLS.append((name, f, x, {"samples": name not in BY_VALUES, **options}))
 
 
 def cat(*xs):
@@ -145,3 +176,4 @@ t("symiir1 2d", lambda x: s.symiirorder1(x, 0.8, 0.4), X, order=1)
 t("symiir2", lambda x: s.symiirorder2(x, 0.4, 0.9), x)
 t("peak_widths", lambda x: cat(*s.peak_widths(x, s.find_peaks(xl)[0])), xl, h=1e-4, rtol=1e-6)
 t("find_peaks w", lambda x: cat(*[s.find_peaks(x, width=0)[1][k] for k in ("widths", "left_ips")]), xl, h=1e-4, rtol=1e-6)
+t("welch window", lambda x, b: s.welch(x, window=("kaiser", b[0]), nperseg=16)[1], xl, np.array([3.0]))

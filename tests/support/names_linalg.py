@@ -67,6 +67,14 @@ MATRICES = [
     case("scipy_eigvals", lambda a: la.eigvals(a), A, **SPECTRAL),
     case("eigh_tridiagonal", lambda d, e: gauge(*la.eigh_tridiagonal(d, e)), X4, X3, **SPECTRAL),
     case("eigvalsh_tridiagonal", lambda d, e: la.eigvalsh_tridiagonal(d, e), X4, X3, **SPECTRAL),
+    case("eigh_tridiagonal of some", lambda d, e: la.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))[1], X4, X3, **SPECTRAL),
+    case(
+        "eig_banded of some",
+        lambda a: la.eig_banded(a, lower=True, select="i", select_range=(0, 1))[1],
+        HALF,
+        covers=("turns",),
+        **SPECTRAL,
+    ),
     case("eig_banded", lambda a: gauge(*la.eig_banded(a, lower=True)), HALF, **SPECTRAL),
     case("eigvals_banded", lambda a: la.eigvals_banded(a, lower=True), HALF, **SPECTRAL),
     *[
@@ -121,7 +129,12 @@ FOURIER = [
 FOUR = np.array([[3.0, 0.4, 0.2, 0.5], [0.3, 0.2, 2.0, 0.4], [-0.2, -1.5, 0.6, 0.1], [0.1, 0.3, -0.4, -2.0]])
 NEAR_ONE = np.eye(3) + 0.1 * B
 REAL_SPECTRUM = np.diag([3.0, 1.0, -2.0]) + 0.3 * A
+TURN = 0.4 * normal(4, 4, seed=7)
 BORDERED = 1.0 - np.eye(4)  # a diagonal of zeros: blocks of two rows
+
+
+def blocks(x):
+    return [x[:2, :2], x[:2, 2:], x[2:, :2], x[2:, 2:]]
 
 
 def squares(parts):
@@ -146,6 +159,8 @@ FACTORED = [
     line("ldl of blocks", lambda a: la.ldl((a + a.T) * BORDERED)[:2], FOUR),
     line("ldl of blocks from below", lambda a: la.ldl((a + a.T) * BORDERED, lower=False)[:2], FOUR),
     line("ldl hermitian", lambda a: la.ldl(a + a.conj().T)[:2], cnormal(4, 4), order=2),
+    line("cossin", lambda a: squares(la.cossin(la.expm(a - a.T), 2, 2)), TURN, rtol=1e-7, order=2),
+    line("cossin of blocks", lambda a: la.cossin(blocks(la.expm(a - a.T)), separate=True)[1], TURN, rtol=1e-7, order=2),
     line("qr_delete", lambda a: la.qr_delete(*la.qr(a), 1), FOUR, rtol=1e-8, order=2),
     line("qr_delete column", lambda a: la.qr_delete(*la.qr(a), 1, which="col")[1], FOUR, rtol=1e-8, order=2),
     line("qr_delete economic", lambda a: la.qr_delete(*la.qr(a, mode="economic"), 1), normal(5, 3), rtol=1e-8, order=2),

@@ -1,6 +1,8 @@
 """Lines of scipy.special for tests/ops/test_scipy_names.py: Legendre functions, tables of orders, Mathieu and spheroidal functions,
 noncentral laws, Kolmogorov's and Smirnov's.  What is no ufunc is called by its face."""
 
+import warnings
+
 import numpy as np
 import scipy.special as sp
 from cases import case
@@ -119,4 +121,25 @@ LAWS = [
     line("tklmbda", lambda x, k: sp.tklmbda(x, k), np.array([0.1, -0.3, 1.2]), np.array([0.3, -0.7, 0.0]), rtol=1e-7),
     line("scipys", lambda x: x * _declare.plain_value("erf", np.ones(2)), P),
 ]
-LINES = [*LEGENDRE, *TABLES, *MATHIEU, *SPHEROIDAL, *LAWS]
+
+
+def quietly(f):
+    """SciPy's quadrature warns of rounding at each of its own values."""
+
+    def run(*x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return f(*x)
+
+    return run
+
+
+H2, K2 = np.float64(5.0), np.float64(8.0)
+ELLIPSOIDAL = [
+    *[line(f"ellip_harm {n} {p}", lambda h, k, s, n=n, p=p: sp.ellip_harm(h, k, n, p, s), H2, K2, np.array([3.1, 4.0]), rtol=1e-7, order=2)
+      for n, p in ((2, 1), (3, 4), (4, 9))],
+    line("ellip_harm signs", lambda h, k, s: sp.ellip_harm(h, k, 4, 9, s, -1, 1), H2, K2, np.array([2.5]), rtol=1e-7, order=2),
+    line("ellip_harm_2", quietly(lambda h, k, s: sp.ellip_harm_2(h, k, 3, 2, s)), H2, K2, np.array([3.1, 4.0]), rtol=1e-6, order=2),
+    line("ellip_normal", quietly(lambda h, k: sp.ellip_normal(h, k, 3, 2)), H2, K2, rtol=1e-6, order=2),
+]  # fmt: skip
+LINES = [*ELLIPSOIDAL, *LEGENDRE, *TABLES, *MATHIEU, *SPHEROIDAL, *LAWS]

@@ -6,6 +6,7 @@ from . import bessels as bessels
 from . import coefficients as coefficients
 from . import cumulative as cumulative
 from . import eigenfunctions as eigenfunctions
+from . import ellipsoidal as ellipsoidal
 from . import elliptic as elliptic
 from . import equations as equations
 from . import factors as factors

@@ -11,13 +11,15 @@ import scipy.linalg
 from ..._primitive import values_of
 from ...errors import ArgumentError, SingularError
 from .._define import dtype, shape
+from ..corners import arctan2
 from ..elementwise import arctan, cos, sin, sqrt
 from ..gathering import diag
 from ..linalg import inv, solve, square, triangle
 from ..norms import expm, frechet, scipy_norm
 from ..products import H, column, diagonals, matmul, row
 from ..shaping import concatenate, conj, embed, real, reshape, sum
-from ..spectral import complement, qr, scipy_qr, svdvals
+from ..spectral import complement, qr, scipy_qr, svd, svdvals
+from ..structured import block_diag
 from ._declare import host_only, implements
 from .matrices import as_real, eig, eigen_steps
 
@@ -222,6 +224,40 @@ def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
 
 def placed(x: Any, i: int, j: int, n: int) -> Any:
     return embed(embed(x, axis=0, start=i, size=n), axis=1, start=j, size=n)
+
+
+# --- cosines and sines of a unitary matrix ---
+
+
+def halves(x: Any, p: Any, q: Any) -> tuple:
+    """The four blocks of x, which have to be square and of one size."""
+    blocks = tuple(x) if p is None and q is None and isinstance(x, (list, tuple)) else (x[:p, :q], x[:p, q:], x[p:, :q], x[p:, q:])
+    if len({shape(b) for b in blocks}) > 1 or shape(blocks[0])[0] != shape(blocks[0])[1]:
+        raise ArgumentError("scipy.linalg.cossin: with four blocks that are square, of one size, only on a tracked Variable")
+    return blocks
+
+
+@implements(scipy.linalg.cossin)
+def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
+    """Of unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
+    if swap_sign:
+        raise ArgumentError("scipy.linalg.cossin: swap_sign=True is not supported on a tracked Variable")
+    a, b, c, d = halves(X, p, q)
+    theirs = scipy.linalg.cossin(values("cossin", a, b, c, d), separate=True)
+    u1, _, v1 = svd(a)
+    phase = (np.asarray(values_of(u1)).conj() * theirs[0][0]).sum(0)
+    phase = phase / abs(phase)
+    u1, v1 = u1 * phase, column(phase.conj()) * v1
+    s_u2 = matmul(c, H(v1))
+    sines = sum(real(s_u2 * conj(s_u2)), -2) ** 0.5
+    cosines = real(diagonals(matmul(H(u1), matmul(a, H(v1)))))
+    u2 = s_u2 / row(sines)
+    v2 = column(cosines) * matmul(H(u2), d) - column(sines) * matmul(H(u1), b)
+    if separate:
+        return (u1, u2), arctan2(sines, cosines), (v1, v2)
+    c, s = diag(cosines), diag(sines)
+    middle = concatenate(concatenate(c, -s, axis=1), concatenate(s, c, axis=1))
+    return (block_diag(u1, u2) if compute_u else None), middle, (block_diag(v1, v2) if compute_vh else None)
 
 
 # --- QR of a changed matrix ---

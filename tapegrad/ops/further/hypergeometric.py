@@ -10,7 +10,7 @@ import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of, seen
-from .._define import primitive, rules, same
+from .._define import primitive, rules, same, xp
 from ..elementwise import exp, log, log1p, select, times0
 from ..gamma import digamma, gammaln
 from ..shaping import sum
@@ -151,7 +151,7 @@ def wright_moment(a, b, x, by_a, shift):
     """The sum of its terms, each times -psi(a k + b), or k times that, over exp(shift)."""
     known = seen(primal_of(x))
     size = 60 + int(4.0 * (50.0 if known is None else float(np.max(known, initial=0.0))))
-    k = np.arange(by_a * 1.0, size)
+    k = xp(x).arange(by_a * 1.0, size)
     at = last(a) * k + last(b)
     terms = exp(k * log(last(x)) - gammaln(k + 1.0) - gammaln(at) - last(shift))
     inside = select((primal_of(x) > 0) & (primal_of(x) < 0.25 * size), 1.0, math.nan)

@@ -1,11 +1,13 @@
 """Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made of vectors."""
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
+from ..._array import xp_of
 from ..._primitive import primal_of, seen
 from ...errors import ArgumentError, SingularError
 from .._define import dtype, primitive, shape, xp
@@ -95,38 +97,59 @@ def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_e
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
-def all_of(name: str, select: Any) -> None:
+def part_of(name: str, select: Any, select_range: Any) -> slice:
+    """Those eigenvalues, counted from the smallest, that are asked for."""
+    if select in ("i", "index", 2):
+        return slice(int(select_range[0]), int(select_range[1]) + 1)
     if select not in ("a", "all", 0):
         raise ArgumentError(f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of all of them")
+    return slice(None)
+
+
+@primitive()
+def turns(v, *of, theirs, settings):
+    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases."""
+    known, *of = [x if xp_of(x) is np else x.get() for x in (v, *of)]
+    product = np.sum(known.conj() * theirs(*of, **dict(settings))[1], 0)
+    return xp_of(v).asarray(product / abs(product))
+
+
+def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
+    """The eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function of `of` turns them."""
+    if values_only:
+        return eigvalsh(a)[part]
+    w, v = eigh(a)
+    v = v[:, part]
+    return w[part], v * turns(primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items()))
 
 
 @implements(scipy.linalg.eigh_tridiagonal)
 def eigh_tridiagonal(
     d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
 ):  # fmt: skip
-    all_of("eigh_tridiagonal", select)
-    a = diag(d) + diag(e, -1)
-    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+    part, a = part_of("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
+    settings = {"select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (d, e), scipy.linalg.eigh_tridiagonal, **settings)
 
 
 @implements(scipy.linalg.eigvalsh_tridiagonal)
 def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
-    return eigh_tridiagonal(d, e, True, select)
+    return eigh_tridiagonal(d, e, True, select, select_range)
 
 
 @implements(scipy.linalg.eig_banded)
 def eig_banded(
     a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
 ):  # fmt: skip
-    all_of("eig_banded", select)
-    u = shape(a_band)[0] - 1
+    part, u = part_of("eig_banded", select, select_range), shape(a_band)[0] - 1
     a = from_band(whole_band(a_band, lower), u, u)
-    return eigvalsh(a) if eigvals_only else tuple(eigh(a))
+    settings = {"lower": lower, "select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (a_band,), scipy.linalg.eig_banded, **settings)
 
 
 @implements(scipy.linalg.eigvals_banded)
 def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
-    return eig_banded(a_band, lower, True, select=select)
+    return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
 
 # --- bases and angles ---

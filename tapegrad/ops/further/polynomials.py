@@ -3,6 +3,7 @@ parameters.
 
 The degree is a constant."""
 
+import builtins
 import math
 from collections.abc import Callable
 from typing import Any
@@ -138,8 +139,8 @@ def diric(x, n):
     """sin(n x / 2) / (n sin(x / 2)), as a sum of cosines, which is smooth where the sine is zero."""
     n = int(primal_of(n))
     if n % 2:
-        return (1.0 + 2.0 * sum(cos(k * x) for k in range(1, n // 2 + 1))) / n + 0.0 * x
-    return 2.0 / n * sum(cos((k + 0.5) * x) for k in range(n // 2))
+        return (1.0 + 2.0 * builtins.sum(cos(k * x) for k in range(1, n // 2 + 1))) / n + 0.0 * x
+    return 2.0 / n * builtins.sum(cos((k + 0.5) * x) for k in range(n // 2))
 
 
 def along_theta(out, n, m, theta, phi):
