@@ -136,7 +136,7 @@ class detect_anomalies:
     calls of `tg.prepare`, which run as they are meanwhile.  An operation is blamed that makes a nan of operands that have none; a nan
     that was there before (missing data) is an error if it gets into a result.  With inf=False only nan counts.
 
-    Everything goes the slow way meanwhile, some 25 microseconds an operation: a gradient of small arrays takes 9 times as long, one
+    Everything goes the slow way meanwhile, some 25 microseconds an operation: a gradient of small arrays takes ten times as long, one
     of arrays of 10,000 half as long again.  Without the context nothing is paid.
 
     >>> import numpy as np, tapegrad as tg

@@ -108,43 +108,39 @@ def shown_name(prim: Primitive) -> str:
 # --- traces ---
 
 
-class Watching:
-    """What watched traces share: the operation is done by `way` of the class beneath, and told, unless it is part of another one or of
-    a sweep."""
-
-    @staticmethod
-    def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
-        watcher = OPEN.watcher
-        if watcher is None or watcher.within or OPEN.invalid is not None:
-            return way(trace, prim, args, *more)
-        watcher.within = True
-        try:
-            out = way(trace, prim, args, *more)
-        finally:
-            watcher.within = False
-        watcher.done(prim, args, out, more[-1])
-        return out
+def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
+    """The operation, done by `way` of the class beneath, and told, unless it is part of another one or of a sweep."""
+    watcher = OPEN.watcher
+    if watcher is None or watcher.within or OPEN.invalid is not None:
+        return way(trace, prim, args, *more)
+    watcher.within = True
+    try:
+        out = way(trace, prim, args, *more)
+    finally:
+        watcher.within = False
+    watcher.done(prim, args, out, more[-1])
+    return out
 
 
 class WatchedTape(Tape):
     __slots__ = ()
 
     def apply(self, prim, args, params):
-        return Watching.told(Tape.apply, self, prim, args, params)
+        return told(Tape.apply, self, prim, args, params)
 
 
 class WatchedDual(Dual):
     __slots__ = ()
 
     def apply(self, prim, args, params):
-        return Watching.told(Dual.apply, self, prim, args, params)
+        return told(Dual.apply, self, prim, args, params)
 
 
 class WatchedBatch(Batch):
     __slots__ = ()
 
     def step(self, prim, args, inputs, slots, params):
-        return Watching.told(Batch.step, self, prim, args, inputs, slots, params)
+        return told(Batch.step, self, prim, args, inputs, slots, params)
 
 
 WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}

@@ -154,7 +154,7 @@ def callers_code() -> str:
     frame = callers_frame()
     if frame is None:
         return ""
-    line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
     if line is None or line != last or first_column is None:
         return ""
     whole = linecache.getline(frame.f_code.co_filename, line)

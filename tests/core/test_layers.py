@@ -271,8 +271,8 @@ def test_import_time():
 
 
 def test_public_names():
-    expected = """Const Tape Variable checkpoint errors grad hessian hmp hvp inplace jacobian jvp numpy
-        optimize ravel rule statespace stateful stats value value_and_grad value_grad_hvp vjp""".split()
+    expected = """Const Tape Variable audit checkpoint detect_anomalies errors grad graph hessian hmp hvp inplace jacobian jvp numpy
+        optimize prepare profile ravel register_tree rule statespace stateful stats value value_and_grad value_grad_hvp vjp""".split()
     missing = [n for n in expected if not hasattr(tapegrad, n)]
     assert missing == []
     assert {n for n in expected if n not in dir(tapegrad)} == set()
