@@ -183,6 +183,7 @@ ELSEWHERE = {
     "_recording": "has its own tape ended?",
     "_shadow/builtin": "exec and compile of the user's, followed",
     "_reads": "the check of what a program read",
+    "_profile": "what a tape keeps",
     "replay/_emitted": "a replay's own text",
     "replay/_fused": "the text that calls a compiled group",
     "replay/_rows": "the text that calls compiled rows",
