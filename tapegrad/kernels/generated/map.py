@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, WATCHERS, layout_of, values_of
+from ..._primitive import OPEN, WATCHERS, layout_of, values_of, watching
 from ..._transforms import jacobian
 from ..._tree import Const
 from ..._variable import Variable
@@ -48,7 +48,8 @@ class Map(Remade):
         arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
         theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
         rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
-        return build(family.F(self._launch(family, values, fixed), theta, rest, ()))
+        again = (values, fixed) if watching() else ()  # a record keeps the caller's arrays only for who watches
+        return build(family.F(self._launch(family, *again), theta, rest, ()))
 
     def _rerun(self, values: list, fixed: list, sample: int) -> None:
         """The function itself for one sample, with its derivative: whoever watches sees its lines."""
