@@ -246,6 +246,13 @@ class Kept:
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = 0
 
+    def is_apart(self, values: list) -> bool:
+        """Does nothing that is written share memory with an argument, or with what another thread follows?"""
+        program = self.program
+        if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
+            return False
+        return not (program.writes_arguments and len(values) > 1 and overlapping(values))
+
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
@@ -259,9 +266,7 @@ class Kept:
         """The result; a guard that failed; what an operation raised; None where only a plain call will do: it warns, or arrays share
         memory."""
         program = self.program
-        if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
-            return None
-        if program.writes_arguments and len(values) > 1 and overlapping(values):
+        if not self.is_apart(values):
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .._calls import overlapping
 from ..replay._elements import Exact
 from ..replay._form import Kept
 from ..replay._fused import Code, State, packed
@@ -196,7 +195,7 @@ class Direct:
 
     def __call__(self, values: list) -> Any:
         program = self.kept.program
-        if program.writes_arguments and overlapping(values):
+        if not self.kept.is_apart(values):
             return None
         env = dict(zip(program.arguments, values, strict=True))
         env.update(program.captured)

@@ -9,7 +9,7 @@ import scipy.sparse
 from test_sparse_programs import makers
 
 import tapegrad as tg
-from tapegrad.errors import GuardError
+from tapegrad.errors import AliasError, GuardError
 from tapegrad.replay._elements import Exact
 from tapegrad.sparse._coefficients import DIRECTION, Coefficients, Nonlinear
 from tapegrad.sparse._direct import Direct
@@ -316,3 +316,19 @@ def test_random_programs():
 @pytest.mark.parametrize("seeds", [range(k, k + 50) for k in range(71_000, 72_000, 50)], ids=str)
 def test_a_thousand_random_programs(seeds):
     judged(seeds, Counter())
+
+
+def test_an_argument_that_is_captured_and_written_is_refused_as_by_products():
+    buffer = np.zeros(30)
+
+    def f(x):
+        buffer[1:] = x[:-1] * x[1:]
+        buffer[0] = x[0] ** 2
+        return buffer * x
+
+    for compile in (True, False):
+        plan = tg.sparse.prepare_jacobian(f, np.linspace(1, 2, 30), compile=compile)
+        plan(np.linspace(1, 2, 30))
+        assert (type(plan.direct) is Direct) is compile
+        with pytest.raises(AliasError, match="buffer"):
+            plan(buffer)
