@@ -405,6 +405,8 @@ def named(kernel: Any) -> Any:
     if name in RENAMED:
         return RENAMED[name]
     found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
+    if isinstance(found, np.ufunc) and found.nin != getattr(kernel, "nin", found.nin):
+        return None  # (CuPy gave the kernel of sph_harm the name of another)
     return found if callable(found) else None
 
 

@@ -152,7 +152,8 @@ def ordered(x: Any, order: str | None) -> Any:
 
 @implements(np.asarray_chkfinite, layout="own")
 def asarray_chkfinite(a, dtype=None, order=None):
-    np.asarray_chkfinite(plain_of(a), dtype, order)
+    plain = plain_of(a)
+    xp_of(plain).asarray_chkfinite(plain, dtype, order)
     return ordered(_array(a, dtype, None, 0), order)
 
 
