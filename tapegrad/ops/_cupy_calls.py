@@ -14,7 +14,7 @@ class Translation:
     that CuPy has not; a default that is another value is given.  `trivial`: there is nothing to do."""
 
     def __init__(self, f: Callable, key: Callable):
-        self.theirs = inspect.signature(f)
+        self.name, self.theirs = f.__name__, inspect.signature(f)
         mine, others = self.theirs.parameters, inspect.signature(key).parameters
         if any([p.kind in VARYING for p in mine.values()]):
             self.trivial = True
@@ -34,7 +34,11 @@ class Translation:
         self.trivial = not renamed and not self.defaults and all(alike) and len(placed) <= len(self.order)
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple[list, dict]:
-        given = {self.names[n]: v for n, v in self.theirs.bind(*args, **kwargs).arguments.items()}
+        try:
+            bound = self.theirs.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.name}() {error}") from None
+        given = {self.names[n]: v for n, v in bound.items()}
         named = {n: v for n, v in self.defaults.items() if n not in given}
         placed: list[Any] = []
         for n, v in given.items():

@@ -24,7 +24,7 @@ CREATORS = {
     np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange, np.linspace, np.logspace,
     np.geomspace, np.diag, np.diagflat, np.tril, np.triu, np.frombuffer, np.fromfunction, np.fromiter, np.vander, np.loadtxt,
     np.genfromtxt, np.meshgrid, np.tile, np.repeat, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack, np.dstack,
-    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron,
+    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron, np.kaiser,
 }  # fmt: skip
 
 

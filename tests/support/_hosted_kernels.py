@@ -362,6 +362,11 @@ def _never(index):
     return np.zeros(index.shape, bool)
 
 
+def _kaiser(beta, alpha, out):
+    """In single precision."""
+    out[...] = np.kaiser(out.size, np.float32(beta))
+
+
 def _tri(m, k, out):
     out[...] = np.tri(*out.shape, k=k)
 
@@ -448,6 +453,7 @@ ELEMENTWISE = {
     "cupy_put_wrap": _put(lambda i, n: (i % n, _never(i))),
     "cupy_put_clip": _put(lambda i, n: (np.clip(i, 0, n - 1), _never(i))),
     "cupy_tri": _tri,
+    "cupy_kaiser": _kaiser,
     "cupy_tril_kernel": _tril,
     "cupy_triu_kernel": _triu,
     "cupy_fill": _fill,

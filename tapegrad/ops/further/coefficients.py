@@ -195,9 +195,9 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
 
 @implements(np.kaiser)
 def kaiser(M, beta):
-    n = np.arange(M)
+    n = xp(beta).arange(M)
     half = (M - 1) / 2.0
-    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else np.ones(M) + 0.0 * beta
+    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else n + 1.0 + 0.0 * beta
 
 
 @implements(np.unwrap)
