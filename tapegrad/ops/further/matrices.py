@@ -67,15 +67,15 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 
 @implements(np.linalg.eig)
 def eig(a):
-    """Each vector has length 1, and its largest element is real, as LAPACK has it."""
+    """Each vector has length 1, and its largest element keeps its phase: LAPACK makes it real."""
     v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
     if dtype(v0).kind == "c":
         size = absolute(v0)
         largest = argmax(size, -2)
-        first = sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row(largest), v, 0.0 * v), -2)
-        v = v * row(conj(first) / absolute(first))
+        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row(largest), x, 0.0 * x), -2) for x in (v, v0)]
+        v = v * row(conj(first) / absolute(first) * was / absolute(was))
     return EigResult(w, v)
 
 
