@@ -21,6 +21,7 @@ class Translation:
             return
         alone = [n for n, p in others.items() if n not in mine and p.kind in PLACED]
         self.names = {n: n if n in others or not alone else alone.pop(0) for n in mine}
+        self.more = {n for n in others if n not in self.names.values()}
         self.order = [n for n, p in others.items() if p.kind in PLACED]
         placed = [self.names[n] for n, p in mine.items() if p.kind in PLACED]
         alike = [a == b for a, b in zip(placed, self.order, strict=False)]
@@ -34,12 +35,13 @@ class Translation:
         self.trivial = not renamed and not self.defaults and all(alike) and len(placed) <= len(self.order)
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple[list, dict]:
+        more = {n: v for n, v in kwargs.items() if n in self.more}  # `like=` above all
         try:
-            bound = self.theirs.bind(*args, **kwargs).arguments
+            bound = self.theirs.bind(*args, **{n: v for n, v in kwargs.items() if n not in more}).arguments
         except TypeError as error:
             raise TypeError(f"{self.name}() {error}") from None
         given = {self.names[n]: v for n, v in bound.items()}
-        named = {n: v for n, v in self.defaults.items() if n not in given}
+        named = {**more, **{n: v for n, v in self.defaults.items() if n not in given}}
         placed: list[Any] = []
         for n, v in given.items():
             if len(placed) < len(self.order) and self.order[len(placed)] == n:
