@@ -25,6 +25,7 @@ from .._array import is_array, xp_of
 from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
 from .._loans import lend
+from .._one_by_one import for_each_sample
 from .._primitive import OPEN, is_tracked, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
@@ -222,7 +223,10 @@ class Namespace:
                 if ours is not None:
                     if not adapter:
                         adapter.append(Adapter(f, ours))
-                    return adapter[0]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
+                    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+                    if functional and OPEN.hiding:
+                        return for_each_sample(name, lambda *args, **kwargs: adapter[0](args, kwargs), args, kwargs)
+                    return adapter[0](args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):

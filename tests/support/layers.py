@@ -83,7 +83,20 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["replay.", "sparse.", "operators", "implicit", "_scipy.", "optimize.", "statespace.", "testing", "_profile", "_graph", "_audit"],
+    [
+        "replay.",
+        "sparse.",
+        "operators",
+        "implicit",
+        "_one_by_one",
+        "_scipy.",
+        "optimize.",
+        "statespace.",
+        "testing",
+        "_profile",
+        "_graph",
+        "_audit",
+    ],
     ["__init__"],
 ]
 
