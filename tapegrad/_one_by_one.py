@@ -1,5 +1,5 @@
-"""A call of a function of functions under `vmap` where its samples go ways of their own (a root finder, a solver with a step size): it
-is run for one sample after another.
+"""A call of a function of functions whose values decide what it does (a root finder, a solver with a step size), where a trace hides
+these.  Under `vmap` it is run for one sample after another; a recording has it as one instruction.
 
 It is one operation of all that its functions and arguments hold, captured Variables included.  Its derivative is one such operation too,
 whose run differentiates the call for one sample, and so on: in both modes, to any order, whatever is nested in what."""
@@ -21,19 +21,22 @@ from .implicit import given, of_some
 from .ops._define import shape
 
 OUTPUT = object()  # stands in a result for one of its numbers
+SETTLED = (bool, np.bool_, str, type(None))  # flags and messages: others of them are seen when they come
 APART = object()  # and this for what is no number, and differs between samples
 
 
-def for_each_sample(name: str, f: Callable, args: tuple, kwargs: dict) -> Any:
-    """f(*args, **kwargs), under `vmap` for one sample after another where it cannot be for all at once."""
+def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool) -> Any:
+    """f(*args, **kwargs), where a trace hides values: under `vmap` for one sample after another where it cannot be for all at once.
+    `by_steps`: the values decide what is done; then a recording has the call as one instruction."""
+    if by_steps and not all([t.samples for t in OPEN.hiding]):
+        call = Call(name, f, args, kwargs, True)
+        return call.result() if call.handles else f(*args, **kwargs)
     heard = HEARD.dropped
     known = 0 if heard is None else len(heard)
     try:
         return f(*args, **kwargs)
     except BatchError:
-        if not any([t.samples for t in OPEN.hiding]):
-            raise
-        call = Call(name, f, args, kwargs)
+        call = Call(name, f, args, kwargs, False)
         if not call.handles:
             raise
     if heard is not None:
@@ -45,8 +48,8 @@ class Call:
     """One call as a function of the values of the Variables that its functions and arguments hold.  These are as `first` rebuilt them,
     with stand-ins for the Variables, so that a pullback may run it after the transform has ended."""
 
-    def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
-        self.name, self.f, self.where = name, f, callers_line()
+    def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict, replayed: bool):
+        self.name, self.f, self.where, self.replayed = name, f, callers_line(), replayed
         self.functions: list = []
         given = tree_map(self.without_function, [list(args), kwargs])
         self.first = Rebind(tuple(self.functions), [given])
@@ -54,8 +57,9 @@ class Call:
             self.functions = functions
             self.handles = [x for x, _ in self.first.handles]
         self.first.arrays = []
-        self.shapes: Any = None
-        self.trees: list = []  # of the results of the runs: OUTPUT for each number, and what is none
+        self.shapes: Any = None  # of the numbers
+        self.tree: Any = None  # of the result: OUTPUT for each number, and what is none
+        self.done = False
 
     def __del__(self):
         self.first.finish()  # it knows the functions that know it: ends the cycle
@@ -67,11 +71,10 @@ class Call:
         return Hole(len(self.functions) - 1)
 
     def result(self) -> Any:
-        outs = iter(bind(primitive(self.name, self), [live(x) for x in self.handles], {}))
-        tree = self.trees[0]
-        for other in self.trees[1:]:
-            tree = self.common(tree, other)
-        return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, tree)
+        handles, self.handles = self.handles, []
+        outs = iter(bind(primitive(self.name, self), [live(x) for x in handles], {}))
+        self.done = True
+        return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
     def __call__(self, *values: Any) -> tuple:
         shadow = Rebind(self.functions, self.args, list(values))
@@ -79,7 +82,7 @@ class Call:
             args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
             y = self.f(*args, **kwargs)
             numbers = [v for v in leaves(y) if is_float(v)]
-            self.trees.append(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
+            self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
             if any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles]):
                 raise BatchError(
                     f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
@@ -103,8 +106,15 @@ class Call:
                 "(t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
             )
 
+    def seen(self, tree: Any) -> None:
+        tree = self.common(tree, tree if self.tree is None else self.tree)
+        if self.done and not same_trees(tree, self.tree):
+            raise BatchError(f"{self.where}: {self.name} ends in another way than when it was recorded")
+        self.tree = tree
+
     def common(self, a: Any, b: Any) -> Any:
-        """What two samples have in common of what is no number: a dict loses what differs (counts of steps, messages)."""
+        """What two samples have in common of what is no number: a dict loses what differs (counts of steps, messages).  In a recording
+        all counts do."""
         if isinstance(a, dict) and type(a) is type(b):
             both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
             return dict_like(a, {k: v for k, v in both.items() if v is not APART})
@@ -112,9 +122,11 @@ class Call:
             found = [self.common(v, w) for v, w in zip(children(a), children(b), strict=True)]
             if any([v is APART for v in found]):
                 k = next(k for k, v in enumerate(found) if v is APART)
-                raise BatchError(f"{self.where}: {self.name}: item {k} of the result differs between samples; loop over the samples")
+                raise BatchError(
+                    f"{self.where}: {self.name}: item {k} of the result may be another for each sample or call; loop over them"
+                )
             return rebuilt(a, found)
-        return a if a is b or same(a, b) else APART
+        return a if a is OUTPUT or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
 
 
 class Hole:
@@ -131,7 +143,15 @@ def is_float(v: Any) -> bool:
 def same(a: Any, b: Any) -> bool:
     if is_array(a) or is_array(b):
         return is_array(a) and is_array(b) and a.dtype == b.dtype and np.array_equal(a, b)
-    return type(a) is type(b) and (a == b) is True
+    return a is b or (type(a) is type(b) and bool(a == b) if type(a) in EXACT else False)
+
+
+def same_trees(a: Any, b: Any) -> bool:
+    if not is_node(a):
+        return a is b or same(a, b)
+    if type(a) is not type(b) or (isinstance(a, dict) and list(a) != list(b)) or len(children(a)) != len(children(b)):
+        return False
+    return all([same_trees(v, w) for v, w in zip(children(a), children(b), strict=True)])
 
 
 def dict_like(a: dict, members: dict) -> dict:
@@ -140,6 +160,8 @@ def dict_like(a: dict, members: dict) -> dict:
     b.update(members)
     return b
 
+
+EXACT = (*SETTLED, int, np.int32, np.int64)
 
 # --- the operation: numbers of the values ---
 
@@ -153,7 +175,7 @@ def primitive(name: str, f: Callable) -> Primitive:
         def swept(*inputs):
             of, some = of_some(f, inputs[len(seeds) :], wanted)
             found = vjp(of, *some)[1](inputs[: len(seeds)])
-            return found if len(wanted) > 1 else (found,)
+            return tuple([out_of(c) for c in (found if len(wanted) > 1 else (found,))])
 
         terms: list = [None] * len(need)
         for k, c in zip(wanted, bind(primitive(f"pullback of {name}", swept), [*seeds, *values], {}), strict=True):
@@ -165,7 +187,7 @@ def primitive(name: str, f: Callable) -> Primitive:
 
         def pushed(*inputs):
             of, some = of_some(f, inputs[len(wanted) :], wanted)
-            return jvp(of, some, inputs[: len(wanted)])[1]
+            return tuple([out_of(d) for d in jvp(of, some, inputs[: len(wanted)])[1]])
 
         return bind(primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {})
 

@@ -25,7 +25,7 @@ from .._array import is_array, xp_of
 from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
 from .._loans import lend
-from .._one_by_one import for_each_sample
+from .._one_by_one import one_by_one
 from .._primitive import OPEN, is_tracked, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
@@ -147,17 +147,22 @@ class Namespace:
         self.refusals: dict = {}  # function or class -> (why, what to write)
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
+        self.by_steps: set = set()  # those of them whose steps depend on values
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False) -> Callable:
+    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values."""
+
         def declare(ours):
             for f in functions:
                 self.rules[f] = ours
                 if not isinstance(f, type):
                     NUMPY[f] = ours
-                if of_functions:
+                if of_functions or by_steps:
                     self.functional.add(f)
+                if by_steps:
+                    self.by_steps.add(f)
             return ours
 
         return declare
@@ -225,7 +230,7 @@ class Namespace:
                         adapter.append(Adapter(f, ours))
                     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
                     if functional and OPEN.hiding:
-                        return for_each_sample(name, lambda *args, **kwargs: adapter[0](args, kwargs), args, kwargs)
+                        return one_by_one(name, lambda *args, **kwargs: adapter[0](args, kwargs), args, kwargs, f in self.by_steps)
                     return adapter[0](args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))

@@ -1,4 +1,5 @@
-"""`vmap` of SciPy's functions of functions, whose steps differ between samples: as a loop over the samples, in both modes and all orders."""
+"""SciPy's functions of functions, whose steps depend on values, under `vmap` and in recordings: as a loop over the samples and as a plain
+call, in both modes and all orders."""
 
 import numpy as np
 import pytest
@@ -105,3 +106,33 @@ def test_refusals():
         tg.vmap(counted)(np.array([[0.1, 1.0], [0.9, 1.0]]))
     with pytest.raises(ValueError, match="different signs"):
         tg.vmap(lambda a: scipy.optimize.brentq(lambda z: z * z + a, -1, 1))(np.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_replayed(f):
+    """One recording holds for other values: the solver is one instruction of it."""
+    p = tg.prepare(f, X[0])
+    for x in np.linspace(X[0], X[1], 5):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-8, 1e-10)
+    assert p.forms["grad"].recordings == 1 and p.forms["grad"].replays == 4
+
+
+def test_recorded_flags():
+    """A flag that turns is seen; one who reads counts is run as it is."""
+
+    def flagged(x):
+        found = scipy.optimize.minimize(lambda z: (z[0] - x) ** 2 + 0.1 * z[0] ** 4, [0.0], options={"maxiter": 4}, method="CG")
+        return found.x[0] if found.success else -x
+
+    def counted(x):
+        return x * scipy.optimize.root_scalar(lambda z: z + z**5 - x, bracket=[-9, 9]).function_calls
+
+    for f in (flagged, counted):
+        p = tg.prepare(f, 0.5)
+        for x in (0.5, 0.6, 30.0, 1.0, 1e3):
+            try:
+                expected = f(x)
+            except tg.errors.ConvergenceError:
+                continue
+            assert p(x) == expected
+    assert "function_calls" in str(p.report())
