@@ -19,6 +19,7 @@ from . import shaping as s
 from ._define import dtype, implements, shape, xp
 from ._define import shape as dim
 from .picking import is_hidden, picked
+from .selecting import is_mask, selected
 from .shaping import arrays_of
 
 
@@ -73,7 +74,8 @@ def getitem(x: Any, at: Any) -> Any:
             return view(x, ("at", at))
     else:
         if is_hidden(at):
-            return picked(s.copy(x) if type(x) is View else x, at)
+            x = s.copy(x) if type(x) is View else x
+            return selected(x, at) if is_mask(x, at) else picked(x, at)
         at = index(at)
         if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element
             return view(x, ("at", at))

@@ -32,6 +32,7 @@ FLOORS = [
         "ops.einsum",
         "ops.sorting",
         "ops.picking",
+        "ops.selecting",
         "ops.statistics",
         "ops.one_triangle",
         "ops.linalg",
