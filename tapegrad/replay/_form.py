@@ -33,7 +33,7 @@ COMPILING = 2e8  # ns that the compilation of a function's groups may take
 REFUSALS = 3  # replays for which groups were of no use, before there are none
 GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
-PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
+PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
 
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
@@ -203,7 +203,7 @@ class Form:
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
-        if reason is None and self.recordings > PATIENCE * (self.replays + MOST):
+        if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         if reason is not None:
             if owner.on_change == "raise":
