@@ -94,6 +94,29 @@ def test_masks_that_differ():
         tg.vmap(halved)(X)
 
 
+def test_masks_on_which_samples_agree_where_another_trace_hides_them():
+    """The samples of an outer vmap agree, too; what was recorded holds for this mask."""
+
+    def halved(x, m):
+        y = x * 1.0
+        y[m > 0] *= 0.5
+        y[m < 0] = y[m < 0] + x[m < 0] * 2.0
+        return y[m > 0].sum() * x
+
+    mask = np.stack([np.array([1.0, -1.0, 2.0])] * 4)
+    want = looped(halved)(X, mask)
+    assert same(vmapped(halved)(X, mask), want)
+    both = tg.vmap(tg.vmap(halved))(np.stack([X, 2 * X]), np.stack([mask, mask]))
+    assert same([both[0], both[1]], [*want, *looped(halved)(2 * X, mask)])
+    p = tg.prepare(tg.vmap(halved), X, mask)
+    for m in (mask, -mask, mask):
+        assert same([p(X, m)], looped(halved)(X, m))
+    mask[1] *= -1
+    for f, args in ((tg.vmap(tg.vmap(halved)), (np.stack([X, X]), np.stack([mask, mask]))), (p, (X, mask))):
+        with pytest.raises(BatchError, match="mask that differs between samples.*numpy.where"):
+            f(*args)
+
+
 def test_a_captured_array_written_at_places_that_differ_raises():
     table = np.zeros(3)
 
