@@ -38,7 +38,7 @@ def disagree(f, more):
     return False
 
 
-def judged(seed, found, samples=SAMPLES, xp=np):
+def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
     program = draw(seed, cupy=xp is not np)
     make = maker(program, xp)[0]
     x, v = argument(seed, xp)
@@ -52,7 +52,7 @@ def judged(seed, found, samples=SAMPLES, xp=np):
             found["alias"] += 1
             return
         anew = lambda: make()[0]
-        for form, batched, loop in itertools.chain(forms(anew, 1, [directions]), further_forms(anew, 1)):
+        for form, batched, loop in itertools.chain(forms(anew, 1, [directions]), further_forms(anew, 1) if all_forms else ()):
             try:
                 want = loop(stack)
             except AliasError:
@@ -80,10 +80,10 @@ def judged(seed, found, samples=SAMPLES, xp=np):
         assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), f"seed {seed}, captured arrays\n{source(program).text}"
 
 
-def run(seeds, samples=SAMPLES, xp=np):
+def run(seeds, samples=SAMPLES, xp=np, sparsely=False):
     found = Counter()
     for seed in seeds:
-        judged(seed, found, samples, xp)
+        judged(seed, found, samples, xp, not sparsely or seed % 6 == 0)
     print(dict(found))
     assert found["right"] > 0.6 * found.total() and found["refused"] <= 0.02 * (found["right"] + found["refused"]), found
 
@@ -91,7 +91,7 @@ def run(seeds, samples=SAMPLES, xp=np):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24)], ids=str)
 def test_programs(seeds):
-    run(seeds)
+    run(seeds, sparsely=True)
 
 
 @pytest.mark.long
