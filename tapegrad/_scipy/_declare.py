@@ -32,6 +32,7 @@ from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
 from ..ops._protocols import Adapter
 from ..ops.creation import made
+from ..ops.selecting import Selected
 from ..ops.shaping import stacked
 
 NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
@@ -71,6 +72,9 @@ def any_of(xs: Any, test: Callable) -> bool:
         elif kind is list or kind is tuple:
             if any_of(x, test):
                 return True
+        elif kind is Selected:
+            if any_of((x.full,), test):
+                return True
         elif kind is dict and any_of(x.values(), test):
             return True
         elif kind is np.ndarray and x.dtype == object and any_of(x.ravel().tolist(), test):
@@ -99,6 +103,8 @@ def plain(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return plain(x.plain_elements())
     if type(x) is dict:
         return {k: plain(v) for k, v in x.items()}
     return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
@@ -108,6 +114,8 @@ def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return bare(x.plain_elements())
     if type(x) is dict:
         return {k: bare(v) for k, v in x.items()}
     return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)

@@ -179,6 +179,29 @@ def test_a_captured_argument_of_a_transform_inside_may_be_written():
     assert table.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_masks_on_which_samples_agree_where_another_trace_hides_them():
+    """The samples of an outer vmap agree, too; what was recorded holds for this mask."""
+
+    def halved(x, m):
+        y = x * 1.0
+        y[m > 0] *= 0.5
+        y[m < 0] = y[m < 0] + x[m < 0] * 2.0
+        return y[m > 0].sum() * x
+
+    mask = np.stack([np.array([1.0, -1.0, 2.0])] * 4)
+    want = looped(halved)(X, mask)
+    assert same(vmapped(halved)(X, mask), want)
+    both = tg.vmap(tg.vmap(halved))(np.stack([X, 2 * X]), np.stack([mask, mask]))
+    assert same([both[0], both[1]], [*want, *looped(halved)(2 * X, mask)])
+    p = tg.prepare(tg.vmap(halved), X, mask)
+    for m in (mask, -mask, mask):
+        assert same([p(X, m)], looped(halved)(X, m))
+    mask[1] *= -1
+    both = tg.vmap(tg.vmap(halved))(np.stack([X, X]), np.stack([mask, mask]))
+    assert same([both[0], both[1]], 2 * looped(halved)(X, mask))
+    assert same([p(X, mask)], looped(halved)(X, mask))
+
+
 def test_a_captured_array_written_at_places_that_differ_raises():
     table = np.zeros(3)
 

@@ -69,6 +69,7 @@ FLOORS = [
         "_rule",
         "_recording",
         "_linearize",
+        "_implicit_systems",
         "_memory",
         "_watching",
         "_anomalies",
