@@ -15,13 +15,14 @@ import scipy.sparse.linalg
 
 from ._array import is_array, is_differentiable, same_bits, xp_of
 from ._calls import Recorded, full_like, name_of, value_out, where_of
+from ._directions import for_each
 from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._memory import Rebind, out_of
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live, values_of
 from ._shadow import MAKERS
-from ._transforms import for_each, grad, jvp, vjp
+from ._transforms import grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._variable import Variable
 from .errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError

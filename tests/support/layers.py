@@ -61,6 +61,7 @@ FLOORS = [
     [
         "_reads",
         "_calls",
+        "_directions",
         "_transforms",
         "_transposed",
         "_kept",
