@@ -62,6 +62,7 @@ FLOORS = [
     [
         "_reads",
         "_calls",
+        "_directions",
         "_transforms",
         "_transposed",
         "_kept",
