@@ -165,10 +165,19 @@ class Instruction:
 
 def ways_of(prim: Primitive) -> tuple:
     """(its body, is it pure?, does its result own its memory, and that alone?)"""
-    found = INFIX.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
-    if found[1]:
-        WAYS[prim] = found
+    found = WAYS.get(prim)
+    if found is None:
+        found = INFIX.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
+        if found[1]:
+            WAYS[prim] = found
     return found
+
+
+def is_of_another(out: Any, values: list) -> bool:
+    """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of them.)"""
+    if type(out) is ndarray:
+        return out.base is not None or any([out is v for v in values])
+    return not is_scalar(out)
 
 
 class Guard:
@@ -468,7 +477,7 @@ class Record(Trace):
 
     def shortened(self, prim):
         """(body, what of it was met: operands -> number, GIVEN of it, flags) of an elementwise operation of tapegrad's own; else ()"""
-        run, pure, fresh = WAYS.get(prim) or ways_of(prim)
+        run, pure, fresh = ways_of(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi:
             given = GIVEN.setdefault(prim, {})
@@ -487,7 +496,7 @@ class Record(Trace):
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
-        run, pure, fresh = WAYS.get(prim) or ways_of(prim)
+        run, pure, fresh = ways_of(prim)
         key = found = None
         met = self.met
         if not params:
@@ -505,11 +514,12 @@ class Record(Trace):
             if found is not None and not prim.writes:
                 return self.handles(found)
         known = self.known
-        if fresh:
-            values = [known[k] for k in slots]
-        else:
-            values = self.prepared(prim, slots)
+        values = [known[k] for k in slots]
+        if prim.writes:
+            self.move(slots[0], values)
         out = run(*values, **params)
+        if not fresh and not prim.writes and is_of_another(out, values):
+            self.alone.difference_update(slots)
         self.rows.append((prim, ks, params, self.watched))
         known.append(out)
         kind = type(out)
@@ -535,16 +545,12 @@ class Record(Trace):
         y._value, y._trace, y._slot = look[0], self, k
         return y
 
-    def prepared(self, prim, slots):
-        """The operands of a write, which is done where the buffer lies if nobody else holds that, or of what gives a view."""
-        values = [self.known[k] for k in slots]
-        if not prim.writes:
-            self.alone.difference_update(slots)
-        elif slots[0] in self.alone:
-            self.alone.discard(slots[0])
+    def move(self, slot, values):
+        """A write is done where the buffer lies if nobody else holds that, else in a copy."""
+        if slot in self.alone:
+            self.alone.discard(slot)
         else:
             values[0] = kept(values[0])
-        return values
 
     def weakly(self, prim, slots, params):
         """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
