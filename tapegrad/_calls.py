@@ -406,7 +406,7 @@ class Recorded:
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
-        self.tape = tape = reverse.Tape(swept)
+        self.tape = tape = reverse.tape(swept)
         self.slots: dict = {}
         self.aux: Any = None
 
