@@ -18,14 +18,16 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import IN_LINES, LIBM, NUMBER, SINGLE, SUMMED, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
+from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
-from ._rolled import Listed
+from ._rolled import HEAVIEST, Listed
 from ._written_out import way
 
-SMALL = 1024  # elements of a result: NumPy does more of them sooner
-CALLED = 256  # of functions of the C library
-PRODUCTS = 10_000  # of a matrix product
+SMALL = 4096  # elements of a result: NumPy does more of them sooner
+CALLED = 4096  # of functions of the C library
+PRODUCTS = 1 << 18  # of a matrix product: so many BLAS does in one thread
+OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
 ROOM = 4096  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
 KEPT = 1 << 26  # bytes of an arena that is kept for the next run
@@ -78,7 +80,9 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
             row = SUMMED[name]
         else:
             continue
-        if row in IN_LINES and (best is None or size > best[1][0]):
+        if name in LOOPS and others == [1]:
+            row = "called"
+        if (row in IN_LINES or row == "called") and (best is None or size > best[1][0]):
             best = row, axis
     if best is None or len(joined) > 3:
         return None
@@ -372,8 +376,10 @@ class Block:
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        rest = [0] * (4 - len(first))
-        self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        if name in LOOPS:
+            first += places_of(name)
+        rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
+        self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
         return True
 
@@ -418,6 +424,7 @@ class Block:
         written_out = way(i, [arena.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
+            arena.free_temporaries()
         elif prim is shaping.sum.prim:
             self.row("copy", to, np.zeros((), np.int64))
             kept = np.sum(np.zeros_like(at[0]), axis=i.params["axis"], keepdims=True).shape
@@ -447,10 +454,38 @@ class Block:
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
+        if x.ndim + y.ndim > 2 and m * inner * p >= (OF_BLAS if min(m, p) > 1 else OF_VECTORS):
+            self.product(to, x, y)
+            return
         out = to.reshape(m, p)
-        self.row("copy", to, np.zeros((), np.int64))
+        self.row("copy", to, self.nothing)
         shape = (inner, m, p)
         self.row("muladd", np.broadcast_to(out, shape), np.broadcast_to(rows.T[:, :, None], shape), columns[:, None, :])
+
+    def product(self, to: Any, x: Any, y: Any) -> None:
+        """A row for BLAS; what does not lie as that takes it is copied."""
+        if x.ndim == 1:
+            x, y = y.T, x
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        of_vector = y.ndim == 1
+        x, y = self.laid_out(x, matrix_of), self.laid_out(y, vector_of if of_vector else matrix_of)
+        if of_vector:
+            self.row("copy", to, self.nothing)
+        if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
+            to, x, y = to.T, y.T, x.T
+        name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
+        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)])]
+        if self.listed is not None:
+            self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
+        self.rows.append((NUMBER[name], to.size, *places, 0, *integers, *[0] * (ROW - 6 - len(integers))))
+
+    def laid_out(self, at: Any, form: Any) -> Any:
+        if id(at.base) in self.arena.counting and form(at) is not None:
+            return at
+        fresh = self.temporary(*at.shape)
+        self.row("copy", fresh, at)
+        return fresh
 
     # --- the run ---
 
