@@ -24,14 +24,16 @@ from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._rolled import HEAVIEST, Listed
 from ._written_out import way
 
-SMALL = 4096  # elements of a result: NumPy does more of them sooner
-CALLED = 4096  # of functions of the C library
-PRODUCTS = 1 << 18  # of a matrix product: so many BLAS does in one thread
+SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
+CALLED = 1 << 15  # of functions of the C library
+PRODUCTS = 1 << 22  # of a matrix product
 OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
-ROOM = 4096  # elements of an array that is read or written in part
+ROOM = 1 << 15  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+COPIED = 3000  # elements that take as long to copy as it takes to begin
 KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
+LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -174,8 +176,11 @@ class Arena:
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
-        self.counting: set = set()  # ids of the consecutive integers of which those are views
+        self.counting: dict = {}  # id -> the consecutive integers of which those are views
+        self.whole = np.arange(0)  # the last of these
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
+        self.forms: dict = {}  # id of places -> (their form, the places)
+        self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
@@ -200,6 +205,7 @@ class Arena:
         """All blocks are there."""
         self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
         self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
+        self.forms, self.seam, self.counting, self.whole = {}, {}, {}, np.arange(0)
 
     # --- places ---
 
@@ -218,9 +224,15 @@ class Arena:
         self.first = first
         at = self.laid.get((first, shape, strides))
         if at is None:
-            at = self.laid[first, shape, strides] = ordered(first, shape, strides or (0,) * len(shape))
-            self.counting.add(id(at.base))
+            at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
         return at
+
+    def integers(self, first: int, count: int) -> np.ndarray:
+        """Consecutive ones."""
+        if first + count > len(self.whole):
+            self.whole = np.arange(2 * (first + count))
+            self.counting[id(self.whole)] = self.whole
+        return self.whole[first : first + count]
 
     def place(self, k: int) -> None:
         self.at[k] = at = self.taken(k)
@@ -241,8 +253,7 @@ class Arena:
         self.hold(k, [Held(self.at[k], False)])
 
     def taken_for_ever(self, v: Any) -> Any:
-        at = ordered(self.size, v.shape, v.strides)
-        self.counting.add(id(at.base))
+        at = ordered(self.integers(self.size, v.size), v.shape, v.strides)
         self.size += v.size
         self.constants.append((at, v))
         return at
@@ -300,6 +311,45 @@ class Arena:
         self.begins[id(at), shape] = found, at
         return found
 
+    def form_of(self, at: np.ndarray) -> Any:
+        """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
+        if id(at.base) in self.counting:  # an integer takes as much memory as a number
+            return at.shape, at.strides
+        if at.size < LEAST_CUT:
+            return False
+        found = self.forms.get(id(at))
+        if found is None:
+            steps = steps_of(at)
+            found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
+        return found[0]
+
+    def cuts_of(self, to: Any, operands: tuple) -> list | None:
+        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is one box, or too many."""
+        cuts: Any = None
+        if self.form_of(to) is False and not self.is_once(to):
+            return None  # the last one that is written to a place stays
+        for at in (to, *operands):
+            if at.size > 1 and self.form_of(at) is False:
+                cuts = cuts or [{0, n} for n in to.shape]
+                for axis in range(1, at.ndim + 1):
+                    if at.shape[-axis] > 1:
+                        cuts[-axis] |= self.seams(at, axis)
+        count = math.prod([len(c) - 1 for c in cuts]) if cuts else 0
+        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * LEAST_CUT else None
+
+    def seams(self, at: np.ndarray, axis: int) -> set:
+        """Where, along this axis from the last one, the steps between neighbours change."""
+        key = id(at), axis
+        if key not in self.seam:
+            steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
+            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1  # the step from there on is another one
+            for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
+                if k >= last + 1 and (steps[k] != steps[last]).any():
+                    found.add(k + 1)
+                    last = k + 1
+            self.seam[key] = found, at
+        return self.seam[key][0]
+
     def view_of(self, at: np.ndarray) -> tuple | None:
         """(first place, strides) by which the arena shows these places; None if it cannot."""
         if id(at.base) in self.counting and at.size:
@@ -352,6 +402,15 @@ class Block:
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
+        cuts = self.arena.cuts_of(to, operands) if to.size >= LEAST_CUT else None
+        if cuts is not None:
+            wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
+            for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
+                self.part(name, *[at[box] for at in wide])
+        else:
+            self.part(name, to, *operands)
+
+    def part(self, name: str, to: Any, *operands: Any) -> None:
         if self.listed is not None and to.size:
             self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
         if to.size == 1:
@@ -364,11 +423,8 @@ class Block:
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
         first, forms = [], []
         for at in (to, *operands):
-            if at.size == 1:
-                form: Any = None
-            elif id(at.base) in self.arena.counting:  # an integer takes as much memory as a number
-                form = at.shape, at.strides
-            else:
+            form = None if at.size == 1 else self.arena.form_of(at)
+            if form is False:
                 return False
             first.append(at.item(0))
             forms.append(form)
@@ -567,13 +623,12 @@ def zeros_of(shape: tuple) -> np.ndarray:
     return np.zeros(shape, np.int64)
 
 
-def ordered(first: int, shape: tuple, strides: tuple) -> np.ndarray:
-    """Consecutive integers in the memory order that the strides tell."""
+def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
+    """These integers in the memory order that the strides tell."""
     if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
-        return np.arange(first, first + math.prod(shape)).reshape(shape)
+        return flat.reshape(shape)
     order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    flat = np.arange(first, first + math.prod(shape)).reshape([shape[n] for n in order])
-    return flat.transpose([order.index(n) for n in range(len(shape))])
+    return flat.reshape([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])
 
 
 def is_move(prim: Any) -> bool:
@@ -598,7 +653,8 @@ def runs(program: Program) -> list:
             code = program.code[start:n]
             views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
             given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
-            moved = len(given) + len([k for k, _ in code if k in outside])
+            given |= {k for k, _ in code if k in outside}
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED for k in given])
             if n - start - views >= FEWEST + MOVED * moved:
                 found.append((start, n))
             start = None

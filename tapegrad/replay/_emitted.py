@@ -71,11 +71,12 @@ class Storage:
 
 
 class Emitted:
-    """The text of a program, and the function that it makes; `compiled`: with groups in it."""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False):
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
         self.groups: list = []
         self.alone: dict = {}
+        self.in_blocks = blocks
         self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
         if compiled:
             program, self.groups, self.alone = with_groups(program)
@@ -203,7 +204,7 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        found = runs(program)
+        found = runs(program) if self.in_blocks else []
         self.found, self.rolling = found, self.compiled and is_rolled(program, found)
         self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
         self.within = within = {n for start, stop in found for n in range(start, stop)}

@@ -191,12 +191,13 @@ def text() -> str:
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
         widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+    functions = [*[operation(name, body) for name, body in BODIES.items()], TANH_SLOPE, TANH_SLOPES, *[f.text() for f in FUNCTIONS.values()]]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
     declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"
     return f"""{declared}
-{"".join([operation(name, body) for name, body in BODIES.items()])}{TANH_SLOPE}{TANH_SLOPES}{"".join([f.text() for f in FUNCTIONS.values()])}
+{"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
   br label %row_k

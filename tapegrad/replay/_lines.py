@@ -17,9 +17,9 @@ def field(n: int, name: str) -> str:
 
 def widened(body: str) -> str:
     """The text for several elements."""
-    for one, many in (("0.0", "zeroinitializer"), ("f64", f"v{WIDE}f64"), ("@tanh_slope", "@tanh_slopes"), ("double", MANY), ("i1 ", f"<{WIDE} x i1> ")):
+    for one, many in (("0.0", "zeroinitializer"), ("f64", f"v{WIDE}f64"), ("double", MANY), ("i1 ", f"<{WIDE} x i1> ")):
         body = body.replace(one, many)
-    return body
+    return body.replace("@tanh_slope", "@tanh_slopes")
 
 
 def added(whole: str, rest: str, into: str) -> str:
