@@ -27,6 +27,7 @@ from ._written_out import way
 SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
 CALLED = 1 << 15  # of functions of the C library
 PRODUCTS = 1 << 22  # of a matrix product
+MATRICES = 64  # products of an instruction
 OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
 ROOM = 1 << 15  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
@@ -153,7 +154,10 @@ class Kinds:
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
-        return math.prod(x) * (y[1] if len(y) == 2 else 1) if x and y and len(x) < 3 and len(y) < 3 else PRODUCTS + 1
+        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
+            return PRODUCTS + 1
+        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
 
 
 class Held:
@@ -507,6 +511,12 @@ class Block:
             self.row("div", to, to, at[1])
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
+        if to.ndim > 2:
+            for k in np.ndindex(to.shape[:-2]):
+                each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)
+                each = [tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)]) for at_k, at in zip(each, (x, y), strict=True)]
+                self.matmul(to[k], x[each[0]], y[each[1]])
+            return
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]

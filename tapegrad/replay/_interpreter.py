@@ -191,7 +191,12 @@ def text() -> str:
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
         widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
-    functions = [*[operation(name, body) for name, body in BODIES.items()], TANH_SLOPE, TANH_SLOPES, *[f.text() for f in FUNCTIONS.values()]]
+    functions = [
+        *[operation(name, body) for name, body in BODIES.items()],
+        TANH_SLOPE,
+        TANH_SLOPES,
+        *[f.text() for f in FUNCTIONS.values()],
+    ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
