@@ -73,6 +73,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
+    "scipy.linalg.cython_blas": ("replay._outside",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
     # what a program needs that is replayed
