@@ -63,6 +63,7 @@ FLOORS = [
         "_calls",
         "_transforms",
         "_transposed",
+        "_first_read",
         "_kept",
         "_vmap",
         "_rule",
