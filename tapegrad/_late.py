@@ -67,7 +67,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse.linalg": ("operators", "_implicit_systems", "_faces", "_scipy._solving"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),

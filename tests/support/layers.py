@@ -65,6 +65,7 @@ FLOORS = [
         "_directions",
         "_transforms",
         "_transposed",
+        "_first_read",
         "_kept",
         "_vmap",
         "_rule",
