@@ -48,6 +48,7 @@ LOADED: dict[str, tuple] = {
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
     "tapegrad.numpy": ("__init__", "_stand_ins"),
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
+    "tapegrad._cupyx": ("_stand_ins",),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),

@@ -344,6 +344,8 @@ def packed(*xs, to=(-1,)):
 
 def _packed_vjp(g, out, need, *xs, to):
     g = g if len(to) == 1 else reshape(g, to=(-1,))
+    if xp(g) is not np:  # an element of CuPy's is a view
+        return [layer(g, axis=0, at=i) if wanted else None for i, wanted in enumerate(need)]
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
 
