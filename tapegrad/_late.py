@@ -46,8 +46,8 @@ MODELS = (  # tapegrad.kernels.<name> on first use
 LOADED: dict[str, tuple] = {
     **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
-    "tapegrad.numpy": ("__init__", "_stand_ins"),
-    "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
+    "tapegrad.numpy": ("__init__", "_stand_ins", "_scipy._device"),
+    "tapegrad.cupy": ("__init__", "_stand_ins", "scipy", "_scipy._device"),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),

@@ -168,13 +168,16 @@ DENSE = 1 << 24  # numbers of a matrix that is kept
 
 class Map:
     """A linear map along the last axis: `f` takes (..., n) to (..., m).  `back`: its transpose; without it the matrix is made, of f on
-    unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time."""
+    unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time.
+    `on_host`: CuPy has no such f; its arrays meet the matrix, which is made on the host and moved there once."""
 
-    def __init__(self, f: Callable, n: int, back: Callable | None = None):
-        self.f, self.n, self.back, self.matrix = f, n, back, None
+    def __init__(self, f: Callable, n: int, back: Callable | None = None, on_host: bool = False):
+        self.f, self.n, self.back, self.on_host = f, n, back, on_host
+        self.matrix: Any = None
+        self.there: Any = None  # the matrix on the device
 
     def forward(self, x: Any) -> Any:
-        return self.f(x)
+        return self.times(x, False) if self.on_host and xp_of(x) is not np else self.f(x)
 
     def blocks(self) -> Any:
         step = max(1, min(self.n, (1 << 20) // max(self.n, 1)))
@@ -183,33 +186,64 @@ class Map:
             rows[np.arange(len(rows)), start + np.arange(len(rows))] = 1.0
             yield start, np.asarray(self.f(rows))
 
-    def backward(self, g: Any) -> Any:
-        if self.back is not None:
-            return self.back(g)
-        library, lead = xp_of(g), g.shape[:-1]
-        flat = g.reshape(-1, g.shape[-1]) if library is np else g.get().reshape(-1, g.shape[-1])
+    def kept(self) -> Any:
+        """The matrix, (n, m), dense or sparse; False where it is too large to be kept."""
         if self.matrix is None:
-            parts, size, whole = [], 0, True
+            parts, size = [], 0
             for _, rows in self.blocks():
-                whole = whole and size <= DENSE
-                if not whole:
-                    break
                 part = scipy.sparse.csr_array(rows)
                 size += part.nnz
                 parts.append(part)
-            self.matrix = scipy.sparse.vstack(parts, "csr") if whole else False
-            if whole and self.matrix.nnz > 0.2 * math.prod(self.matrix.shape):
+                if size > DENSE:
+                    break
+            self.matrix = False if size > DENSE else scipy.sparse.vstack(parts, "csr")
+            if self.matrix is not False and self.matrix.nnz > 0.2 * math.prod(self.matrix.shape):
                 self.matrix = self.matrix.toarray()
-        if self.matrix is not False:
-            found = (self.matrix @ flat.T).T
+        return self.matrix
+
+    def backward(self, g: Any) -> Any:
+        if self.back is not None:
+            return self.back(g)
+        if xp_of(g) is not np:
+            return self.times(g, True)
+        flat, matrix = g.reshape(-1, g.shape[-1]), self.kept()
+        if matrix is not False:
+            found = (matrix @ flat.T).T
         else:
             found = np.empty((len(flat), self.n), np.result_type(flat, float))
             for start, rows in self.blocks():
                 part = flat @ rows.T
                 found = found if found.dtype == part.dtype else found.astype(np.result_type(found, part))
                 found[:, start : start + len(rows)] = part
-        kind = np.result_type(g.dtype, np.complex64) if found.dtype.kind == "c" else g.dtype
-        return library.asarray(np.ascontiguousarray(found, kind)).reshape(*lead, self.n)
+        return np.ascontiguousarray(found, kind_of(found, g)).reshape(*g.shape[:-1], self.n)
+
+    def times(self, x: Any, back: bool) -> Any:
+        """A CuPy array times the matrix, or its transpose."""
+        library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+        if self.there is None:
+            matrix = self.kept()
+            if matrix is False:
+                raise ArgumentError(f"scipy: CuPy has no such function, and its matrix ({self.n} columns) is too large; move x with x.get()")
+            if scipy.sparse.issparse(matrix):
+                matrix = matrix.tocoo()
+                self.there = tuple([library.asarray(v) for v in (matrix.row, matrix.col, matrix.data)]), matrix.shape
+            else:
+                self.there = library.asarray(matrix), matrix.shape
+        values, shape = self.there
+        if type(values) is tuple:
+            rows, columns, data = values
+            rows, columns = (rows, columns) if back else (columns, rows)
+            found = library.zeros((shape[0 if back else 1], len(flat)), np.result_type(flat.dtype, data.dtype))
+            library.add.at(found, rows, data[:, None] * flat.T[columns])
+            found = found.T
+        else:
+            found = flat @ (values.T if back else values)
+        return library.ascontiguousarray(found, kind_of(found, x)).reshape(*x.shape[:-1], -1)
+
+
+def kind_of(found: Any, x: Any) -> np.dtype:
+    """The dtype of a product with x: its precision."""
+    return np.result_type(x.dtype, np.complex64) if found.dtype.kind == "c" else x.dtype
 
 
 @primitive(shapes=(0,), batch="matrix")

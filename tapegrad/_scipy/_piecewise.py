@@ -347,15 +347,10 @@ class BSpline(Interpolant, metaclass=Kind):
 # --- coefficients: linear in the data for nodes that stay ---
 
 
-def on_host(f: Any) -> Any:
-    """CuPy has no such function: its arrays go there and back."""
-    return lambda y: f(y) if xp_of(y) is plain_np else xp_of(y).asarray(f(y.get()))
-
-
 @functools.lru_cache(64)
 def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> Map:
     x = plain_np.frombuffer(x)
-    return Map(on_host(KINDS[kind](x, *settings)), n)
+    return Map(KINDS[kind](x, *settings), n, on_host=True)
 
 
 def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
