@@ -14,6 +14,7 @@ of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says 
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from types import ModuleType
@@ -24,8 +25,9 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
+from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, values_of
+from .._primitive import OPEN, is_tracked, layout_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
@@ -84,6 +86,31 @@ def is_ours(x: Any) -> bool:
 def carries(xs: Any) -> bool:
     """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
     return any_of(xs, is_ours)
+
+
+KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
+
+
+def on_a_device(xs: Any) -> bool:
+    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
+    if "cupy" not in sys.modules:
+        return False
+    for x in xs:
+        kind = type(x)
+        if kind is np.ndarray or kind in KEPT:
+            continue
+        if kind is Variable or kind is View:
+            if xp_of(layout_of(x)) is not np:
+                return True
+        elif kind in (list, tuple):
+            if on_a_device(x):
+                return True
+        elif kind is dict or isinstance(x, Carrier):
+            if on_a_device((x if kind is dict else vars(x)).values()):
+                return True
+        elif xp_of(x) is not np:
+            return True
+    return False
 
 
 def tracked_one(x: Any) -> bool:
@@ -208,7 +235,7 @@ class Namespace:
 
     def face(self, f: Callable) -> Callable:
         ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
-        adapter: list = []
+        adapters: dict[bool, Adapter] = {}
 
         guards = ours is None and f not in self.constants
 
@@ -220,9 +247,10 @@ class Namespace:
                 return self.faced(library_function(f, self.device, args)(*args, **kwargs))
             if functional or tracked(args, kwargs):
                 if ours is not None:
-                    if not adapter:
-                        adapter.append(Adapter(f, ours))
-                    return adapter[0]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
+                    there = on_a_device((args, kwargs))
+                    if there not in adapters:
+                        adapters[there] = Adapter(f, load("tapegrad._scipy._followed").on_device(ours) if there else ours)
+                    return adapters[there]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):

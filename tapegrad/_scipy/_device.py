@@ -11,37 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
+from .._array import is_array
 from .._late import load
 from .._primitive import layout_of
 from .._variable import Variable, View, variable
 from ..ops.creation import CREATORS, on_device
-from ._declare import Carrier
-
-KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
-
-
-def on_a_device(xs: Any) -> bool:
-    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
-    if "cupy" not in sys.modules:
-        return False
-    for x in xs:
-        kind = type(x)
-        if kind is np.ndarray or kind in KEPT:
-            continue
-        if kind is Variable or kind is View:
-            if xp_of(layout_of(x)) is not np:
-                return True
-        elif kind in (list, tuple):
-            if on_a_device(x):
-                return True
-        elif kind is dict or isinstance(x, Carrier):
-            if on_a_device((x if kind is dict else vars(x)).values()):
-                return True
-        elif xp_of(x) is not np:
-            return True
-    return False
-
+from ._declare import on_a_device
 
 def there(x: Any) -> Any:
     """x with the arrays of numbers of the host moved to the device."""
@@ -55,10 +30,15 @@ def there(x: Any) -> Any:
     return {k: there(v) for k, v in x.items()} if kind is dict else x
 
 
-def parts_there(x: Any) -> Any:
-    """The same of an argument: a list of what lies on the device and on the host, too."""
-    if type(x) in (list, tuple) and on_a_device(x):
-        return type(x)([sys.modules["cupy"].asarray(v) if isinstance(v, (float, complex, np.generic)) else parts_there(v) for v in x])
+def parts_there(x: Any, within: bool = False) -> Any:
+    """The same of an argument.  What is listed beside an array of the device is an array there; so is a list of numbers that are not
+    all integers, which may be a shape or axes."""
+    if type(x) not in (list, tuple):
+        return sys.modules["cupy"].asarray(x) if within and isinstance(x, (int, float, complex, np.generic)) else there(x)
+    if on_a_device(x):
+        return type(x)([parts_there(v, True) for v in x])
+    if x and (within or any([isinstance(v, (float, complex)) for v in x])) and all([isinstance(v, (int, float, complex)) for v in x]):
+        return sys.modules["cupy"].asarray(x)
     return there(x)
 
 
@@ -122,3 +102,9 @@ def lenient(theirs: Any, host: Any) -> Any:
 @functools.cache
 def numpy_on_device() -> OnDevice:
     return OnDevice(load("tapegrad.cupy"), load("tapegrad.numpy"))
+
+
+@functools.cache
+def plain_on_device() -> OnDevice:
+    """CuPy and NumPy themselves."""
+    return OnDevice(sys.modules["cupy"], np)

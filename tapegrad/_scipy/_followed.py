@@ -23,8 +23,8 @@ from .. import numpy as faces
 from .._shadow.builtin import LIBRARY, Globals, Module
 from .._shadow.kinds import ATOMS, NUMERIC
 from .._variable import variable
-from ._declare import Carrier, Kind, Refusing, bare, carries, plain, tracked
-from ._device import lenient, numpy_on_device, on_a_device, there
+from ._declare import Carrier, Kind, Refusing, bare, carries, on_a_device, plain, tracked
+from ._device import lenient, numpy_on_device, plain_on_device, there
 
 
 class At:
@@ -345,11 +345,7 @@ class OnDevice(Follower):
         ours = _stand_ins.function(x)
         if ours is None or isinstance(ours, type):
             return None if isinstance(ours, FollowedKind) and self.is_home(ours._theirs.__module__) else ours
-        library = numpy_on_device()
-        for place in (library, library.linalg, library.fft):
-            if getattr(place._host, x.__name__, None) is ours:
-                return getattr(place, x.__name__)
-        return lenient(ours, ours)
+        return face_there(ours) or lenient(ours, ours)
 
     def constant(self, x: np.ndarray) -> Any:
         return there(variable(x.copy()))
@@ -366,3 +362,61 @@ class OnDevice(Follower):
         for name, v in vars(x).items():
             vars(new)[name] = moved(v, x, new) or (self.object(v) if isinstance(v, Object) else there(v))
         return new
+
+
+class Rules(OnDevice):
+    """The rules of SciPy's functions, which are written like SciPy's code, on CuPy arrays."""
+
+    def __init__(self):
+        library = numpy_on_device()
+        self.homes, self.given = (), {}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
+
+    def stand_in(self, x: Any, kind: type) -> Any:
+        if x is np:
+            return plain_on_device()
+        if kind is type and is_rule(x) and not issubclass(x, Carrier):
+            return self.klass(x)
+        if isinstance(x, type) or kind in (dict, list, tuple, np.ndarray):
+            return x
+        if kind is types.FunctionType and is_rule(x):
+            return self.rebuilt(x)
+        if kind is types.ModuleType:
+            return super().stand_in(x, kind)
+        return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
+
+    def klass(self, c: type) -> type:
+        """A helper of the rules."""
+        new = type(c.__name__, tuple([self(b) for b in c.__bases__]), {"__module__": c.__module__})
+        self.seen[id(c)] = c, new
+        for name, v in list(vars(c).items()):
+            if name not in SKIPPED:
+                setattr(new, name, self.member(v))
+        return new
+
+
+def face_there(x: Any) -> Any:
+    """NumPy's face as CuPy's; None for anything else."""
+    library = numpy_on_device()
+    for place in (library, library.linalg, library.fft):
+        if getattr(place._host, getattr(x, "__name__", ""), None) is x:
+            return getattr(place, x.__name__)
+    return None
+
+
+PLAIN = ("_declare", "_device", "_followed", "_linear")  # modules of what rules are written with
+
+
+def is_rule(f: Any) -> bool:
+    """Is this function or class code of a rule, and no operation or word with which rules are written?"""
+    home, _, name = (f.__module__ or "").rpartition(".")
+    return home == "tapegrad._scipy" and name not in PLAIN and (isinstance(f, type) or not f.__code__.co_filename.startswith("<"))
+
+
+@functools.cache
+def on_device(rule: Callable) -> Callable:
+    """The same rule for CuPy arrays."""
+    return RULES().rebuilt_once(rule) if type(rule) is types.FunctionType and is_rule(rule) else rule
+
+
+RULES = functools.cache(Rules)

@@ -11,7 +11,7 @@ from .. import numpy as np
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ._declare import array, bare, constant, fixed, integer, tracked
-from ._filters import SIGNAL, convolve, lfilter, moved_last, sections
+from ._filters import SIGNAL, convolve, correlate, lfilter, moved_last, sections
 from ._linear import along
 from ._measured import footprint_of, neighbours
 
@@ -285,7 +285,7 @@ def wiener(im, mysize=None, noise=None):
     x = array(im, im if tracked(im) else noise)
     size = [3] * ndim(x) if mysize is None else [integer(mysize)] * ndim(x) if rank(mysize) == 0 else [integer(m) for m in mysize]
     ones = constant(plain_np.ones(size), x)
-    local = lambda v: SIGNAL.rules[sig.correlate](v, ones, "same") / math.prod(size)
+    local = lambda v: correlate(v, ones, "same") / math.prod(size)
     mean = local(x)
     variance = local(x * x) - mean * mean
     noise = np.mean(variance) if noise is None else noise
