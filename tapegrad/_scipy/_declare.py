@@ -335,7 +335,7 @@ def array(x: Any, like: Any = None) -> Any:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
             return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
-    library = np if like is None else xp(like)
+    library = xp_of(x) if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
 

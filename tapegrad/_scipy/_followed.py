@@ -327,6 +327,11 @@ class Follower:
         return on_arrays
 
 
+def whole_range(*ends: Any) -> range:
+    """Python's, of whole numbers that lie on the device."""
+    return range(*[int(bare(n)) for n in ends])
+
+
 class OnDevice(Follower):
     """The follower of the same code on CuPy arrays."""
 
@@ -349,6 +354,12 @@ class OnDevice(Follower):
 
     def constant(self, x: np.ndarray) -> Any:
         return there(variable(x.copy()))
+
+    def space(self, real: dict) -> Globals:
+        new = super().space(real)
+        if "range" not in real:
+            dict.__setitem__(new, "range", whole_range)
+        return new
 
     def rebuilt_once(self, f: Any) -> Callable:
         known = self.seen.get(("function", id(f)))

@@ -15,6 +15,7 @@ import scipy.sparse
 
 from .._array import xp_of
 from .._late import load
+from .._primitive import layout_of
 from ..errors import ArgumentError
 from ..ops._define import linear, ndim, primitive, rules, shape
 from ..ops.gathering import pad_zeros
@@ -29,6 +30,11 @@ def filter_of(x: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # CuPy's, of a compiler that the module has besides
         return load("cupyx.scipy.signal").lfilter
+
+
+def remembers(x: Any) -> bool:
+    """CuPy's filters keep the last inputs and outputs, in the order of time, where SciPy's keep the state of the transposed direct form."""
+    return xp_of(layout_of(x)) is not np
 
 
 def flipped(x: Any, k: int) -> Any:
@@ -179,12 +185,10 @@ class Map:
     def forward(self, x: Any) -> Any:
         return self.times(x, False) if self.on_host and xp_of(x) is not np else self.f(x)
 
-    def blocks(self) -> Any:
+    def blocks(self, library: Any = np) -> Any:
         step = max(1, min(self.n, (1 << 20) // max(self.n, 1)))
         for start in range(0, self.n, step):
-            rows = np.zeros((min(step, self.n - start), self.n))
-            rows[np.arange(len(rows)), start + np.arange(len(rows))] = 1.0
-            yield start, np.asarray(self.f(rows))
+            yield start, library.asarray(self.f(library.eye(min(step, self.n - start), self.n, start)))
 
     def kept(self) -> Any:
         """The matrix, (n, m), dense or sparse; False where it is too large to be kept."""
@@ -204,21 +208,24 @@ class Map:
     def backward(self, g: Any) -> Any:
         if self.back is not None:
             return self.back(g)
-        if xp_of(g) is not np:
+        library, flat = xp_of(g), g.reshape(-1, g.shape[-1])
+        if library is not np and self.on_host:
             return self.times(g, True)
-        flat, matrix = g.reshape(-1, g.shape[-1]), self.kept()
+        matrix = self.kept() if library is np else self.kept_there(library, flat.shape[1])
         if matrix is not False:
             found = (matrix @ flat.T).T
         else:
-            found = np.empty((len(flat), self.n), np.result_type(flat, float))
-            for start, rows in self.blocks():
-                part = flat @ rows.T
-                found = found if found.dtype == part.dtype else found.astype(np.result_type(found, part))
-                found[:, start : start + len(rows)] = part
-        return np.ascontiguousarray(found, kind_of(found, g)).reshape(*g.shape[:-1], self.n)
+            found = library.concatenate([flat @ rows.T for _, rows in self.blocks(library)], 1)
+        return library.ascontiguousarray(found, kind_of(found, g)).reshape(*g.shape[:-1], self.n)
+
+    def kept_there(self, library: Any, m: int) -> Any:
+        """The matrix of a map that CuPy has; False where it is too large to be kept."""
+        if self.there is None:
+            self.there = library.concatenate([rows for _, rows in self.blocks(library)]) if self.n * m <= DENSE else False
+        return self.there
 
     def times(self, x: Any, back: bool) -> Any:
-        """A CuPy array times the matrix, or its transpose."""
+        """A CuPy array times the matrix of a map of the host, or its transpose."""
         library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
         if self.there is None:
             matrix = self.kept()

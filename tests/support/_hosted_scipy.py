@@ -15,7 +15,8 @@ from _hosted_runtime import stats
 
 NAMES = {
     "signal": """lfilter sosfilt symiirorder1 symiirorder2 cspline1d qspline1d cspline2d qspline2d spline_filter cspline1d_eval
-        qspline1d_eval find_peaks peak_prominences peak_widths upfirdn order_filter medfilt medfilt2d sepfir2d""",
+        qspline1d_eval find_peaks peak_prominences peak_widths upfirdn order_filter medfilt medfilt2d sepfir2d
+        firwin resample_poly decimate""",
     "signal.windows": "kaiser general_cosine general_hamming hann hamming blackman get_window",
     "ndimage": """correlate1d convolve1d correlate convolve spline_filter1d spline_filter map_coordinates affine_transform shift zoom rotate
         maximum_filter minimum_filter maximum_filter1d minimum_filter1d median_filter percentile_filter rank_filter uniform_filter1d
@@ -62,6 +63,10 @@ def trim_zeros(filt, trim="fb"):
     return to_device(np.trim_zeros(host_view(filt), trim))
 
 
+def dot_convolve(a1, a2, mode):
+    return to_device(np.convolve(host_view(a1), host_view(a2), mode))
+
+
 def scipys():
     """(module of CuPy's, name, what stands for it)"""
     for space, names in NAMES.items():
@@ -70,3 +75,4 @@ def scipys():
             if hasattr(theirs, name):
                 yield theirs, name, hosted(getattr(real, name))
     yield cupy, "trim_zeros", trim_zeros
+    yield cupy._math.misc, "_dot_convolve", dot_convolve
