@@ -50,7 +50,8 @@ class Lenient:
         functools.update_wrapper(self, host, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("device", None)
+        for name in ("device", "like"):  # where it is to lie
+            kwargs.pop(name, None)
         if on_a_device(args) or on_a_device(kwargs.values()):
             args, kwargs = [parts_there(x) for x in args], {k: parts_there(v) for k, v in kwargs.items()}
             return there(self.theirs(*args, **kwargs))

@@ -8,8 +8,10 @@ import importlib
 import cupy
 import numpy as np
 import scipy.fft
+import scipy.interpolate
 import scipy.ndimage
 import scipy.signal
+import scipy.spatial
 from _hosted_kernels import host_view, to_device
 from _hosted_runtime import stats
 
@@ -23,6 +25,7 @@ NAMES = {
         gaussian_filter1d label""",
     "fft": "dct idct dst idst dctn idctn dstn idstn",
 }
+CLASSES = {"spatial": "Delaunay KDTree", "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline"}
 TYPES = "Only {}-II and {}-III have been implemented."
 
 
@@ -59,6 +62,25 @@ def hosted(real):
     return run
 
 
+def hosted_class(real):
+    """A class whose objects are called: those of SciPy's within."""
+
+    class Hosted:
+        def __init__(self, *args, **kwargs):
+            stats["kernels"] += 1
+            self._real = real(*on_host([getattr(x, "_real", x) for x in args]), **on_host(kwargs))
+
+        def __call__(self, *args, **kwargs):
+            return on_device(self._real(*on_host(args), **on_host(kwargs)))
+
+        def __getattr__(self, name):
+            found = getattr(self._real, name)
+            return hosted(found) if callable(found) else on_device(found)
+
+    Hosted.__name__ = Hosted.__qualname__ = real.__name__
+    return Hosted
+
+
 def trim_zeros(filt, trim="fb"):
     return to_device(np.trim_zeros(host_view(filt), trim))
 
@@ -74,5 +96,9 @@ def scipys():
         for name in names.split():
             if hasattr(theirs, name):
                 yield theirs, name, hosted(getattr(real, name))
+    for space, names in CLASSES.items():
+        theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
+        for name in names.split():
+            yield theirs, name, hosted_class(getattr(real, name))
     yield cupy, "trim_zeros", trim_zeros
     yield cupy._math.misc, "_dot_convolve", dot_convolve
