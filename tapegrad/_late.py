@@ -71,7 +71,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
-    "cupyx.scipy.interpolate": ("_faces", "_scipy._piecewise", "_scipy.interpolate", "_scipy._fitpack"),
+    "cupyx.scipy.interpolate": ("_faces", "_scipy._piecewise", "_scipy._fitpack"),
     "cupyx.scipy.spatial": ("_scipy.interpolate",),
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import

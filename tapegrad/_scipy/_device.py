@@ -15,8 +15,9 @@ from .._array import is_array
 from .._late import load
 from .._primitive import layout_of
 from .._variable import Variable, View, variable
-from ..ops.creation import CREATORS, on_device
+from ..ops.creation import on_device
 from ._declare import on_a_device
+
 
 def there(x: Any) -> Any:
     """x with the arrays of numbers of the host moved to the device."""

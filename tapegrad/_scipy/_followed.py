@@ -415,7 +415,10 @@ def face_there(x: Any) -> Any:
     return None
 
 
-PLAIN = ("_declare", "_device", "_followed", "_linear")  # modules of what rules are written with
+# modules of what rules are written with, and of sparse matrices, of which only the values lie on the device
+PLAIN = (
+    "_declare", "_device", "_followed", "_linear", "_matrices", "_assembled", "_eigenpairs", "_sparse_systems", "_solving", "sparse",
+)  # fmt: skip
 
 
 def is_rule(f: Any) -> bool:

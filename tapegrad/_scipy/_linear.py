@@ -230,7 +230,7 @@ class Map:
         if self.there is None:
             matrix = self.kept()
             if matrix is False:
-                raise ArgumentError(f"scipy: CuPy has no such function, and its matrix ({self.n} columns) is too large; move x with x.get()")
+                raise ArgumentError(f"scipy: CuPy has no such function, and its matrix, of {self.n} columns, is too large; use x.get()")
             if scipy.sparse.issparse(matrix):
                 matrix = matrix.tocoo()
                 self.there = tuple([library.asarray(v) for v in (matrix.row, matrix.col, matrix.data)]), matrix.shape

@@ -27,7 +27,7 @@ def like_of(*xs: Any) -> Any:
 
 
 def by_equations(*xs: Any) -> bool:
-    """Are coefficients to be solved for by operations of ours: for what is tracked, or lies on a device, where SciPy's code does not run?"""
+    """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy does not run?"""
     return tracked(*xs) or on_a_device(xs)
 
 
@@ -375,7 +375,7 @@ def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
     x = bare(x)
     if xp_of(x) is not plain_np:
-        raise refusal("scipy.interpolate", "the nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline")
+        raise refusal("scipy.interpolate", "nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline")
     x = plain_np.ascontiguousarray(x, float)
     found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found

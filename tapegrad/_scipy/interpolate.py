@@ -320,7 +320,8 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
         if len(args) > 1 or isinstance(places, tuple):
-            places = library.stack(library.broadcast_arrays(*[library.asarray(plain(v), float) for v in (args if len(args) > 1 else places)]), -1)
+            parts = [library.asarray(plain(v), float) for v in (args if len(args) > 1 else places)]
+            places = library.stack(library.broadcast_arrays(*parts), -1)
         places = library.asarray(plain(places))
         flat = places.reshape(-1, places.shape[-1])
         on = lambda v: real(points, v, 0.0, *settings)(flat)

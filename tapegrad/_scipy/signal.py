@@ -14,7 +14,6 @@ from ._declare import array, bare, constant, integer, tracked
 from ._filters import FOLLOWED, SIGNAL, extended, moved_last, padded_last, two
 from ._linear import Settled, along
 
-
 WINDOW = FOLLOWED.function(sig.get_window)
 
 

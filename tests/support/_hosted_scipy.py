@@ -7,11 +7,6 @@ import importlib
 
 import cupy
 import numpy as np
-import scipy.fft
-import scipy.interpolate
-import scipy.ndimage
-import scipy.signal
-import scipy.spatial
 from _hosted_kernels import host_view, to_device
 from _hosted_runtime import stats
 
@@ -85,6 +80,19 @@ def trim_zeros(filt, trim="fb"):
     return to_device(np.trim_zeros(host_view(filt), trim))
 
 
+class Descriptor:
+    """What cuSPARSE is told of a matrix: nothing here."""
+
+    @classmethod
+    def create(cls):
+        return cls()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args: None
+
+
 def dot_convolve(a1, a2, mode):
     return to_device(np.convolve(host_view(a1), host_view(a2), mode))
 
@@ -100,5 +108,6 @@ def scipys():
         theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
         for name in names.split():
             yield theirs, name, hosted_class(getattr(real, name))
+    yield importlib.import_module("cupyx.cusparse"), "MatDescriptor", Descriptor
     yield cupy, "trim_zeros", trim_zeros
     yield cupy._math.misc, "_dot_convolve", dot_convolve
