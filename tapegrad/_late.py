@@ -66,7 +66,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay._device"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
-    "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
+    "cupyx.scipy.linalg": ("_faces", "ops.linalg", "ops.further.equations"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
     "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
