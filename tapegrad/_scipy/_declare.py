@@ -14,6 +14,7 @@ of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says 
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from types import ModuleType
@@ -24,9 +25,10 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
+from .._late import load
 from .._loans import lend
 from .._one_by_one import one_by_one
-from .._primitive import OPEN, is_tracked, values_of
+from .._primitive import OPEN, is_tracked, layout_of, values_of
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
@@ -89,6 +91,31 @@ def is_ours(x: Any) -> bool:
 def carries(xs: Any) -> bool:
     """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
     return any_of(xs, is_ours)
+
+
+KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
+
+
+def on_a_device(xs: Any) -> bool:
+    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
+    if "cupy" not in sys.modules:
+        return False
+    for x in xs:
+        kind = type(x)
+        if kind is np.ndarray or kind in KEPT:
+            continue
+        if kind is Variable or kind is View:
+            if xp_of(layout_of(x)) is not np:
+                return True
+        elif kind in (list, tuple):
+            if on_a_device(x):
+                return True
+        elif kind is dict or isinstance(x, Carrier):
+            if on_a_device((x if kind is dict else vars(x)).values()):
+                return True
+        elif xp_of(x) is not np:
+            return True
+    return False
 
 
 def tracked_one(x: Any) -> bool:
@@ -222,7 +249,7 @@ class Namespace:
 
     def face(self, f: Callable) -> Callable:
         ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
-        adapter: list = []
+        adapters: dict[bool, Adapter] = {}
 
         guards = ours is None and f not in self.constants
 
@@ -234,12 +261,14 @@ class Namespace:
                 return self.faced(library_function(f, self.device, args)(*args, **kwargs))
             if functional or tracked(args, kwargs):
                 if ours is not None:
-                    if not adapter:
-                        adapter.append(Adapter(f, ours))
+                    there = on_a_device((args, kwargs))
+                    if there not in adapters:
+                        adapters[there] = Adapter(f, load("tapegrad._scipy._followed").on_device(ours) if there else ours)
+                    adapter = adapters[there]
                     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
                     if functional and OPEN.hiding:
-                        return one_by_one(name, lambda *args, **kwargs: adapter[0](args, kwargs), args, kwargs, f in self.by_steps)
-                    return adapter[0](args, kwargs)
+                        return one_by_one(name, lambda *args, **kwargs: adapter(args, kwargs), args, kwargs, f in self.by_steps)
+                    return adapter(args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):
@@ -324,7 +353,7 @@ def array(x: Any, like: Any = None) -> Any:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
             return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
-    library = np if like is None else xp(like)
+    library = xp_of(x) if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
 

@@ -118,7 +118,8 @@ def array_like(a: Any) -> Any:
 
 
 def sizes(to: Any) -> tuple:
-    return tuple([int(values_of(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(values_of(to)),)
+    listed = isinstance(to, (tuple, list)) or (is_array(to) and to.ndim)
+    return tuple([int(values_of(n)) for n in to]) if listed else (int(values_of(to)),)
 
 
 # --- shape ---
