@@ -8,7 +8,6 @@ import numpy as np
 from written import Cupy, Numpy, written
 
 import tapegrad as tg
-from tapegrad._array import is_array
 from tapegrad._tree import leaves
 from tapegrad.testing import direction_like, host, inner
 

@@ -11,7 +11,6 @@ that it calls likewise."""
 
 import functools
 import importlib
-import sys
 import types
 
 import numpy as np
