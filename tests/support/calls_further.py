@@ -151,14 +151,24 @@ def bivariate(s):
 SEARCHED = {"samples": False, "exact": 1e-5, "rtol": 1e-4, "h": 1e-2}
 BOWL = lambda x, a, b: np.cosh(x[0] - a) + (x[1] - b * a) ** 2 + 0.1 * x[0] * x[1]
 SYSTEM = lambda x, p: np.array([x[0] + 0.3 * np.sin(x[1]) - p[0], x[1] + 0.2 * x[0] ** 2 - p[1]])
-for name, alpha in (("excitingmixing", 0.5), ("linearmixing", -0.5)):
-    t(name, lambda p, n=name, a=alpha: getattr(optimize, n)(lambda x: SYSTEM(x, p), [0.4, 1.1], f_tol=1e-10, alpha=a), z, **SEARCHED)
+t("linearmixing", lambda p: optimize.linearmixing(lambda x: SYSTEM(x, p), [0.4, 1.1], f_tol=1e-10, alpha=-0.5), z, **SEARCHED)
+t("excitingmixing", lambda p: optimize.excitingmixing(lambda x: np.sinh(p - x), [0.4, 1.1], f_tol=1e-10), z, **SEARCHED)
 for name in ("broyden2", "diagbroyden"):
     t(name, lambda p, name=name: getattr(optimize, name)(lambda x: SYSTEM(x, p), [0.4, 1.1], f_tol=1e-10), z, **SEARCHED)
+DISP = lambda name: {} if name == "fmin_slsqp" else {"disp": 0}
 BOX = [(-3.0, 3.0)] * 2
-FINISH = lambda *args, **options: optimize.fmin(*args, xtol=1e-10, ftol=1e-13, **{**options, "disp": 0})
-t("brute", lambda p: optimize.brute(BOWL, BOX, (p[0], p[1]), 6, finish=FINISH), z, **SEARCHED)
-t("direct", lambda p: optimize.direct(lambda x: BOWL(x, p[0], p[1]), BOX, eps=1e-8, maxfun=20000, maxiter=2000, vol_tol=0.0, len_tol=1e-9).fun, z, **SEARCHED)
+t("brute", lambda p: optimize.brute(BOWL, BOX, (p[0], p[1]), 6, full_output=True)[1], z, **SEARCHED)
+for name, more in (("fmin", {"xtol": 1e-9}), ("fmin_bfgs", {}), ("fmin_cg", {}), ("fmin_powell", {}), ("fmin_slsqp", {"iprint": 0})):
+    f = lambda p, n=name, o=more: getattr(optimize, n)(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], full_output=True, **DISP(n), **o)[1]
+    t(f"{name} value", f, z, **SEARCHED)
+for name in ("brent", "golden"):
+    t(f"{name} value", lambda p, n=name: getattr(optimize, n)(lambda x: np.cosh(x - p[0]) + p[1] * x, full_output=True)[1], z, **SEARCHED)
+BOUNDED = lambda p: optimize.fminbound(lambda x: np.cosh(x - p[0]) + p[1] * x, -3, 3, full_output=True)[1]
+t("fminbound value", BOUNDED, z, **SEARCHED)
+t("fmin_l_bfgs_b value", lambda p: optimize.fmin_l_bfgs_b(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], approx_grad=True)[1], z, **SEARCHED)
+for name, more in (("dual_annealing", {"maxiter": 8, "rng": 1}), ("shgo", {}), ("differential_evolution", {"rng": 1, "maxiter": 60})):
+    t(f"{name} value", lambda p, n=name, o=more: getattr(optimize, n)(lambda x: BOWL(x, p[0], p[1]), BOX, **o).fun, z, **SEARCHED)
+t("direct", lambda p: optimize.direct(lambda x: BOWL(x, p[0], p[1]), BOX, eps=1e-8).fun, z, **SEARCHED)
 t("dual_annealing", lambda p: optimize.dual_annealing(lambda x: BOWL(x, p[0], p[1]), BOX, maxiter=8, rng=1).x, z, **SEARCHED)
 t("shgo", lambda p: optimize.shgo(lambda x: BOWL(x, p[0], p[1]), BOX).x, z, **SEARCHED)
 t("fmin_cobyla", lambda p: optimize.fmin_cobyla(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], [], rhoend=1e-8), z, **SEARCHED)
