@@ -172,7 +172,8 @@ t("direct", lambda p: optimize.direct(lambda x: BOWL(x, p[0], p[1]), BOX, eps=1e
 t("dual_annealing", lambda p: optimize.dual_annealing(lambda x: BOWL(x, p[0], p[1]), BOX, maxiter=8, rng=1).x, z, **SEARCHED)
 t("shgo", lambda p: optimize.shgo(lambda x: BOWL(x, p[0], p[1]), BOX).x, z, **SEARCHED)
 t("fmin_cobyla", lambda p: optimize.fmin_cobyla(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], [], rhoend=1e-8), z, **SEARCHED)
-t("fmin_tnc", lambda p: optimize.fmin_tnc(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], approx_grad=True, disp=0, ftol=1e-15, xtol=1e-12)[0], z, **SEARCHED)
+TIGHT = {"approx_grad": True, "disp": 0, "ftol": 1e-15, "xtol": 1e-12}
+t("fmin_tnc", lambda p: optimize.fmin_tnc(lambda x: BOWL(x, p[0], p[1]), [0.1, 0.1], **TIGHT)[0], z, **SEARCHED)
 SLOPE = lambda x, a, b: np.array([np.sinh(x[0] - a) + 0.1 * x[1], 2 * (x[1] - b * a) + 0.1 * x[0]])
 t("fmin_ncg", lambda p: optimize.fmin_ncg(BOWL, [0.1, 0.1], SLOPE, args=(p[0], p[1]), disp=0, avextol=1e-12), z, **SEARCHED)
 t("rosen_hess_prod", lambda x, p: optimize.rosen_hess_prod(x, p), x[:4].copy(), x[4:].copy())

@@ -10,11 +10,15 @@ import collections
 import contextlib
 import functools
 import importlib
+import multiprocessing
+import sys
+import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import families
+import hosted_cupy
 import keyword_calls
 import numpy as np
 import sample_statistics
@@ -28,7 +32,7 @@ from tapegrad.testing import direction_like, host, inner
 
 FILE = Path(__file__).with_name("executed.txt")
 FEW = 3
-NUMPY_MODES, CUPY_MODES = ("forward", "reverse", "second", "samples"), ("forward", "reverse", "second")
+NUMPY_MODES, CUPY_MODES = ("reverse", "forward", "second", "samples"), ("reverse", "forward", "second")
 RIGHT, WRONG, RAISES, UNKNOWN, ABSENT = "right", "wrong", "raises", "unknown", "absent"
 WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
@@ -230,7 +234,7 @@ def on_numpy(line):
                 verdict = near(vector(numbers([w[k] for w in whole])), vector(numbers(alone)), 10 * exact)
         return verdict
 
-    return {mode: tried(f) for mode, f in zip(NUMPY_MODES, (forward, reverse, second, samples), strict=True)}
+    return {mode: tried(f) for mode, f in zip(NUMPY_MODES, (reverse, forward, second, samples), strict=True)}
 
 
 @quietly
@@ -256,7 +260,7 @@ def on_cupy(line, cupy):
     def second():
         return near(q.second(weights), p.second(weights), 10 * rtol)
 
-    verdicts = {mode: tried(f) for mode, f in zip(CUPY_MODES, (forward, reverse, second), strict=True)}
+    verdicts = {mode: tried(f) for mode, f in zip(CUPY_MODES, (reverse, forward, second), strict=True)}
     if set(verdicts.values()) != {RIGHT}:
         plain = tried(lambda: near(q(), p(), 1e-6))
         if plain.startswith((RAISES, WRONG)):  # CuPy's own call has other numbers, or arguments
@@ -282,33 +286,33 @@ class Entry:
     numpy: dict
     cupy: dict | None
     lines: tuple
+    slow: bool = False
 
     def text(self):
         codes = ["".join([CODES[v] for v in verdicts.values()]) if verdicts else "." for verdicts in (self.numpy, self.cupy)]
-        return f"{codes[0]} {codes[1]:3}  {'; '.join(self.lines)}"
+        return f"{codes[0]} {codes[1]:3} {'slow' if self.slow else '-':4} {'; '.join(self.lines)}"
 
 
+@functools.cache
 def read():
     """(namespace, name) -> Entry, of the file."""
     found, kinds = {}, {code: kind for kind, code in CODES.items()}
-    for text in FILE.read_text(encoding="utf-8").splitlines():
-        name, on_host, there, those = text.split(maxsplit=3)
+    for text in FILE.read_text(encoding="utf-8").splitlines()[1:]:
+        name, on_host, there, slow, those = text.split(maxsplit=4)
         space, _, name = name.rpartition(".")
         verdicts = [
             dict(zip(modes, [kinds[c] for c in codes], strict=True)) if codes != "." else None
             for modes, codes in ((NUMPY_MODES, on_host), (CUPY_MODES, there))
         ]
-        found[space, name] = Entry(*verdicts, tuple(those.split("; ")))
+        found[space, name] = Entry(*verdicts, tuple(those.split("; ")), slow == "slow")
     return found
 
 
 def hosted():
-    import hosted_cupy
-
+    """The hosted CuPy, as tests/conftest.py makes it."""
     cupy = hosted_cupy.install()
-    import _hosted_kernels
-
-    _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)
+    kernels = importlib.import_module("_hosted_kernels")
+    kernels.ELEMENTWISE.setdefault("tapegrad_segment_add", lambda at, y, n, r: np.add.at(r, at, y))
     return cupy
 
 
@@ -319,14 +323,56 @@ def has(cupy, space, name):
         return False
 
 
-def judged(name, cupy):
-    """Both libraries' verdicts of one line, by its name."""
-    line = lines()[name]
-    return on_numpy(line), on_cupy(line, cupy)
+def of_name(verdicts):
+    """mode -> verdict of a name, by those of its lines."""
+    return {mode: together([said[mode] for said in verdicts]) for mode in verdicts[0]}
 
 
-def entry(key, names, cupy, judged=judged):
-    """`judged`: what says of a line how it is on NumPy and on CuPy."""
-    found = [judged(name, cupy) for name in names]
-    host_modes, there = [{mode: together([f[k][mode] for f in found]) for mode in found[0][k]} for k in range(2)]
-    return Entry(host_modes, there if has(cupy, *key) else None, tuple(names))
+def versions():
+    return f"NumPy {np.__version__}, SciPy {scipy.__version__}"
+
+
+def made_here():
+    """Was the file made with today's libraries?"""
+    return FILE.read_text(encoding="utf-8").partition("\n")[0] == f"# {versions()}"
+
+
+def write(entries):
+    lines = [f"{'.'.join(key)} {entry.text()}\n" for key, entry in entries.items()]
+    FILE.write_text(f"# {versions()}\n" + "".join(lines), encoding="utf-8")
+
+
+# --- all of them ---
+
+
+def timed(name):
+    """(name, verdicts on NumPy and on CuPy, seconds)"""
+    start, line = time.perf_counter(), lines()[name]
+    return name, (on_numpy(line), on_cupy(line, hosted())), time.perf_counter() - start
+
+
+def executed(names, processes=2):
+    """Entries of these names, (namespace, name) -> lines.  What took longer than a second is marked."""
+    wanted = sorted({line for those in names.values() for line in those})
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        found = list(pool.imap_unordered(timed, wanted, chunksize=4))
+    verdicts = {line: verdict for line, verdict, _ in found}
+    slow = {line for line, _, seconds in found if seconds > 1.0}
+    entries = {}
+    for key, those in names.items():
+        on_host, there = [of_name([verdicts[line][k] for line in those]) for k in range(2)]
+        entries[key] = Entry(on_host, there if has(hosted(), *key) else None, tuple(those), not slow.isdisjoint(those))
+    return entries, verdicts
+
+
+if __name__ == "__main__":
+    import coverage_table
+
+    hosted()
+    found = lines_by_name()
+    entries, verdicts = executed({key: found[key] for key in coverage_table.differentiated()}, int(*sys.argv[1:] or [2]))
+    write(entries)
+    for (space, name), e in entries.items():
+        for k, said in enumerate((e.numpy, e.cupy or {})):
+            if set(said.values()) - {RIGHT}:
+                print(f"{space}.{name}", "on CuPy" if k else "on NumPy", [(line, verdicts[line][k]) for line in e.lines])

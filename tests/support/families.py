@@ -160,7 +160,8 @@ def lines():
         everything = (x, *parameters)
         call = "logpmf" if "multinomial" in name or name == "poisson_binom" else "logpdf"
         if not active:  # the shares sum to 1
-            yield name, lambda p: named("multinomial", ("logpmf", "pmf"), np.array([2.0, 1.0, 3.0]), 6, np.append(p, 1.0 - p.sum())), (np.array([0.2, 0.5]),)
+            f = lambda p, name=name, x=x, n=parameters[0]: named(name, ("logpmf", "pmf"), x, n, np.append(p, 1.0 - p.sum()))
+            yield name, f, (np.array([0.2, 0.5]),)
             continue
 
         def law(*free_values, name=name, call=call, everything=everything, free=active):
