@@ -303,7 +303,8 @@ OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
 
 
 def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
-    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x."""
+    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x and, where it
+    is there, another value of the function."""
     name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
 
     @functools.wraps(f)
@@ -322,7 +323,8 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         x = pick(found)
         if kind == "minimum":
             inside(x, values.get("bounds"), name)
-        return put(found, derived(kind, name, fun, form, as_float(x), args))
+        x = derived(kind, name, fun, form, as_float(x), args)
+        return put(found, x, lambda: form(fun(x, *args)))
 
     run.__signature__ = signature
     return run
@@ -335,19 +337,25 @@ def plain_x(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-def put_x(found: Any, x: Any) -> Any:
+def put_x(found: Any, x: Any, value: Callable) -> Any:
     return (x, *found[1:]) if isinstance(found, tuple) else x
 
 
-def put_in_result(found: Any, x: Any) -> Any:
-    found.x = x
+def put_both(found: Any, x: Any, value: Callable) -> Any:
+    return (x, value(), *found[2:]) if isinstance(found, tuple) else x
+
+
+def put_in_result(found: Any, x: Any, value: Callable) -> Any:
+    found.x, found.fun = x, value()
     return found
 
 
 for _f in (
-    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_cobyla, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp, opt.fmin_tnc,
+    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
     opt.brent, opt.golden, opt.fminbound, opt.brute,
 ):  # fmt: skip
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_both))
+for _f in (opt.fmin_cobyla, opt.fmin_tnc):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_x))
 for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
