@@ -88,8 +88,8 @@ def of_instance(kind: type) -> Any:
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
-    elif module.startswith("cupyx.scipy.sparse."):
-        ours = getattr(find("scipy.sparse"), kind.__name__, None)
+    elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
+        ours = getattr(find(".".join(module.split(".")[1:3])), kind.__name__, None)
     elif module.startswith(("cupy.", "cupyx.")):
         ours = KINDS.get(kind.__name__)
     else:

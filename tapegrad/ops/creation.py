@@ -120,6 +120,8 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 
 @implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
+    if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and has_variable(object):
+        return joined(object)
     return ordered(_array(object, dtype, copy, ndmin), order)
 
 

@@ -392,7 +392,7 @@ def stack(arrays, axis=0, dtype=None):
     if not -n <= axis < n:
         raise np.exceptions.AxisError(axis, n)
     axis %= n
-    y = layered(*xs, axis=axis)
+    y = layered(*xs, axis=axis) if n > 1 else joined(xs)
     if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
     if not np.can_cast(dtype_of(y), dtype, "same_kind"):

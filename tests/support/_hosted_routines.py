@@ -9,6 +9,7 @@ import importlib
 import re
 import sys
 import types
+import warnings
 
 import cupy
 import cupyx
@@ -19,6 +20,7 @@ import scipy.linalg
 import scipy.special
 from _hosted_kernels import host_view, to_device, unknown
 from _hosted_runtime import count_transfer, stats
+from _hosted_scipy import scipys
 from cupy.linalg import _util
 
 _METHODS = {}  # name -> replacement of a method of cupy.ndarray
@@ -512,7 +514,10 @@ def _replace_everywhere(module, name, new):
 def install_routines():
     for name, function in _METHODS.items():
         setattr(cupy.ndarray, name, function)
-    for module, name, function in _ROUTINES:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # CuPy's, of a compiler that it has besides
+        further = list(scipys())
+    for module, name, function in (*_ROUTINES, *further):
         _replace_everywhere(module, name, function)
     cupy.matmul._func = matmul
     cupy._core.fusion.Fusion.__call__ = _run_unfused
