@@ -141,7 +141,15 @@ LINES = [
     *KELVIN,
     *TUPLES,
     *[
-        case(f"{f.__name__} {n or ''}".strip(), f, v, x, numpy_only=True, covers=(f.__name__ + "_value", f.__name__ + "_slope", *covers), rtol=1e-8)
+        case(
+            f"{f.__name__} {n or ''}".strip(),
+            f,
+            v,
+            x,
+            numpy_only=True,
+            covers=(f.__name__ + "_value", f.__name__ + "_slope", *covers),
+            rtol=1e-8,
+        )
         for f, covers in ((sp.pbdv, ("cylinder_order", "cylinder_series")), (sp.pbvv, ()), (sp.pbwa, ("w_at_zero",)))
         for n, (v, x) in enumerate(((0.3 + Q, P), (Q - 0.9, -P), (-1.2 - Q, X)))
     ],
