@@ -8,10 +8,10 @@ import scipy.sparse.linalg
 
 from ._array import is_array, xp_of
 from ._calls import Recorded, name_of, where_of
+from ._directions import for_each
 from ._late import load
 from ._linearize import Products, recorded
 from ._primitive import layout_of
-from ._transforms import for_each
 from ._tree import Const
 from .errors import ConvergenceError, GuardError, ShapeError, SingularError
 from .ops._define import dtype, shape

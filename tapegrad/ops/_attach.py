@@ -31,6 +31,7 @@ from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
 from .picking import is_hidden, is_hidden_mask, with_written
+from .selecting import Selected, written
 from .views import index, shown
 from .writing import write_value
 
@@ -154,6 +155,8 @@ def _iter(x):
 
 
 def _setitem(x, at, y):
+    if type(y) is Selected:
+        y, at = written(x, y, at)
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
         y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis

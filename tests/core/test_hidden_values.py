@@ -138,14 +138,8 @@ def forms_of(f, order, v):
 
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
 def test_operations(case):
-    inputs = [np.asarray(x) for x in case.inputs]
-    first = tuple([x for x in inputs if x.dtype.kind in "fc"])
+    of_floats, first = case.of_floats()
     v = tuple([np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in first])
-
-    def of_floats(*xs):
-        xs = iter(xs)
-        return case.f(*[next(xs) if x.dtype.kind in "fc" else x for x in inputs])
-
     for form, f in forms_of(of_floats, case.order, v):
         result, reason = outcome(lambda f=f: f, first, tuple([near(x) for x in first]))
         assert result == "right", f"{form}: {reason}"
