@@ -154,7 +154,9 @@ def seen_as(trace: Batch, x: Any) -> Any:
         base = x._base if type(x) is View else x
         if base._trace is trace and type(base._slot) is Buffer:
             return "captured", id(base), x._path if type(x) is View else ()
-        return Stack(primal_of(y._slot)) if y._trace is trace and type(y._slot) is not Buffer else primal_of(y)
+        if y._trace is trace and type(y._slot) is not Buffer:
+            return Stack(primal_of(y._slot))
+        return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
     if type(x) in ATOMS or isinstance(x, Again):
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
