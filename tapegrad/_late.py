@@ -68,7 +68,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg", "ops.further.equations"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving", "_scipy._sparse_systems", "_scipy._declare"),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.interpolate": ("_faces", "_scipy._piecewise", "_scipy._fitpack"),
