@@ -48,6 +48,7 @@ LOADED: dict[str, tuple] = {
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
     "tapegrad.numpy": ("__init__", "_stand_ins", "_scipy._device"),
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy", "_scipy._device"),
+    "tapegrad._cupyx": ("_stand_ins",),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
@@ -68,7 +69,14 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
     "cupyx.scipy.linalg": ("_faces", "ops.linalg", "ops.further.equations"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving", "_scipy._sparse_systems", "_scipy._declare"),
+    "cupyx.scipy.sparse.linalg": (
+        "operators",
+        "_implicit_systems",
+        "_faces",
+        "_scipy._solving",
+        "_scipy._sparse_systems",
+        "_scipy._declare",
+    ),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
     "cupyx.scipy.interpolate": ("_faces", "_scipy._piecewise", "_scipy._fitpack"),
@@ -76,6 +84,7 @@ LOADED: dict[str, tuple] = {
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),
+    "scipy.linalg.cython_blas": ("replay._outside",),
     "tapegrad.kernels.launch.cpu": ("replay._interpreter",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
     # what a program needs that is replayed

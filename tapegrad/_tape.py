@@ -38,6 +38,11 @@ MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), F
 LEAF = (None, None, None, None, None, None, None)
 
 
+def NONE(g, out, x, y):
+    """Stands where a record of two arguments has no second rule."""
+    raise AssertionError
+
+
 def primitive_of(record: tuple) -> Primitive | None:
     """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
     rule = record[2] if record[0] is None else record[0]
@@ -251,6 +256,14 @@ class Tape(Trace):
             ys.append(y)
             records.append((None, k, PART, n, len(out), None, None))
         return tuple(ys)
+
+
+def tape(swept: bool = False) -> Tape:
+    """A tape, of the kind that what is open wants over it."""
+    hiding = OPEN.hiding
+    if hiding and hiding[-1].tape is not None:
+        return hiding[-1].tape(swept, hiding[-1])
+    return Tape(swept)
 
 
 def release(trace: Trace) -> None:
@@ -503,6 +516,10 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
+        one, other = (buffer, c) if type(buffer) is Variable else (c, buffer)
+        trace = one._trace
+        if type(one) is Variable and trace is not None and (other._trace is trace if type(other) is Variable else type(other) is not View):
+            return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
 
@@ -514,6 +531,8 @@ def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
 def read_region(buffer: Any, path: tuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
+    if type(buffer) is Variable and buffer._trace is not None:
+        return buffer._trace.apply(READ, (buffer,), params)
     return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
 
 

@@ -27,6 +27,7 @@ from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
 from .._late import load
 from .._loans import lend
+from .._one_by_one import one_by_one
 from .._primitive import OPEN, is_tracked, layout_of, values_of
 from .._stand_ins import of_instance
 from .._variable import Variable, View
@@ -34,6 +35,7 @@ from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
 from ..ops._protocols import Adapter
 from ..ops.creation import made
+from ..ops.selecting import Selected
 from ..ops.shaping import stacked
 
 NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
@@ -72,6 +74,9 @@ def any_of(xs: Any, test: Callable) -> bool:
                 return True
         elif kind is list or kind is tuple:
             if any_of(x, test):
+                return True
+        elif kind is Selected:
+            if any_of((x.full,), test):
                 return True
         elif kind is dict and any_of(x.values(), test):
             return True
@@ -126,6 +131,8 @@ def plain(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return plain(x.plain_elements())
     if type(x) is dict:
         return {k: plain(v) for k, v in x.items()}
     return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
@@ -135,6 +142,8 @@ def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return bare(x.plain_elements())
     if type(x) is dict:
         return {k: bare(v) for k, v in x.items()}
     return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)
@@ -174,17 +183,22 @@ class Namespace:
         self.refusals: dict = {}  # function or class -> (why, what to write)
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
+        self.by_steps: set = set()  # those of them whose steps depend on values
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False) -> Callable:
+    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values."""
+
         def declare(ours):
             for f in functions:
                 self.rules[f] = ours
                 if not isinstance(f, type):
                     NUMPY[f] = ours
-                if of_functions:
+                if of_functions or by_steps:
                     self.functional.add(f)
+                if by_steps:
+                    self.by_steps.add(f)
             return ours
 
         return declare
@@ -251,7 +265,11 @@ class Namespace:
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
                         adapters[there] = Adapter(f, load("tapegrad._scipy._followed").on_device(ours) if there else ours)
-                    return adapters[there]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
+                    adapter = adapters[there]
+                    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+                    if functional and OPEN.hiding:
+                        return one_by_one(name, lambda *args, **kwargs: adapter(args, kwargs), args, kwargs, f in self.by_steps)
+                    return adapter(args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):

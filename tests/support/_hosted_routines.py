@@ -504,6 +504,7 @@ def _replace_everywhere(module, name, new):
     old = getattr(module, name)
     if hasattr(new, "__module__"):
         new.__module__ = getattr(old, "__module__", None) or module.__name__  # as users see it
+        new.__name__ = name
     for full, place in list(sys.modules.items()):
         if full.split(".")[0] in ("cupy", "cupyx") and getattr(place, "__dict__", {}).get(name) is old:
             setattr(place, name, new)
