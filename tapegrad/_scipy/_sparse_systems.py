@@ -15,9 +15,9 @@ from ..errors import ArgumentError, callers_line
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._device import beside
 from ._followed import Follower, Object
 from ._linear import Map, mapped
-from ._device import beside
 from ._matrices import FACES, LINALG, Sparse, is_device_matrix, is_sparse, sparse
 from ._solving import sparse_solution
 

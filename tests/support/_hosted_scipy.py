@@ -99,6 +99,13 @@ def times(self, other):
     return on_device(on_host(self) @ on_host(other))
 
 
+Factors = hosted_class(scipy.sparse.linalg.splu, "SuperLU")
+
+
+def splu(A, *args, **kwargs):
+    return Factors(A, *args, **kwargs)
+
+
 def trim_zeros(filt, trim="fb"):
     return to_device(np.trim_zeros(host_view(filt), trim))
 
@@ -133,7 +140,7 @@ def scipys():
             yield theirs, name, hosted_class(getattr(real, name))
     for name in SPARSE.split():
         yield cupyx.scipy.sparse.linalg, name, hosted(getattr(scipy.sparse.linalg, name))
-    yield cupyx.scipy.sparse.linalg, "splu", hosted_class(scipy.sparse.linalg.splu, "SuperLU")
+    yield cupyx.scipy.sparse.linalg, "splu", splu
     for form in ("csr", "csc", "coo"):
         for name in CONVERSIONS.split():
             setattr(getattr(cupyx.scipy.sparse, f"{form}_matrix"), name, conversion(name))
