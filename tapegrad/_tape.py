@@ -472,7 +472,7 @@ def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out:
             v = bottom(inputs[n])
             if adjoint:
                 c = late.conj(c)
-            b = bottom(c)
+            b = layout_of(c)  # (a view is read now)
             if b.dtype is not v.dtype or b.shape != v.shape:
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
