@@ -1,6 +1,7 @@
 """Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
 
-A loop would show each sample what the one before has kept.  So the function is run again, each sample beside what the one before kept
+Not where no code can read a name before it has bound it (_first_read.py).  Else a loop might show each sample what the one before has
+kept.  So the function is run again, each sample beside what the one before kept
 in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
 the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
 
@@ -18,8 +19,13 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._carried import Buffer, Marks
 from ._dual import Dual
+from ._first_read import Codes
 from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
+from ._reads import walked
+from ._shadow.builtin import Names
+from ._shadow.classes import State
 from ._shadow.containers import Contents, base_of
+from ._shadow.functions import Cell
 from ._shadow.kinds import ATOMS, HELD, is_user_class, state_of
 from ._stacked import room_for
 from ._variable import Variable, View, bottom, like_layout
@@ -61,7 +67,7 @@ def parts_of(x: Any) -> list:
 EMPTY = types.CellType()
 
 
-def walked(x: Any, met: dict) -> Iterator:
+def held(x: Any, met: dict) -> Iterator:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -92,12 +98,40 @@ def kept_in(trace: Batch) -> tuple:
     found, where, met = [], "", {}
     for change in changes():
         for v in put_by(change):
-            for x in walked(v, met):
+            for x in held(v, met):
                 if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
                     where = where or change[0].words.format(change[1])
                     if lies_on(x, trace):
                         found.append(x)
     return found, where
+
+
+def may_be_read(f: Any) -> bool:
+    """May f read what it keeps before it has kept it?  Not if it keeps it under names only, and no code that can be reached from the
+    outermost function reads such a name without having bound it."""
+    if not all([shadow.on for shadow in OPEN.shadows]):
+        return True
+    outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
+    walk, names, met = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes), set(), {}
+    for change in changes():
+        for name, v in named(change, walk):
+            if any([isinstance(x, Variable) or type(x) in NUMBERS for x in held(v, met)]):
+                names.add(name)
+    return None in names or walk.read_first(names, f)
+
+
+def named(change: tuple, walk: Codes) -> list:
+    """(its name, value) of what f has put into a holder; None for the name of what has none."""
+    kind, holder, new, *first = change
+    if kind is State:
+        found = State.bound(state_of(new), first[0]).items()
+    elif kind is Names:
+        found = Names.bound(new)
+    elif kind is Cell:
+        found = [(walk.name_of(holder) or walk.name_of(new), v) for v in Cell.put(change)]
+    else:
+        found = [(None, v) for v in put_by(change)]
+    return list(found)
 
 
 # --- the same in another run? ---
@@ -132,7 +166,7 @@ class Run:
     def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
         self.met: dict = {}
         kept = [list(put_by(change)) for change in members]
-        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in walked(v, self.met)]
+        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
     def agrees(self, other: "Run", adopted: list) -> bool:
@@ -207,16 +241,18 @@ def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable) -> None:
+def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable, f: Any) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
     where a loop would give others."""
     if trace.count == 1:
         return
-    members = changes()
     if not trace.count:
         refuse(trace, where)
+    if not may_be_read(f):
+        return
+    members = changes()
     adopted = [*trace.adopted]
-    for x in (*[v for v in walked(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
+    for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
         (x._base if type(x) is View else x)._saved = True
     before = Run(trace, first, members, adopted)
     told = None

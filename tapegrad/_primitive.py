@@ -138,7 +138,10 @@ class Trace:
     tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
+    tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
+    single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
+    pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []

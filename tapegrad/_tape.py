@@ -38,6 +38,11 @@ MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), F
 LEAF = (None, None, None, None, None, None, None)
 
 
+def NONE(g, out, x, y):
+    """Stands where a record of two arguments has no second rule."""
+    raise AssertionError
+
+
 def primitive_of(record: tuple) -> Primitive | None:
     """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
     rule = record[2] if record[0] is None else record[0]
@@ -253,6 +258,14 @@ class Tape(Trace):
         return tuple(ys)
 
 
+def tape(swept: bool = False) -> Tape:
+    """A tape, of the kind that what is open wants over it."""
+    hiding = OPEN.hiding
+    if hiding and hiding[-1].tape is not None:
+        return hiding[-1].tape(swept, hiding[-1])
+    return Tape(swept)
+
+
 def release(trace: Trace) -> None:
     """Let go of a tape that is closed."""
     trace.release()
@@ -450,7 +463,7 @@ def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out:
             v = bottom(inputs[n])
             if adjoint:
                 c = late.conj(c)
-            b = bottom(c)
+            b = layout_of(c)  # (a view is read now)
             if b.dtype is not v.dtype or b.shape != v.shape:
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
@@ -503,6 +516,10 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
+        one, other = (buffer, c) if type(buffer) is Variable else (c, buffer)
+        trace = one._trace
+        if type(one) is Variable and trace is not None and (other._trace is trace if type(other) is Variable else type(other) is not View):
+            return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
 
@@ -514,6 +531,8 @@ def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
 def read_region(buffer: Any, path: tuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
+    if type(buffer) is Variable and buffer._trace is not None:
+        return buffer._trace.apply(READ, (buffer,), params)
     return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
 
 

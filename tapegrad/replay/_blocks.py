@@ -18,18 +18,23 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import IN_LINES, LIBM, NUMBER, SINGLE, SUMMED, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
+from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
-from ._rolled import Listed
+from ._rolled import HEAVIEST, Listed
 from ._written_out import way
 
-SMALL = 1024  # elements of a result: NumPy does more of them sooner
-CALLED = 256  # of functions of the C library
-PRODUCTS = 10_000  # of a matrix product
-ROOM = 4096  # elements of an array that is read or written in part
+SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
+CALLED = 1 << 15  # of functions of the C library
+PRODUCTS = 1 << 22  # of a matrix product
+MATRICES = 64  # products of an instruction
+OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
+ROOM = 1 << 15  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+COPIED = 3000  # elements that take as long to copy as it takes to begin
 KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
+LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -78,7 +83,9 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
             row = SUMMED[name]
         else:
             continue
-        if row in IN_LINES and (best is None or size > best[1][0]):
+        if name in LOOPS and others == [1]:
+            row = "called"
+        if (row in IN_LINES or row == "called") and (best is None or size > best[1][0]):
             best = row, axis
     if best is None or len(joined) > 3:
         return None
@@ -147,7 +154,10 @@ class Kinds:
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
-        return math.prod(x) * (y[1] if len(y) == 2 else 1) if x and y and len(x) < 3 and len(y) < 3 else PRODUCTS + 1
+        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
+            return PRODUCTS + 1
+        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
 
 
 class Held:
@@ -170,8 +180,11 @@ class Arena:
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
-        self.counting: set = set()  # ids of the consecutive integers of which those are views
+        self.counting: dict = {}  # id -> the consecutive integers of which those are views
+        self.whole = np.arange(0)  # the last of these
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
+        self.forms: dict = {}  # id of places -> (their form, the places)
+        self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
         self.constants: list = [(np.zeros((), np.int64), 0.0)]
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
@@ -196,6 +209,7 @@ class Arena:
         """All blocks are there."""
         self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
         self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
+        self.forms, self.seam, self.counting, self.whole = {}, {}, {}, np.arange(0)
 
     # --- places ---
 
@@ -214,9 +228,15 @@ class Arena:
         self.first = first
         at = self.laid.get((first, shape, strides))
         if at is None:
-            at = self.laid[first, shape, strides] = ordered(first, shape, strides or (0,) * len(shape))
-            self.counting.add(id(at.base))
+            at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
         return at
+
+    def integers(self, first: int, count: int) -> np.ndarray:
+        """Consecutive ones."""
+        if first + count > len(self.whole):
+            self.whole = np.arange(2 * (first + count))
+            self.counting[id(self.whole)] = self.whole
+        return self.whole[first : first + count]
 
     def place(self, k: int) -> None:
         self.at[k] = at = self.taken(k)
@@ -237,8 +257,7 @@ class Arena:
         self.hold(k, [Held(self.at[k], False)])
 
     def taken_for_ever(self, v: Any) -> Any:
-        at = ordered(self.size, v.shape, v.strides)
-        self.counting.add(id(at.base))
+        at = ordered(self.integers(self.size, v.size), v.shape, v.strides)
         self.size += v.size
         self.constants.append((at, v))
         return at
@@ -296,6 +315,45 @@ class Arena:
         self.begins[id(at), shape] = found, at
         return found
 
+    def form_of(self, at: np.ndarray) -> Any:
+        """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
+        if id(at.base) in self.counting:  # an integer takes as much memory as a number
+            return at.shape, at.strides
+        if at.size < LEAST_CUT:
+            return False
+        found = self.forms.get(id(at))
+        if found is None:
+            steps = steps_of(at)
+            found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
+        return found[0]
+
+    def cuts_of(self, to: Any, operands: tuple) -> list | None:
+        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is one box, or too many."""
+        cuts: Any = None
+        if self.form_of(to) is False and not self.is_once(to):
+            return None  # the last one that is written to a place stays
+        for at in (to, *operands):
+            if at.size > 1 and self.form_of(at) is False:
+                cuts = cuts or [{0, n} for n in to.shape]
+                for axis in range(1, at.ndim + 1):
+                    if at.shape[-axis] > 1:
+                        cuts[-axis] |= self.seams(at, axis)
+        count = math.prod([len(c) - 1 for c in cuts]) if cuts else 0
+        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * LEAST_CUT else None
+
+    def seams(self, at: np.ndarray, axis: int) -> set:
+        """Where, along this axis from the last one, the steps between neighbours change."""
+        key = id(at), axis
+        if key not in self.seam:
+            steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
+            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1  # the step from there on is another one
+            for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
+                if k >= last + 1 and (steps[k] != steps[last]).any():
+                    found.add(k + 1)
+                    last = k + 1
+            self.seam[key] = found, at
+        return self.seam[key][0]
+
     def view_of(self, at: np.ndarray) -> tuple | None:
         """(first place, strides) by which the arena shows these places; None if it cannot."""
         if id(at.base) in self.counting and at.size:
@@ -348,6 +406,15 @@ class Block:
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
+        cuts = self.arena.cuts_of(to, operands) if to.size >= LEAST_CUT else None
+        if cuts is not None:
+            wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
+            for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
+                self.part(name, *[at[box] for at in wide])
+        else:
+            self.part(name, to, *operands)
+
+    def part(self, name: str, to: Any, *operands: Any) -> None:
         if self.listed is not None and to.size:
             self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
         if to.size == 1:
@@ -360,11 +427,8 @@ class Block:
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
         first, forms = [], []
         for at in (to, *operands):
-            if at.size == 1:
-                form: Any = None
-            elif id(at.base) in self.arena.counting:  # an integer takes as much memory as a number
-                form = at.shape, at.strides
-            else:
+            form = None if at.size == 1 else self.arena.form_of(at)
+            if form is False:
                 return False
             first.append(at.item(0))
             forms.append(form)
@@ -372,8 +436,10 @@ class Block:
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        rest = [0] * (4 - len(first))
-        self.rows.append((number, size, *first, *rest, m, *over, *rest, l, *beyond, *rest))
+        if name in LOOPS:
+            first += places_of(name)
+        rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
+        self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
         return True
 
@@ -418,6 +484,7 @@ class Block:
         written_out = way(i, [arena.shown[a][1] for a in i.args])
         if prim is matmul.prim:
             self.matmul(to, *at)
+            arena.free_temporaries()
         elif prim is shaping.sum.prim:
             self.row("copy", to, np.zeros((), np.int64))
             kept = np.sum(np.zeros_like(at[0]), axis=i.params["axis"], keepdims=True).shape
@@ -444,13 +511,47 @@ class Block:
             self.row("div", to, to, at[1])
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
+        if to.ndim > 2:
+            for k in np.ndindex(to.shape[:-2]):
+                each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)
+                each = [tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)]) for at_k, at in zip(each, (x, y), strict=True)]
+                self.matmul(to[k], x[each[0]], y[each[1]])
+            return
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
+        if x.ndim + y.ndim > 2 and m * inner * p >= (OF_BLAS if min(m, p) > 1 else OF_VECTORS):
+            self.product(to, x, y)
+            return
         out = to.reshape(m, p)
-        self.row("copy", to, np.zeros((), np.int64))
+        self.row("copy", to, self.nothing)
         shape = (inner, m, p)
         self.row("muladd", np.broadcast_to(out, shape), np.broadcast_to(rows.T[:, :, None], shape), columns[:, None, :])
+
+    def product(self, to: Any, x: Any, y: Any) -> None:
+        """A row for BLAS; what does not lie as that takes it is copied."""
+        if x.ndim == 1:
+            x, y = y.T, x
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        of_vector = y.ndim == 1
+        x, y = self.laid_out(x, matrix_of), self.laid_out(y, vector_of if of_vector else matrix_of)
+        if of_vector:
+            self.row("copy", to, self.nothing)
+        if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
+            to, x, y = to.T, y.T, x.T
+        name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
+        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)])]
+        if self.listed is not None:
+            self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
+        self.rows.append((NUMBER[name], to.size, *places, 0, *integers, *[0] * (ROW - 6 - len(integers))))
+
+    def laid_out(self, at: Any, form: Any) -> Any:
+        if id(at.base) in self.arena.counting and form(at) is not None:
+            return at
+        fresh = self.temporary(*at.shape)
+        self.row("copy", fresh, at)
+        return fresh
 
     # --- the run ---
 
@@ -532,13 +633,12 @@ def zeros_of(shape: tuple) -> np.ndarray:
     return np.zeros(shape, np.int64)
 
 
-def ordered(first: int, shape: tuple, strides: tuple) -> np.ndarray:
-    """Consecutive integers in the memory order that the strides tell."""
+def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
+    """These integers in the memory order that the strides tell."""
     if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
-        return np.arange(first, first + math.prod(shape)).reshape(shape)
+        return flat.reshape(shape)
     order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    flat = np.arange(first, first + math.prod(shape)).reshape([shape[n] for n in order])
-    return flat.transpose([order.index(n) for n in range(len(shape))])
+    return flat.reshape([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])
 
 
 def is_move(prim: Any) -> bool:
@@ -563,7 +663,8 @@ def runs(program: Program) -> list:
             code = program.code[start:n]
             views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
             given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
-            moved = len(given) + len([k for k, _ in code if k in outside])
+            given |= {k for k, _ in code if k in outside}
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED for k in given])
             if n - start - views >= FEWEST + MOVED * moved:
                 found.append((start, n))
             start = None

@@ -48,7 +48,12 @@ LARGE = 1 << 15  # bytes of an array whose memory is used again
 FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
 LEAST = 100  # elements below which an instruction is no part of a group
-PASS, ROW, BUILT = 0.5, 20, 6e4  # ns: of an element of an instruction; of an instruction in a loop, and to make a loop of it
+PASS, LINE, ROW, BUILT = (
+    0.5,
+    0.15,
+    20,
+    6e4,
+)  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
 CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
@@ -71,11 +76,12 @@ class Storage:
 
 
 class Emitted:
-    """The text of a program, and the function that it makes; `compiled`: with groups in it."""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False):
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
         self.groups: list = []
         self.alone: dict = {}
+        self.in_blocks = blocks
         self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
         if compiled:
             program, self.groups, self.alone = with_groups(program)
@@ -119,7 +125,7 @@ class Emitted:
             return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
         looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
-        saved = sum([PASS * size - within * CALL for size, within in sizes if size >= LEAST], 0.0)
+        saved = sum([LINE * size - CALL if within else PASS * size for size, within in sizes if size >= LEAST], 0.0)
         saved = max(saved, 0.0) + ROW * looped
         return (compiling + BUILT * looped) / saved if saved else math.inf
 
@@ -203,7 +209,7 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        found = runs(program)
+        found = runs(program) if self.in_blocks else []
         self.found, self.rolling = found, self.compiled and is_rolled(program, found)
         self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
         self.within = within = {n for start, stop in found for n in range(start, stop)}

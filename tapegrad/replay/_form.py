@@ -33,7 +33,7 @@ COMPILING = 2e8  # ns that the compilation of a function's groups may take
 REFUSALS = 3  # replays for which groups were of no use, before there are none
 GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
-PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
+PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
 
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
@@ -203,7 +203,7 @@ class Form:
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
-        if reason is None and self.recordings > PATIENCE * (self.replays + MOST):
+        if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         if reason is not None:
             if owner.on_change == "raise":
@@ -244,7 +244,8 @@ class Kept:
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
-        self.replays = self.failures = self.refusals = 0
+        self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        self.refused = False  # are there none any more, for its values are often not finite?
 
     def is_apart(self, values: list) -> bool:
         """Does nothing that is written share memory with an argument, or with what another thread follows?"""
@@ -299,10 +300,13 @@ class Kept:
                 COLLECTOR.resume()
 
     def refuse(self) -> None:
-        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call."""
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
+        no groups any more, then no blocks."""
         self.refusals += 1
-        if self.refusals > REFUSALS and 2 * self.refusals > self.replays:
-            self.compile, self.emitted = False, load(EMITTER).Emitted(self.program)
+        if self.refusals > REFUSALS and 2 * self.refusals > self.replays - self.begun:
+            self.refused, self.compile = True, False
+            self.refusals, self.begun = 0, self.replays
+            self.emitted = load(EMITTER).Emitted(self.program, blocks=bool(self.emitted.groups))
 
     def found(self, values: list, before: list) -> Any:
         """What the program gives; a guard that failed; what an operation raised; or None.  `before`: the states of its generators."""
@@ -329,7 +333,7 @@ class Kept:
                 return error
             if failure is not None:
                 self.stop(failure)
-            elif self.emitted is not None and self.emitted.groups and HEARD.shown is None:
+            elif self.emitted is not None and (self.emitted.groups or self.emitted.blocks) and HEARD.shown is None:
                 self.refuse()
         return None if HEARD.shown is not None and type(found) is not Guard else found
 
@@ -370,7 +374,7 @@ class Kept:
     def fused(self) -> str:
         """What runs in compiled loops."""
         if self.compile is False:
-            return "; nothing compiled for it, for its values are often not finite" if self.refusals > REFUSALS else ""
+            return "; nothing compiled for it, for its values are often not finite" if self.refused else ""
         if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
             return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
         return load(EMITTER).told(self.emitted)

@@ -21,7 +21,12 @@ from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
-LITTLE, LINE, COSTLY, SLOW = 50, 0.4, 6, 8  # ns of an instruction within a block, and of an element; from so many operations on it is slow
+LITTLE, LINE, COSTLY, SLOW = (
+    20,
+    0.15,
+    6,
+    0.5,
+)  # ns of an instruction within a block, and of an element; from so many operations on it is slow
 CALL, WRITE, PASS, COST, ENTRY = (
     600,
     1500,

@@ -15,6 +15,7 @@ from typing import Any
 
 from .._late import load
 from ._lines import FIELDS, MANY, WIDE, Lines, field
+from ._outside import Called, Product, blas
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
@@ -47,15 +48,17 @@ WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011")}
 IN_LINES = {
     f"{name} {way}": Lines(name, BODIES[name], way, False, name in CHECKED)
     for name in OPERANDS
-    if name not in LIBM and name != "tanh_slope"
+    if name not in LIBM
     for way in WAYS[OPERANDS[name]]
 }
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *IN_LINES, "loop"))}
+OUTSIDE = {"called": Called(), "dgemm": Product("dgemm"), "dgemv": Product("dgemv")}
+FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what _lines.py says.
-ROW, SHORT_ROW = 16, 6  # fields of rows of lines and of loops; of others
+ROW, SHORT_ROW = 16, 6  # fields of rows of FUNCTIONS and of loops; of others
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
 # its bases follow from field 6 on.)
 
@@ -140,6 +143,34 @@ tail:
 }
 """
 
+EACH = "".join(
+    [
+        f"""%x{n} = extractelement {MANY} %x, i64 {n}
+  %y{n} = extractelement {MANY} %y, i64 {n}
+  %s{n} = call double @tanh_slope(double %x{n}, double %y{n})
+  %r{n} = insertelement {MANY} {f"%r{n - 1}" if n else "poison"}, double %s{n}, i64 {n}
+  """
+        for n in range(WIDE)
+    ]
+)
+TANH_SLOPES = f"""
+define internal {MANY} @tanh_slopes({MANY} %x, {MANY} %y) {{
+  %p = fmul {MANY} %y, %y
+  %ones = insertelement {MANY} zeroinitializer, double 1.0, i64 0
+  %all = shufflevector {MANY} %ones, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %edge = insertelement {MANY} zeroinitializer, double 0.99, i64 0
+  %edges = shufflevector {MANY} %edge, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %near = fcmp olt {MANY} %p, %edges
+  %d = fsub {MANY} %all, %p
+  %every = call i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1> %near)
+  br i1 %every, label %less, label %tail
+less:
+  ret {MANY} %d
+tail:
+  {EACH}ret {MANY} %r{WIDE - 1}
+}}
+"""
+
 
 def text() -> str:
     """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
@@ -151,20 +182,27 @@ def text() -> str:
             body, answer = LOOP, "%answer_loop"
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
-        elif name in IN_LINES:
-            body, answer = f"%answer_{n} = call i64 @{IN_LINES[name].name}(ptr %row, ptr %arena)", f"%answer_{n}"
+        elif name in FUNCTIONS:
+            body, answer = f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena)", f"%answer_{n}"
         else:
             body = "".join([f"%{p}_{n} = getelementptr i32, ptr %table, i64 %{p}\n  " for p in FIELDS])
             given = ", ".join([f"ptr %{p}_{n}" for p in FIELDS])
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(f"[ {ROW if name in IN_LINES or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+        widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+    functions = [
+        *[operation(name, body) for name, body in BODIES.items()],
+        TANH_SLOPE,
+        TANH_SLOPES,
+        *[f.text() for f in FUNCTIONS.values()],
+    ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
+    declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"
     return f"""{declared}
-{"".join([operation(name, body) for name, body in BODIES.items()])}{TANH_SLOPE}{"".join([line.text() for line in IN_LINES.values()])}
+{"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
   br label %row_k
@@ -215,6 +253,8 @@ def made() -> Any:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         for name in LIBM:
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+        for name, place in blas().items():
+            llvm.add_symbol(name, place)
     except (OSError, AttributeError):
         return None
     address = compiled(text(), "replay", math.inf)

@@ -27,6 +27,7 @@ PERIODS, TRIED = 40, 8  # lengths of a trip that are looked at, and that are tri
 NEAR = 16  # cells of one pointer lie within so many places of the next, or a step
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
 READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
+READS |= {NUMBER[name]: [1, 2] for name in ("dgemm", "dgemv")}  # (never within a loop: heavier than those may be)
 WRITES = frozenset((ASSIGN, ADD_AT))
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))  # of what is not finite comes what is not
 WORD = re.compile(r"%(old|[rxyzpq])\b")

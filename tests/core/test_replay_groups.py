@@ -23,6 +23,8 @@ X, Y = RNG.normal(size=N), RNG.uniform(0.1, 0.9, size=N)
 def small_arrays_too(monkeypatch):
     """Groups are made of what the interpreter would do as fast."""
     monkeypatch.setattr(_fused, "LINE", 4.0)
+    monkeypatch.setattr(_fused, "SLOW", 8.0)
+    monkeypatch.setattr(_emitted, "LINE", 4.0)
 
 
 def fused(f, *points, rtol=4e-15, method="value", groups=1):
@@ -492,7 +494,7 @@ def test_the_choice():
 
 
 def test_it_is_compiled_once_that_pays(monkeypatch):
-    monkeypatch.setattr(_form, "COMPILING", 8 * N * _emitted.PASS * 4)
+    monkeypatch.setattr(_form, "COMPILING", 8 * N * _emitted.LINE * 4)
     p = tg.prepare(lambda x: (np.exp(x) * x + 1.0).sum(), X)
     seen = []
     for _ in range(20):

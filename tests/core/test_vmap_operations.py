@@ -27,6 +27,21 @@ def test_operations_to_second_order(case):
         judged(case, count)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_some_operations_in_all_forms():
+    """vmap of vmap, and recorded, among them."""
+    for case in CASES[7::70]:
+        judged(case, 3)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", [c for c in CASES if not c.numpy_only], ids=repr)
+def test_operations_on_cupy(case, xp):
+    if xp is not np:
+        judged(case, 2, library=xp)
+
+
 def in_order(x, order):
     """A stack of x and another array, each in this memory order."""
     room = np.empty((2, *(x.shape if order == "C" else x.shape[::-1])), x.dtype)
