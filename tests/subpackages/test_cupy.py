@@ -2,6 +2,7 @@
 
 import importlib
 
+import executed
 import numpy as np
 import pytest
 import scipy.integrate
@@ -99,3 +100,39 @@ def test_a_state_of_another_library_is_refused(xp):
     zi = xp.asarray(scipy.signal.lfilter_zi(B, A))
     with pytest.raises(ValueError, match="zi has shape .3,.; its length along the axis must be 5"):
         tg.grad(lambda x: s.lfilter(xp.asarray(B), xp.asarray(A), x, zi=zi)[0].sum())(xp.asarray(X))
+
+
+# Lines of the tables of calls, one or two for each way in which SciPy's functions come to CuPy's arrays: code that is followed there,
+# rules in CuPy's names, maps whose matrix is made, equations in the place of compiled fits, CuPy's own classes, sparse matrices.
+# (By default the shorter ones; test_coverage.py goes over all lines in turn.)
+SHORT = {
+    ("systems", "residue"), ("systems", "CZT"), ("signal", "freqz_sos"), ("signal", "cspline1d"), ("ndimage", "com L"),
+    ("ndimage", "maximum"), ("interpolate", "LSQUS"), ("interpolate", "nnd"), ("sparse", "splu in"), ("sparse", "kron"),
+}  # fmt: skip
+WAYS = {
+    "systems": ("lsim", "residue", "firwin_2d", "CZT", "SFT cap stft", "cspline2d", "unique"),
+    "signal": ("filtfilt", "butter sos", "find_peaks h", "freqz_sos", "upfirdn c", "cspline1d"),
+    "ndimage": ("sum", "maximum", "com L", "rotate r", "zoom reflect"),
+    "interpolate": ("mis clamped", "cs periodic", "akima", "lnd nodes", "nnd", "LSQUS"),
+    "sparse": ("solve", "A+B", "kron", "lsqr", "eigsh v", "splu in"),
+    "operators": ("gmres operator", "svds"),
+}
+
+
+def line_of(table, name):
+    return next(executed.Line(name, f, x, options) for n, f, x, options in importlib.import_module(f"calls_{table}").CALLS if n == name)
+
+
+@pytest.mark.cupy_only
+@pytest.mark.filterwarnings("ignore")  # SciPy's own, of formats that cost time
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        pytest.param(table, name, marks=() if (table, name) in SHORT else pytest.mark.long)
+        for table, names in WAYS.items()
+        for name in names
+    ],
+)
+def test_lines_of_the_tables(xp, table, name):
+    said = executed.on_cupy(line_of(table, name), xp)
+    assert set(said.values()) == {executed.RIGHT}, said
