@@ -273,6 +273,8 @@ class Problem:
     def solution_of_samples(self, trace: Any, operands: list) -> Any:
         if not trace.count:
             return NotImplemented
+        for outer in OPEN.hiding:
+            outer.looped(f"the solver of {self.call}")
         many = Samples(self, trace.count, [batched for _, batched in operands])
         return bind(many.solving(), [v for v, _ in operands], {})
 

@@ -23,8 +23,9 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_pure, is_single
+from ._recorder import Guard, Recorded, is_single
 from ._signature import READ, Signature, Surroundings, flat_of
+from ._ways import is_pure
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
@@ -365,10 +366,12 @@ class Kept:
         anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
             f", random numbers drawn {drawn} times" if drawn else ""
         )
+        looped = self.program.by_samples
+        looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {anew}, {guards} values and conditions guarded; "
-            f"{self.surroundings.compared()} bytes of other arrays compared at each call{self.fused()}"
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call{looped}{self.fused()}"
         )
 
     def fused(self) -> str:

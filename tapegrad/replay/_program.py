@@ -13,7 +13,8 @@ from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
 from .._random import DRAW
-from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded, is_of_another, ways_of
+from ._recorder import Guard, Instruction, Recorded
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -65,7 +66,7 @@ class Program:
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
         rows, known, same = trace.rows, trace.known, trace.same
-        self.tree, self.recorded = recorded.tree, len(rows)
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(rows), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
