@@ -353,6 +353,9 @@ class Record(Trace):
             slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
         return self.done(prim, slots, params)
 
+    def element(self, x, at):
+        return self.done(READ, (x._slot,), {"path": NO_STEPS, "at": at, "copy": False})
+
     def single(self, prim, x, v, i):
         setting = now()
         if setting is not self.setting or (self.weak and i in self.weak):
