@@ -1,4 +1,5 @@
-"""Loops whose sweep is recorded by the trip (replay/_trips.py): random loops, regular and not, against plain calls."""
+"""Loops that are recorded: their sweep, by the trip (replay/_trips.py), for random loops, regular and not, against plain calls; and what
+is copied of a buffer that they fill."""
 
 import warnings
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay import _trips
+from tapegrad.replay import _program, _recorder, _trips
 
 N = 4
 M = np.random.default_rng(1).normal(size=(N, N)) / N
@@ -182,3 +183,28 @@ def test_trips_of_usual_loops(counts):
     assert len(done) >= 12
     np.testing.assert_allclose(found, tg.grad(f)(x), rtol=1e-12)
     np.testing.assert_allclose(p.grad(2 * x), tg.grad(f)(2 * x), rtol=1e-12)
+
+
+def test_copies_are_in_proportion_to_what_is_written(monkeypatch):
+    def copied(T):
+        """Bytes that are copied of buffers, by a recording and by the first replay."""
+
+        def f(x):
+            r = np.zeros((T, 8), like=x)
+            r[0] = x
+            for t in range(1, T):
+                r[t] = 0.9 * r[t - 1] + 0.1 * np.sin(r[t - 1] * r[t - 1, 0])
+            return (r * r).sum()
+
+        total = [0]
+        for module in (_recorder, _program):
+            kept = module.kept
+            monkeypatch.setattr(module, "kept", lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1])
+        x = np.linspace(0.1, 0.8, 8)
+        p = tg.prepare(f, x)
+        for _ in range(2):
+            np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-13)
+        monkeypatch.undo()
+        return total[0]
+
+    assert copied(80) < 3 * copied(40)
