@@ -358,7 +358,8 @@ class Record(Trace):
         self.met, self.short = self.mets.setdefault(watched, ({}, {}))
 
     def shortened(self, prim):
-        """(body, what of it was met: operands -> number, what results look like, flags) of an elementwise operation of tapegrad's own; else ()"""
+        """(body, what of it was met: operands -> number, what results look like, flags) of an elementwise operation of tapegrad's own, or
+        ()."""
         run, pure, fresh = ways_of(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi:
