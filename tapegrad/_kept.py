@@ -30,6 +30,7 @@ from ._shadow.kinds import ATOMS, HELD, is_user_class, state_of
 from ._stacked import room_for
 from ._variable import Variable, View, bottom, like_layout
 from .errors import BatchError
+from .ops import shaping as s
 from .ops._define import dtype, ndim, shape
 
 # --- what is kept ---
@@ -137,6 +138,15 @@ def named(change: tuple, walk: Codes) -> list:
 # --- the same in another run? ---
 
 
+class Stack:
+    """A value of each sample."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Any):
+        self.values = values
+
+
 def seen_as(trace: Batch, x: Any) -> Any:
     """What of an object another run must give again."""
     if isinstance(x, Variable):
@@ -144,7 +154,9 @@ def seen_as(trace: Batch, x: Any) -> Any:
         base = x._base if type(x) is View else x
         if base._trace is trace and type(base._slot) is Buffer:
             return "captured", id(base), x._path if type(x) is View else ()
-        return primal_of(y._slot if y._trace is trace and type(y._slot) is not Buffer else y)
+        if y._trace is trace and type(y._slot) is not Buffer:
+            return Stack(primal_of(y._slot))
+        return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
     if type(x) in ATOMS or isinstance(x, Again):
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
@@ -152,7 +164,15 @@ def seen_as(trace: Batch, x: Any) -> Any:
     return type(x), len(parts_of(x))
 
 
+def one_for_all(v: Any) -> Any:
+    return s.reshape(v, to=(1, *shape(v)))
+
+
 def alike(a: Any, b: Any) -> bool:
+    if type(a) is Stack or type(b) is Stack:
+        a, b = [v.values if type(v) is Stack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
+        if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
+            return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and truth_of(((a == b) | ((a != a) & (b != b))).all())
     if type(a) is tuple or type(b) is tuple:
         return type(a) is type(b) and a == b
     if shape(a) != shape(b) or dtype(a) != dtype(b):

@@ -192,6 +192,9 @@ class Trace:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""
 
+    def looped(self, name: str) -> None:
+        """Under this trace a `vmap` runs this operation on one sample after the other."""
+
     def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)

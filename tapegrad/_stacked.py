@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, repeated, repeats, room_laid, xp_of
 from ._carried import host
 from ._hollow import hollow
-from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Primitive, bind, layout_of
 from ._variable import Variable, bottom, like_layout
 from .errors import BatchError, callers_line
 from .ops import indexing as ix
@@ -133,6 +133,8 @@ def one_by_one(trace, prim, operands, params):
     """One sample after the other."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+    for outer in OPEN.hiding:
+        outer.looped(prim.name)
     stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
     each = []
     for k in range(trace.count):

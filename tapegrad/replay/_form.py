@@ -366,10 +366,12 @@ class Kept:
         anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
             f", random numbers drawn {drawn} times" if drawn else ""
         )
+        looped = self.program.by_samples
+        looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {anew}, {guards} values and conditions guarded; "
-            f"{self.surroundings.compared()} bytes of other arrays compared at each call{self.fused()}"
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call{looped}{self.fused()}"
         )
 
     def fused(self) -> str:

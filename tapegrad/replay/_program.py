@@ -66,7 +66,7 @@ class Program:
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
         rows, known, same = trace.rows, trace.known, trace.same
-        self.tree, self.recorded = recorded.tree, len(rows)
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(rows), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}

@@ -96,6 +96,7 @@ class Record(Trace):
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
         self.same: dict = {}
+        self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
@@ -181,6 +182,9 @@ class Record(Trace):
         """Integers are inputs like others; a number tells a view, or a length."""
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
+
+    def looped(self, name):
+        self.by_samples[name] = None
 
     def is_number(self, x):
         return x._slot in self.weak

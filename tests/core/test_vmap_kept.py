@@ -291,3 +291,23 @@ def test_reading_of_bytecode():
         assert not read_first(f.__code__, "h"), f.__name__
     for f in (after_a_loop, in_an_except_clause, second_trip, *HANDED_ON):
         assert read_first(f.__code__, "h"), f.__name__
+
+
+def forgetting(keep):
+    last = 0.25
+
+    def remember(v):
+        nonlocal last
+        last = last * keep + v
+        return last
+
+    return lambda x: (x * (remember(0.25) + 0.5)).sum()
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_value_that_is_multiplied_by_zero_is_not_handed_on(around):
+    """In the second run it is one of each sample, and the same for all."""
+    batched, loop = AROUND[around]
+    np.testing.assert_allclose(batched(forgetting(0.0)), loop(forgetting(0.0)), rtol=1e-14)
+    with pytest.raises(BatchError, match="keeps a value in a name of an outer function"):
+        batched(forgetting(0.5))
