@@ -84,6 +84,7 @@ class Record(Trace):
         self.known: list = []
         self.looks: list = []
         self.guards: dict = {}
+        self.asked = 0  # how often values were asked for
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
         self.constants = frozenset(map(id, constants))
@@ -135,6 +136,7 @@ class Record(Trace):
         """(A copy: whoever asks may write it.)"""
         k = x._slot
         v = self.known[k]
+        self.asked += 1
         if (k, False) not in self.guards:
             self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
         return kept(v) if is_array(v) else v
@@ -142,6 +144,7 @@ class Record(Trace):
     def truth(self, x):
         k = x._slot
         v = bool(self.known[k])
+        self.asked += 1
         if (k, True) not in self.guards:
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v

@@ -10,6 +10,7 @@ import tapegrad as tg
 from tapegrad.replay import _program, _recorder, _trips
 
 N = 4
+X = np.array([0.3, 0.5, 0.2])
 M = np.random.default_rng(1).normal(size=(N, N)) / N
 
 
@@ -208,3 +209,40 @@ def test_copies_are_in_proportion_to_what_is_written(monkeypatch):
         return total[0]
 
     assert copied(80) < 3 * copied(40)
+
+
+def test_rules_of_the_users_are_called_for_each_trip():
+    calls = []
+
+    def vjp(g, out, x):
+        calls.append(len(calls))
+        return 2 * g * x
+
+    square = tg.rule(lambda x: x * x, vjp=vjp)
+
+    def f(x):
+        y = x
+        for _ in range(60):
+            y = square(np.array([y[0], y[1] * 0.9, y[2]])) * 0.5 + x
+        return y.sum()
+
+    x = np.array([0.1, 0.2, 0.15])
+    want = tg.grad(f)(x)
+    calls.clear()
+    np.testing.assert_allclose(tg.prepare(f, x).grad(x), want, rtol=1e-13)
+    assert len(calls) == 60
+
+
+def test_values_that_a_loop_asks_for():
+    """A branch in the loop tells trips apart that look the same."""
+
+    def f(p):
+        y, z = p * 1.0, np.zeros(3, like=p)
+        for _ in range(60):
+            z[1:] = y[1:] * p[0]
+            y = y * 0.9 + z[[0, 2, 1]] if y[0] > 0.05 else y * 1.5 - z
+        return (y * y).sum()
+
+    p = tg.prepare(f, X)
+    for at in (X, 1.1 * X, X):
+        np.testing.assert_allclose(p.grad(at), tg.grad(f)(at), rtol=1e-12)
