@@ -345,14 +345,9 @@ def safe_record(record: tuple) -> tuple:
 
 
 def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
-    """`of_many`: what is known of invalid operations in general records.  Where nobody can tell of any, the records are those with safe
-    rules, and the list is the sweep's own."""
+    """`of_many`: what is known of invalid operations in general records.  Where nobody can tell of any, the rules are to be safe, and
+    the list of records is the sweep's own."""
     safe = type(of_many) is Unknown
-
-    def run(k: int, stop: int) -> None:
-        if safe:
-            records[stop + 1 : k + 1] = [safe_record(r) for r in records[stop + 1 : k + 1]]
-        _swept(records, G, owned, k, stop, last, invalid, of_many)
 
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made, owned = getattr(records, "cotangents", None), set()
@@ -361,9 +356,15 @@ def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()
     if trace.sweeps is None:
-        run(top, -1)
-    else:
-        trace.sweeps(records, G, owned, top, run)
+        _swept(records if not safe else [safe_record(r) for r in records], G, owned, top, -1, last, invalid, of_many)
+        return G
+
+    def run(k: int, stop: int) -> None:
+        if safe:
+            records[stop + 1 : k + 1] = [safe_record(r) for r in records[stop + 1 : k + 1]]
+        _swept(records, G, owned, k, stop, last, invalid, of_many)
+
+    trace.sweeps(records, G, owned, top, run)
     return G
 
 
