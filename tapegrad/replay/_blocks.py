@@ -3,6 +3,7 @@
 Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
 operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
 
+import collections
 import functools
 import heapq
 import itertools
@@ -400,6 +401,7 @@ class Block:
                 else:
                     self.given.append(a)
                     arena.place(a)
+        self.reads = collections.Counter([a for _, i in code for a in i.args])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
@@ -447,8 +449,7 @@ class Block:
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        if name in LOOPS:
-            first += places_of(name)
+        first += places_of(name) if name in LOOPS else []
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
@@ -460,8 +461,9 @@ class Block:
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
             arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
-            if 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1):
-                arena.place(k)  # a copy, for else the write would make one of all of the buffer
+            written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
+            if written or self.is_apart(k, view):
+                arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
                 self.row("copy", arena.at[k], view)
                 return
             arena.hold(
@@ -470,6 +472,19 @@ class Block:
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
+            whole = prim is ASSIGN and is_whole(i.params["path"], i.params["at"])
+            if whole and self.is_given_up(i.args[1], at, n):
+                arena.at[k] = at[1]  # what is written becomes the buffer
+                arena.hold(k, arena.held[i.args[1]])
+                return
+            if whole:
+                arena.place(k)
+                self.row("copy", arena.at[k], at[1])
+                return
+            if prim is ADD_AT and is_whole(i.params["path"], i.params["at"]) and not arena.is_dead(base, n):
+                arena.place(k)
+                self.row("add", arena.at[k], *at)
+                return
             if (
                 arena.is_dead(base, n)
                 and arena.is_once(at[0])
@@ -526,6 +541,16 @@ class Block:
         else:  # root_slope
             self.row("mul", to, at[0], self.number(0.5))
             self.row("div", to, to, at[1])
+
+    def is_given_up(self, y: int, at: list, n: int) -> bool:
+        """Does nobody read y after instruction n, and does it lie as the buffer does?"""
+        return at[0].shape == at[1].shape and at[0].strides == at[1].strides and self.arena.is_dead(y, n)
+
+    def is_apart(self, k: int, view: np.ndarray) -> bool:
+        """Do the elements of a view that is read more than once lie one by one?"""
+        if self.listed is not None or view.size < LEAST_CUT or self.reads[k] < 2:
+            return False
+        return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     # --- two operations in one row ---
 
@@ -704,6 +729,11 @@ def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
         return flat.reshape(shape)
     order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
     return flat.reshape([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])
+
+
+def is_whole(path: tuple, at: Any) -> bool:
+    """Is all of the buffer written?"""
+    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 
 
 def is_move(prim: Any) -> bool:
