@@ -45,6 +45,11 @@ def owned(x: Any) -> Any:
     return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else kept(x)
 
 
+def to_host(x: Any) -> np.ndarray:
+    """An array or number as a plain array of NumPy's, from a device if it lies there."""
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
 def shares_memory(a: Any, b: Any) -> bool:
     """May the plain arrays a and b overlap in memory?"""
     xp = xp_of(a)

@@ -66,6 +66,16 @@ class Batch(Trace):
         x._saved = True
         return x
 
+    def taken(self, x: Variable) -> Variable:
+        """x as a value that no sample hands on, whoever writes it: an argument of a transform inside."""
+        y = frozen(x)
+        if type(y._slot) is Buffer:
+            y._slot.marks.on_read((), None)
+            marks = Marks(self.call, x)
+            marks.own = True
+            y._slot = Buffer(y._slot.value, y._slot.batched, marks)
+        return y
+
     def adopt(self, x: Variable) -> None:
         """An array that the function captured: what is read of it and written is marked from now on."""
         if type(x) is View:

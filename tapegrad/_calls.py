@@ -74,6 +74,11 @@ def number(x: Any) -> Any:
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
 
 
+def taken(x: Variable) -> Variable:
+    """The value of a handle, for a function that may write its argument."""
+    return x._trace.taken(x) if x._trace is not None and x._trace.samples else frozen(x)
+
+
 def entered(x: Any) -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
     if type(x) is np.ndarray:
@@ -84,7 +89,7 @@ def entered(x: Any) -> Any:
         if x._trace is None:
             return kept(b) if is_array(b) else b
         read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
-        return copied(x) if read_only else frozen(x)
+        return copied(x) if read_only else taken(x)
     return kept(x) if is_array(x) else number(x)
 
 
@@ -401,7 +406,7 @@ class Recorded:
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
-        self.tape = tape = reverse.Tape(swept)
+        self.tape = tape = reverse.tape(swept)
         self.slots: dict = {}
         self.aux: Any = None
 
@@ -557,7 +562,10 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
 
     def watch(key, value):
         t = flat[key]
-        return dual.watch(value, cast(call, "tangent", t, value)) if t is not None else value
+        if t is None:
+            return value
+        t = cast(call, "tangent", t, value)
+        return dual.watch(value, taken(live(t)) if isinstance(t, Variable) else t)
 
     found = []
 

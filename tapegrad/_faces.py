@@ -20,10 +20,11 @@ from ._late import load
 from ._primitive import layout_of
 from ._variable import Variable, View
 from .errors import ArgumentError
+from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
-from .ops.creation import CREATORS, arange, array, linspace, made, placed
+from .ops.creation import CREATORS, arange, array, asarray, linspace, made, placed
 from .ops.gathering import concatenate
 
 
@@ -133,7 +134,20 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             return made(f(*args, **kwargs), (*args, *kwargs.values()))
         return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
 
-    return on_variables
+    move = translation(f, key) if theirs else None
+    return on_variables if move is None else translated(f, on_variables, move)
+
+
+def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
+    """The face of CuPy's f, of which the parameters are not NumPy's."""
+
+    @functools.wraps(f)
+    def by_own_parameters(*args, **kwargs):
+        if (kwargs or len(args) > move.plain) and (has_variable(args) or has_variable(kwargs.values())):
+            args, kwargs = move(args, kwargs)
+        return on_variables(*args, **kwargs)
+
+    return by_own_parameters
 
 
 def is_function(f: Any) -> bool:
@@ -188,8 +202,9 @@ class Joined:
     As NumPy has it: each part is brought to `ndmin` axes (of one with fewer, those it has begin at axis `trans1d`, -1: at the end),
     then all are joined along `axis`; a leading string such as '0,2,1' gives these three numbers."""
 
-    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int):
-        self.real, self.directions = real, (axis, ndmin, trans1d)
+    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable = asarray):
+        """`move`: to where the arrays are made."""
+        self.real, self.directions, self.move = real, (axis, ndmin, trans1d), move
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
@@ -212,10 +227,9 @@ class Joined:
             return linspace(start, p.stop, int(abs(step)))
         return arange(start, p.stop, step)
 
-    @staticmethod
-    def arranged(x: Any, ndmin: int, trans1d: int) -> Any:
+    def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
         own = ndim(x)
-        x = array(x, copy=None, ndmin=ndmin)
+        x = array(self.move(x), copy=None, ndmin=ndmin)
         if trans1d == -1 or own >= ndmin:
             return x
         more = ndmin - own
@@ -227,6 +241,7 @@ class Joined:
         return getattr(self.real, name)
 
 
+NOTHING: dict = {}
 STAND_INS: dict = {}  # a module of NumPy, SciPy or CuPy -> ours
 FACES: dict = {}  # a function of theirs -> its face
 
@@ -235,18 +250,23 @@ def names(real: ModuleType) -> list[str]:
     return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
 
 
-def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> None:
+def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
     """Make the module with globals `space` the stand-in for `real`.  `keys`: the module of NumPy or SciPy in which the registry's
-    keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not."""
+    keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not.  `old`:
+    names that only CuPy has kept, and the functions of `keys` or `real` that have the same meaning."""
 
     def __getattr__(name: str) -> Any:
-        x = getattr(real, name)
+        x = getattr(real, name, None) if device in sys.modules else getattr(real, name)
+        if x is None and not hasattr(real, name):  # CuPy has names that SciPy has given up
+            x = getattr(sys.modules[device], name)
+            x = space[name] = face(x, getattr(real, old[name]) if name in old else x) if is_function(x) else x
+            return x
         if name.startswith("__"):
             return x
         if isinstance(x, ModuleType):
             x = STAND_INS.get(x, x)
         elif is_function(x):
-            key = x if keys is None else getattr(keys, name, x)
+            key = x if keys is None else getattr(keys, old.get(name, name), x)
             x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
         space[name] = x
         return x
@@ -258,9 +278,9 @@ def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: 
     STAND_INS[real] = sys.modules[space["__name__"]]
 
 
-def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None) -> ModuleType:
+def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> ModuleType:
     """A new stand-in for a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)
     sys.modules[name] = module
-    fill(module.__dict__, real, keys, device)
+    fill(module.__dict__, real, keys, device, old)
     return module

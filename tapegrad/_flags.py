@@ -5,6 +5,8 @@ small arrays.  The variable is found by looking at what `np.errstate` changes in
 more, then `np.errstate` itself is used."""
 
 import contextvars
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,9 @@ def leave(entered: Any) -> None:
         entered.__exit__(None, None, None)
 
 
-def now() -> Any:
-    """The setting in force, as an object that is never altered; None where that is not known."""
-    return None if VARIABLE is None else VARIABLE.get(VARIABLE)
+def _unknown() -> Any:
+    return None
+
+
+# The setting in force, as an object that is never altered; None where that is not known.
+now: Callable[[], Any] = _unknown if VARIABLE is None else functools.partial(VARIABLE.get, VARIABLE)

@@ -79,6 +79,8 @@ def argument(x: Any) -> Any:
         return base_array(x)
     if xp_of(x) is not np:
         return x
+    if hasattr(kind, "plain_elements"):  # those that a mask chose
+        return x.plain_elements()
     library = library_of(kind)
     if library == "pandas" and hasattr(x, "to_numpy"):
         return argument(x.to_numpy())

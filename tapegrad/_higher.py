@@ -8,7 +8,7 @@ import numpy as np
 from ._faces import has_variable
 from ._variable import Variable
 from .ops import shaping, views
-from .ops._define import NUMPY, shape
+from .ops._define import NUMPY, shape, xp
 from .ops._layouts import laid
 from .ops.creation import asarray, made
 
@@ -55,7 +55,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
     if not has_variable(found):
         given = iter(found)
-        return made(np.apply_along_axis(lambda _: next(given), axis, np.empty(shape(arr))))
+        return made(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
     y = shaping.stacked(found)
     each = shape(y)[1:]
     axis %= len(lead) + 1

@@ -1,6 +1,7 @@
 """Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
 
-A loop would show each sample what the one before has kept.  So the function is run again, each sample beside what the one before kept
+Not where no code can read a name before it has bound it (_first_read.py).  Else a loop might show each sample what the one before has
+kept.  So the function is run again, each sample beside what the one before kept
 in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
 the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
 
@@ -18,12 +19,18 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._carried import Buffer, Marks
 from ._dual import Dual
+from ._first_read import Codes
 from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
+from ._reads import walked
+from ._shadow.builtin import Names
+from ._shadow.classes import State
 from ._shadow.containers import Contents, base_of
+from ._shadow.functions import Cell
 from ._shadow.kinds import ATOMS, HELD, is_user_class, state_of
 from ._stacked import room_for
 from ._variable import Variable, View, bottom, like_layout
 from .errors import BatchError
+from .ops import shaping as s
 from .ops._define import dtype, ndim, shape
 
 # --- what is kept ---
@@ -61,7 +68,7 @@ def parts_of(x: Any) -> list:
 EMPTY = types.CellType()
 
 
-def walked(x: Any, met: dict) -> Iterator:
+def held(x: Any, met: dict) -> Iterator:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -92,7 +99,7 @@ def kept_in(trace: Batch) -> tuple:
     found, where, met = [], "", {}
     for change in changes():
         for v in put_by(change):
-            for x in walked(v, met):
+            for x in held(v, met):
                 if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
                     where = where or change[0].words.format(change[1])
                     if lies_on(x, trace):
@@ -100,7 +107,44 @@ def kept_in(trace: Batch) -> tuple:
     return found, where
 
 
+def may_be_read(f: Any) -> bool:
+    """May f read what it keeps before it has kept it?  Not if it keeps it under names only, and no code that can be reached from the
+    outermost function reads such a name without having bound it."""
+    if not all([shadow.on for shadow in OPEN.shadows]):
+        return True
+    outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
+    walk, names, met = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes), set(), {}
+    for change in changes():
+        for name, v in named(change, walk):
+            if any([isinstance(x, Variable) or type(x) in NUMBERS for x in held(v, met)]):
+                names.add(name)
+    return None in names or walk.read_first(names, f)
+
+
+def named(change: tuple, walk: Codes) -> list:
+    """(its name, value) of what f has put into a holder; None for the name of what has none."""
+    kind, holder, new, *first = change
+    if kind is State:
+        found = State.bound(state_of(new), first[0]).items()
+    elif kind is Names:
+        found = Names.bound(new)
+    elif kind is Cell:
+        found = [(walk.name_of(holder) or walk.name_of(new), v) for v in Cell.put(change)]
+    else:
+        found = [(None, v) for v in put_by(change)]
+    return list(found)
+
+
 # --- the same in another run? ---
+
+
+class Stack:
+    """A value of each sample."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Any):
+        self.values = values
 
 
 def seen_as(trace: Batch, x: Any) -> Any:
@@ -110,7 +154,9 @@ def seen_as(trace: Batch, x: Any) -> Any:
         base = x._base if type(x) is View else x
         if base._trace is trace and type(base._slot) is Buffer:
             return "captured", id(base), x._path if type(x) is View else ()
-        return primal_of(y._slot if y._trace is trace and type(y._slot) is not Buffer else y)
+        if y._trace is trace and type(y._slot) is not Buffer:
+            return Stack(primal_of(y._slot))
+        return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
     if type(x) in ATOMS or isinstance(x, Again):
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
@@ -118,7 +164,15 @@ def seen_as(trace: Batch, x: Any) -> Any:
     return type(x), len(parts_of(x))
 
 
+def one_for_all(v: Any) -> Any:
+    return s.reshape(v, to=(1, *shape(v)))
+
+
 def alike(a: Any, b: Any) -> bool:
+    if type(a) is Stack or type(b) is Stack:
+        a, b = [v.values if type(v) is Stack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
+        if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
+            return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and truth_of(((a == b) | ((a != a) & (b != b))).all())
     if type(a) is tuple or type(b) is tuple:
         return type(a) is type(b) and a == b
     if shape(a) != shape(b) or dtype(a) != dtype(b):
@@ -132,7 +186,7 @@ class Run:
     def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
         self.met: dict = {}
         kept = [list(put_by(change)) for change in members]
-        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in walked(v, self.met)]
+        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
     def agrees(self, other: "Run", adopted: list) -> bool:
@@ -207,16 +261,18 @@ def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable) -> None:
+def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable, f: Any) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
     where a loop would give others."""
     if trace.count == 1:
         return
-    members = changes()
     if not trace.count:
         refuse(trace, where)
+    if not may_be_read(f):
+        return
+    members = changes()
     adopted = [*trace.adopted]
-    for x in (*[v for v in walked(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
+    for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
         (x._base if type(x) is View else x)._saved = True
     before = Run(trace, first, members, adopted)
     told = None

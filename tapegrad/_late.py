@@ -46,8 +46,9 @@ MODELS = (  # tapegrad.kernels.<name> on first use
 LOADED: dict[str, tuple] = {
     **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
-    "tapegrad.numpy": ("__init__", "_stand_ins"),
-    "tapegrad.cupy": ("__init__", "_stand_ins", "scipy"),
+    "tapegrad.numpy": ("__init__", "_stand_ins", "_scipy._device"),
+    "tapegrad.cupy": ("__init__", "_stand_ins", "scipy", "_scipy._device"),
+    "tapegrad._cupyx": ("_stand_ins",),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
@@ -58,6 +59,7 @@ LOADED: dict[str, tuple] = {
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
     },  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
+    "tapegrad._scipy._followed": ("_scipy._declare",),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
@@ -65,11 +67,20 @@ LOADED: dict[str, tuple] = {
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay._device"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_faces", "ops.further.transforms"),
-    "cupyx.scipy.linalg": ("_faces", "ops.linalg"),
+    "cupyx.scipy.linalg": ("_faces", "ops.linalg", "ops.further.equations"),
     "cupyx.scipy.special": ("_faces", "ops.corners"),
-    "cupyx.scipy.sparse.linalg": ("operators", "implicit", "_faces", "_scipy._solving"),
+    "cupyx.scipy.sparse.linalg": (
+        "operators",
+        "_implicit_systems",
+        "_faces",
+        "_scipy._solving",
+        "_scipy._sparse_systems",
+        "_scipy._declare",
+    ),
     "cupyx.scipy.sparse": ("_faces", "_scipy._matrices", "_scipy._solving", "sparse._plan"),
     "cupyx.scipy.signal": ("_faces", "_scipy._linear"),
+    "cupyx.scipy.interpolate": ("_faces", "_scipy._piecewise", "_scipy._fitpack"),
+    "cupyx.scipy.spatial": ("_scipy.interpolate",),
     "cupyx.scipy.ndimage": ("_faces", "_scipy._linear"),
     # slow to import
     "llvmlite.binding": ("replay._interpreter",),

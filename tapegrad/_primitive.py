@@ -138,7 +138,13 @@ class Trace:
     tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
+    # How a tape is swept: a function (records, cotangents, those owned, first record, `run`), where `run(k, stop)` sweeps the records from
+    # number k down to, but without, `stop`.  None: all of them like that.
+    sweeps: Any = None
+    tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
+    single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
+    pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
@@ -184,6 +190,9 @@ class Trace:
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""
+
+    def looped(self, name: str) -> None:
+        """Under this trace a `vmap` runs this operation on one sample after the other."""
 
     def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""

@@ -540,11 +540,11 @@ HANDLERS = (
 )  # fmt: skip
 
 
-def walked(roots: list, read_anew: Callable | None = None) -> Walk:
+def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) -> Any:
     """The walk with the names of all code that it meets."""
     names: frozenset = frozenset()
     while True:
-        walk = Walk(roots, names, read_anew)
+        walk = kind(roots, names, read_anew)
         if walk.found <= names:
             return walk
         names = names.union(walk.found)

@@ -12,7 +12,7 @@ import numpy as np
 from ._array import is_array, repeated, repeats, room_laid, xp_of
 from ._carried import host
 from ._hollow import hollow
-from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Primitive, bind, layout_of
 from ._variable import Variable, bottom, like_layout
 from .errors import BatchError, callers_line
 from .ops import indexing as ix
@@ -133,6 +133,8 @@ def one_by_one(trace, prim, operands, params):
     """One sample after the other."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+    for outer in OPEN.hiding:
+        outer.looped(prim.name)
     stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
     each = []
     for k in range(trace.count):
@@ -146,8 +148,9 @@ def one_by_one(trace, prim, operands, params):
 def together(trace: Any, prim: Primitive, each: Any) -> Any:
     each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
     if any(shape(v) != shape(each[0]) for v in each):
+        name = prim.name if "." in prim.name else f"numpy.{prim.name}"
         raise BatchError(
-            f"{trace.call}: {callers_line()}: numpy.{prim.name} gives shapes that differ between samples, "
+            f"{trace.call}: {callers_line()}: {name} gives shapes that differ between samples, "
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
         )
     y = s.layered(*each, axis=0)

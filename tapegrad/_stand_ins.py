@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ._cupy_kernels import KINDS
 from ._late import load
 
 STAND_INS = {
@@ -11,6 +12,7 @@ STAND_INS = {
     "cupy": "tapegrad.cupy",
     "scipy": "tapegrad.scipy",
     "cupyx.scipy": "tapegrad.scipy",
+    "cupyx": "tapegrad._cupyx",
 }
 
 
@@ -20,7 +22,7 @@ FOUND: dict = {}  # module name -> its twin
 
 def find(name: str) -> Any:
     """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
-    for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy"):
+    for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
         if name == theirs or name.startswith(theirs + "."):
             ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
             for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
@@ -86,8 +88,11 @@ def of_instance(kind: type) -> Any:
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
-    elif module.startswith("cupyx.scipy.sparse."):
-        ours = getattr(find("scipy.sparse"), kind.__name__, None)
+    elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
+        place = "scipy.sparse.linalg" if kind.__name__ in UNNAMED else ".".join(module.split(".")[1:3])
+        ours = getattr(find(place), kind.__name__, None)
+    elif module.startswith(("cupy.", "cupyx.")):
+        ours = KINDS.get(kind.__name__)
     else:
         return None
     return ours if hasattr(ours, "_of") else None

@@ -38,6 +38,11 @@ MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), F
 LEAF = (None, None, None, None, None, None, None)
 
 
+def NONE(g, out, x, y):
+    """Stands where a record of two arguments has no second rule."""
+    raise AssertionError
+
+
 def primitive_of(record: tuple) -> Primitive | None:
     """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
     rule = record[2] if record[0] is None else record[0]
@@ -72,7 +77,7 @@ class Fold:
     pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
     broadcasting and promotion."""
 
-    __slots__ = ("rule", "shape", "dtype", "conjugate")
+    __slots__ = ("rule", "shape", "dtype", "conjugate", "other")
 
     def __init__(self, rule, v, holomorphic):
         v = bottom(v)
@@ -93,9 +98,11 @@ class Fold:
         return late.fit(c, self.shape, self.dtype)
 
     def made_with(self, rule):
-        """The same fit around another rule."""
-        other = Fold.__new__(Fold)
-        other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
+        """The same fit around another rule; made once, for one rule is asked for (`SAFE`)."""
+        other = getattr(self, "other", None)
+        if other is None or other.rule is not rule:
+            self.other = other = Fold.__new__(Fold)
+            other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
         return other
 
 
@@ -253,6 +260,14 @@ class Tape(Trace):
         return tuple(ys)
 
 
+def tape(swept: bool = False) -> Tape:
+    """A tape, of the kind that what is open wants over it."""
+    hiding = OPEN.hiding
+    if hiding and hiding[-1].tape is not None:
+        return hiding[-1].tape(swept, hiding[-1])
+    return Tape(swept)
+
+
 def release(trace: Trace) -> None:
     """Let go of a tape that is closed."""
     trace.release()
@@ -312,8 +327,8 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     entered = SWEEPING.enter()
     try:
         if type(invalid) is Unknown:
-            return _sweep([safe_record(r) for r in trace.records], seeds, last, [], invalid)
-        return _sweep(trace.records, seeds, last, invalid, invalid)
+            return _sweep(trace, [safe_record(r) for r in trace.records], seeds, last, [], invalid)
+        return _sweep(trace, trace.records, seeds, last, invalid, invalid)
     finally:
         leave(entered)
         OPEN.invalid = outer
@@ -329,7 +344,7 @@ def safe_record(record: tuple) -> tuple:
     return (rule and safest(rule), i, second if second is None or type(second) is Form else safest(second), j, *rest)
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
+def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
     """`of_many`: what is known of invalid operations in general records."""
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made, owned = getattr(records, "cotangents", None), set()
@@ -337,7 +352,15 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()
-    for k in range(top, -1, -1):
+    if trace.sweeps is None:
+        _swept(records, G, owned, top, -1, last, invalid, of_many)
+    else:
+        trace.sweeps(records, G, owned, top, lambda k, stop: _swept(records, G, owned, k, stop, last, invalid, of_many))
+    return G
+
+
+def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, invalid: Any, of_many: Any) -> None:
+    for k in range(top, stop, -1):
         g = G[k]
         if g is None:
             continue
@@ -408,7 +431,6 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -
             if G[i] is None:
                 G[i] = [None] * out
             G[i][j] = g
-    return G
 
 
 def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:
@@ -450,7 +472,7 @@ def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out:
             v = bottom(inputs[n])
             if adjoint:
                 c = late.conj(c)
-            b = bottom(c)
+            b = layout_of(c)  # (a view is read now)
             if b.dtype is not v.dtype or b.shape != v.shape:
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
@@ -503,6 +525,10 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
+        one, other = (buffer, c) if type(buffer) is Variable else (c, buffer)
+        trace = one._trace
+        if type(one) is Variable and trace is not None and (other._trace is trace if type(other) is Variable else type(other) is not View):
+            return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
 
@@ -514,6 +540,8 @@ def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
 def read_region(buffer: Any, path: tuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
+    if type(buffer) is Variable and buffer._trace is not None:
+        return buffer._trace.apply(READ, (buffer,), params)
     return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
 
 

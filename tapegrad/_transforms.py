@@ -10,7 +10,6 @@ import numpy as np
 
 from . import _tape as reverse
 from ._array import is_array, xp_of
-from ._batch import Batch
 from ._calls import (
     Recorded,
     cast,
@@ -28,16 +27,16 @@ from ._calls import (
     value_and_tangent,
     where_of,
 )
+from ._directions import IN_TURN, basis, empty_rows, few_or_many, for_each, swept_at_once
 from ._pickling import Remade, named_like
 from ._primitive import OPEN, layout_of, watched
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._types import Array, Node, Number
 from ._variable import Variable
-from .errors import OPEN as HEARD
-from .errors import ArgumentError, NotScalarError, ShapeError, TapegradError
+from .errors import ArgumentError, NotScalarError, ShapeError
 from .ops import shaping
-from .ops._define import dtype, shape, xp
+from .ops._define import dtype, shape
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
 X = TypeVar("X")
@@ -329,6 +328,9 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
 
 
+WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
+
+
 def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
     """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
     call, count = f"jmp({name_of(f)})", shape(V)[0]
@@ -364,82 +366,6 @@ def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
         ((y, _),) = r.low
         found = few_or_many(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), W)
     return r.inputs.results(found)
-
-
-def few_or_many(call: str, r: Recorded, sweep: Callable, V: Any) -> dict:
-    """`for_each` of a recording that is replayed: there a few directions are one text."""
-    if shape(V)[0] > IN_TURN:
-        return for_each(call, r, sweep, [V])
-    return in_turn(sweep, [V], shape(V)[0])
-
-
-def empty_rows(x: Any) -> Any:
-    return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
-
-
-FEW = 8  # sweeps that are done one after another sooner than at once
-ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
-IN_TURN = 16  # directions of which a replay does one after another sooner
-WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
-
-
-def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
-    """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
-    count = shape(rows[0])[0]
-    if count >= FEW:
-        at_once = max(1, ROOM // max(largest(r), 1))
-        if at_once >= FEW:
-            found = swept_at_once(call, sweep, rows, count, at_once)
-            if found is not None:
-                return found
-    return in_turn(sweep, rows, count)
-
-
-def in_turn(sweep: Callable, rows: list, count: int) -> dict:
-    each = [sweep([v[n] for v in rows]) for n in range(count)]
-    return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
-
-
-def largest(r: Recorded) -> int:
-    """Bytes of the largest cotangent of the sweep, as far as its records tell."""
-    most = max([8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()], default=1)
-    for record in r.tape.records:
-        if record is not None:
-            _, i, _, j, out, x, y = record
-            if type(out) is np.ndarray and out.nbytes > most:
-                most = out.nbytes
-            if i is not None and type(x) is np.ndarray and x.nbytes > most:
-                most = x.nbytes
-            if j is not None and type(y) is np.ndarray and y.nbytes > most:
-                most = y.nbytes
-    return most
-
-
-def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
-    """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
-    parts, dropped = [], HEARD.dropped
-    known = 0 if dropped is None else len(dropped)
-    for start in range(0, count, at_once):
-        some = [v[start : start + at_once] for v in rows]
-        trace = Batch(call, shape(some[0])[0])
-        try:
-            found = sweep([trace.watch(v, 0) for v in some])
-            parts.append({key: trace.stacked(v) for key, v in found.items()})
-        except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
-            if dropped is not None:
-                del dropped[known:]
-            return None
-        finally:
-            trace.close()
-    return parts[0] if len(parts) == 1 else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
-
-
-def basis(x: Any) -> Any:
-    """The unit arrays of the shape of x, as rows."""
-    s = shape(x)
-    library = xp(x) if is_array(layout_of(x)) else np
-    n = int(np.prod(s))
-    return library.eye(n, dtype=dtype(x)).reshape((n, *s))
 
 
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]

@@ -1,5 +1,6 @@
 """Trees of arrays: tuples, lists, dicts, named tuples, dataclasses, classes of attrs, registered ones, nested; the `Const` mark."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -126,7 +127,7 @@ def rebuilt(x: Any, members: list) -> Any:
 
 
 def _like_dict(x: dict, members: list) -> dict:
-    y = x.copy()
+    y = copy.copy(x)  # (of a subclass `x.copy()` may be a dict)
     y.update(zip(list(x), members, strict=True))
     return y
 

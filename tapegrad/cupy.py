@@ -12,10 +12,15 @@ except ImportError as _error:
 
 from . import numpy as _faces_of_numpy
 from ._array import xp_of as _xp_of
+from ._cupy_kernels import Fused as _Fused
+from ._cupy_kernels import kernel_class as _kernel_class
+from ._faces import Joined as _Joined
 from ._faces import array_class as _array_class
 from ._faces import face as _face
 from ._faces import faces_of as _faces_of
 from ._faces import fill as _fill
+from ._higher import apply_along_axis as apply_along_axis
+from ._higher import apply_over_axes as apply_over_axes
 from ._primitive import layout_of as _layout_of
 from ._variable import Variable as _Variable
 from .ops import creation as _creation
@@ -54,4 +59,18 @@ def asnumpy(a, *args, **kwargs):
     return a if isinstance(a, _Variable) else _cupy.asnumpy(a, *args, **kwargs)
 
 
-_fill(globals(), _cupy, _numpy)
+ElementwiseKernel, ReductionKernel = _kernel_class(_cupy.ElementwiseKernel), _kernel_class(_cupy.ReductionKernel)
+RawKernel, RawModule, vectorize = _kernel_class(_cupy.RawKernel), _kernel_class(_cupy.RawModule), _kernel_class(_cupy.vectorize)
+r_, c_ = _Joined(_cupy.r_, 0, 1, -1, asarray), _Joined(_cupy.c_, -1, 2, 0, asarray)
+
+
+def fuse(*args, **kwargs):
+    made = _cupy.fuse(*args, **kwargs)
+    return _Fused(made) if args and callable(args[0]) else lambda f: _Fused(made(f))
+
+
+_OLD = {
+    "trapz": "trapezoid", "product": "prod", "cumproduct": "cumprod", "round_": "round", "sometrue": "any", "alltrue": "all",
+    "in1d": "isin",
+}  # fmt: skip
+_fill(globals(), _cupy, _numpy, old=_OLD)

@@ -5,31 +5,33 @@ A or with its adjoint; the solution of the system is another operation, whose ru
 are written with operations, which gives derivatives of any order.
 
 Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of it, with the two operations;
-`System`, the linear systems at one point."""
+`Samples`, the same for many samples.  The linear systems: _implicit_systems.py."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse.linalg
 
-from ._array import is_array, is_differentiable, same_bits, xp_of
-from ._calls import Recorded, full_like, name_of, value_out, where_of
-from ._late import load
-from ._linearize import Outside, Products, recorded
+from ._array import is_array, is_differentiable, kept, same_bits, xp_of
+from ._calls import full_like, name_of, value_out, where_of
+from ._implicit_systems import System
+from ._linearize import Outside
 from ._memory import Rebind, out_of
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, handle, is_tracked, layout_of, live, values_of
+from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, live, values_of
 from ._shadow import MAKERS
-from ._transforms import for_each, grad, jvp, vjp
+from ._stacked import Way, spread
+from ._transforms import grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._variable import Variable
-from .errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError
+from ._vmap import vmap
+from .errors import OPEN as HEARD
+from .errors import ArgumentError, BatchError, ConvergenceError, ShapeError
+from .ops import shaping
 from .ops._define import dtype, shape
 
 __all__ = ["fixed_point", "minimum", "root"]
 
-DENSE = 1000  # unknowns up to which the Jacobian is made and inverted, where `solve` says nothing
 KEPT = 32  # points of which the linear systems are kept
 
 
@@ -194,10 +196,6 @@ def shapes(parts: Any) -> str:
     return "shape " + ", ".join([str(shape(v)) for v in parts]) if len(parts) else "no shape: there are none"
 
 
-def kinds(parts: Any) -> str:
-    return ", ".join([str(dtype(v)) for v in parts])
-
-
 def v_size(v: Any) -> int:
     return int(np.prod(shape(v)))
 
@@ -216,7 +214,7 @@ MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solv
 
 def held(v: Any) -> Any:
     """An argument that nobody else writes."""
-    return v.copy() if is_array(v) else v
+    return kept(v) if is_array(v) else v
 
 
 class Problem:
@@ -232,15 +230,19 @@ class Problem:
         first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
         self.count = len(floats(x0))
+        self.lead: tuple = ()
         self.wrote = False
         self.systems: list = []
+        self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
     def __del__(self):
         self.first.finish()  # it knows the functions that know it: ends the cycle
 
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
-        return primitive(f"linear system of {self.call}", *rules)
+        prim = primitive(f"linear system of {self.call}", *rules)
+        prim.batch = Way(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
+        return prim
 
     def within(self, values: Any, run: Callable) -> Any:
         """`run(F, solver, x0, params)`, with these values for the Variables."""
@@ -258,8 +260,30 @@ class Problem:
 
     def solution(self) -> Any:
         handles, self.handles = self.handles, []
-        x = bind(primitive(self.call, self.run, self.pulled, self.pushed), [live(v) for v in handles], {})
+        x = bind(self.solving(), [live(v) for v in handles], {})
         return filled(self.x0, [handle(v) for v in x])
+
+    def solving(self) -> Primitive:
+        prim = primitive(self.call, self.run, self.pulled, self.pushed)
+        prim.batch = Way(lambda trace, _, operands, params: self.solution_of_samples(trace, operands))
+        return prim
+
+    # --- under `vmap` ---
+
+    def solution_of_samples(self, trace: Any, operands: list) -> Any:
+        if not trace.count:
+            return NotImplemented
+        for outer in OPEN.hiding:
+            outer.looped(f"the solver of {self.call}")
+        many = Samples(self, trace.count, [batched for _, batched in operands])
+        return bind(many.solving(), [v for v, _ in operands], {})
+
+    def linear_of_samples(self, trace: Any, operands: list, adjoint: bool) -> Any:
+        b, x, values = self.split(tuple(operands))
+        if not trace.count or not any([batched for _, batched in (*x, *values)]):
+            return NotImplemented  # one system, for many right sides
+        many = Samples(self, trace.count, [batched for _, batched in values])
+        return bind(many.linear(adjoint), [*[spread(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
 
     # --- the solution: x of values ---
 
@@ -301,12 +325,12 @@ class Problem:
 
         return run
 
-    def system(self, x: tuple, values: tuple) -> "System":
+    def system(self, x: tuple, values: tuple) -> System:
         point = (*x, *values)
         for known in self.systems:
             if all([alike(a, b) for a, b in zip(known.point, point, strict=True)]):
                 return known
-        self.systems = [System(self, x, values), *self.systems[: KEPT - 1]]
+        self.systems[:] = [System(self, x, values), *self.systems[: KEPT - 1]]
         return self.systems[0]
 
     def product(self, adjoint: bool, y: tuple, x: tuple, values: tuple) -> tuple:
@@ -337,6 +361,66 @@ class Problem:
             return bind(self.linear(adjoint), [*right, *x, *values], {})
 
         return push
+
+
+class Samples(Problem):
+    """The problems of many samples as one: the residuals of all are one function of all unknowns, by `vmap`; the solver is called for one
+    after the other.  `differ`: which of the values have the samples as their first axis.  All unknowns have."""
+
+    def __init__(self, of_one: Problem, number: int, differ: list):
+        self.one, self.number, self.differ = of_one, number, differ
+        self.of, self.call, self.count, self.x0 = of_one.of, of_one.call, of_one.count, of_one.x0
+        self.lead = (number, *of_one.lead)
+        self.of_samples = {}
+        self.systems = of_one.of_samples.setdefault((number, *differ), [])
+
+    def __del__(self):
+        pass
+
+    def residual(self, x: tuple, values: Any) -> tuple:
+        n = len(x)
+        axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
+        return either(
+            lambda: vmap(Const(lambda *xv: self.one.residual(xv[:n], xv[n:])), axes)(*x, *values),
+            lambda k: self.one.residual(tuple([sample(v, k) for v in x]), self.of_sample(k, values)),
+            self.number,
+            BatchError,
+        )
+
+    def of_sample(self, k: int, values: Any) -> list:
+        return [sample(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
+
+    def run(self, *values: Any) -> tuple:
+        return stacked([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
+
+    def linear_run(self, adjoint: bool) -> Callable:
+        together, one = super().linear_run(adjoint), self.one.linear_run(adjoint)
+
+        def of_sample(k, inputs):
+            b, x, values = self.split(inputs)
+            return one(*[sample(v, k) for v in (*b, *x)], *self.of_sample(k, values))
+
+        return lambda *inputs: either(lambda: together(*inputs), lambda k: of_sample(k, inputs), self.number, Exception)
+
+
+def sample(v: Any, k: int) -> Any:
+    return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
+
+
+def either(together: Callable, of_sample: Callable, number: int, failing: type) -> tuple:
+    """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
+    dropped = HEARD.dropped
+    known = 0 if dropped is None else len(dropped)
+    try:
+        return together()
+    except failing:
+        if dropped is not None:
+            del dropped[known:]
+    return stacked([of_sample(k) for k in range(number)])
+
+
+def stacked(each: list) -> tuple:
+    return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
 
 
 def primitive(name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
@@ -398,130 +482,3 @@ def alike(a: Any, b: Any) -> bool:
     if not is_array(a) or not is_array(b) or xp_of(a) is not np or xp_of(b) is not np:
         return not is_array(a) and not is_array(b) and bool(a == b)
     return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)
-
-
-# --- the linear systems at one point ---
-
-
-class System:
-    """A = dR/dx at a point, as a real matrix: a complex unknown counts as two."""
-
-    def __init__(self, problem: Problem, x: tuple, values: tuple):
-        self.of, self.call, self.point, self.x = problem.of, problem.call, (*x, *values), x
-        nums = 0 if len(x) == 1 else tuple(range(len(x)))
-        self.recorded: Recorded = recorded(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
-        self.products = Products(self.recorded)
-        self.r = tuple([y for y, _ in self.recorded.low])
-        if not self.of.size(self.r) <= 2 * self.of.limit(self.r):
-            raise GuardError(
-                f"{self.call}: {name_of(self.of.F)}{where_of(self.of.F)} is not zero any more at the solution: it reads something that has "
-                "changed since (an attribute, a list, a file); pass it as a parameter"
-            )
-        self.xp = xp_of(layout_of(x[0]))
-        self.size = len(self.vector(x))
-        if len(self.vector(self.r)) != self.size:
-            raise ShapeError(
-                f"{self.call}: x has {kinds(x)}, {name_of(self.of.F)} gives {kinds(self.r)}: both must be real, or both complex"
-            )
-        self.inverse: Any = None
-
-    def vector(self, parts: Any) -> Any:
-        pieces = []
-        for v in parts:
-            v = self.xp.asarray(v).reshape(-1)
-            pieces.append(v.view(v.real.dtype) if v.dtype.kind == "c" else v)
-        return self.xp.concatenate(pieces)
-
-    def parts(self, v: Any, like: tuple) -> list:
-        """The arrays that lie in a vector, or in each of some rows."""
-        found, at, lead = [], 0, v.shape[:-1]
-        for part in like:
-            d, n = dtype(part), v_size(part) * (2 if dtype(part).kind == "c" else 1)
-            piece = self.xp.ascontiguousarray(v[..., at : at + n], dtype=np.empty(0, d).real.dtype)
-            piece = (piece.view(d) if d.kind == "c" else piece).reshape((*lead, *shape(part)))
-            found.append(piece if lead or is_array(part) else d.type(piece))
-            at += n
-        return found
-
-    def forward(self, v: Any) -> Any:
-        return self.vector(self.products.forward(dict(enumerate(self.parts(v.reshape(-1), self.x)))))
-
-    def backward(self, w: Any) -> Any:
-        found = self.products.backward(self.parts(w.reshape(-1), self.r))
-        return self.vector([found[k] for k in range(len(self.x))])
-
-    def solved(self, b: tuple, adjoint: bool) -> tuple:
-        """b is like the equations, the result like the unknowns; of the adjoint system the other way round."""
-        right = self.vector(b)
-        if not bool(self.xp.isfinite(right).all()):
-            y = self.xp.full_like(right, np.nan)  # nothing is known of it
-        elif self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE):
-            y = self.refined(right, adjoint, self.dense(adjoint), 2)
-        else:
-            y = self.refined(right, adjoint, self.free(adjoint), 8)
-        return tuple(self.parts(y, self.r if adjoint else self.x))
-
-    def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
-        """A solver that takes away most of an error is called again for what is left."""
-        apply = self.backward if adjoint else self.forward
-        goal, eps = float(abs(b).max()) if len(b) else 0.0, float(np.finfo(b.dtype).eps)
-        y = 0 * b
-        rest, left = b, goal
-        for _ in range(rounds):
-            if left <= 10 * eps * goal:
-                break
-            new = y + solve(rest)
-            rest = b - apply(new)
-            now = float(abs(rest).max())
-            if not now < left:
-                break
-            y, left = new, now
-        if not left <= eps**0.5 * goal:
-            raise ConvergenceError(
-                f"{self.call}: the linear system with its Jacobian was not solved: the residual is {left / goal:.3g} of the right side. Is "
-                "the Jacobian singular at the solution? Else give solve=, a function solve(A, b) with a preconditioner or more iterations, "
-                "or solve='dense'"
-            )
-        return y
-
-    def dense(self, adjoint: bool) -> Callable:
-        if self.inverse is None:
-            self.inverse = self.inverted()
-        return lambda b: (self.inverse.T if adjoint else self.inverse) @ b
-
-    def inverted(self) -> Any:
-        n, like = self.size, self.r
-        if not n:
-            return self.xp.zeros((0, 0))
-        units = self.parts(self.xp.eye(n, dtype=self.vector(like).dtype), like)
-        rows = for_each(self.call, self.recorded, lambda w: self.products.backward(list(w)), units)
-        pieces = [rows[k].reshape(n, -1) for k in range(len(self.x))]
-        A = self.xp.concatenate([p.view(p.real.dtype) if p.dtype.kind == "c" else p for p in pieces], axis=1)
-        try:
-            inverse = self.xp.linalg.inv(A)
-        except np.linalg.LinAlgError:
-            inverse = self.xp.full_like(A, np.inf)
-        condition = float(abs(A).sum(0).max()) * float(abs(inverse).sum(0).max())
-        if not condition < 0.1 / np.finfo(A.dtype).eps:
-            what = "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
-            raise SingularError(
-                f"{self.call}: {what} {name_of(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
-                "the solution is no differentiable function of the parameters there"
-            )
-        return inverse
-
-    def free(self, adjoint: bool) -> Callable:
-        """The user's solver, or a default, on a LinearOperator."""
-        pair = (self.backward, self.forward) if adjoint else (self.forward, self.backward)
-        library = scipy.sparse.linalg if self.xp is np else load("cupyx.scipy.sparse.linalg")
-        A = library.LinearOperator((self.size, self.size), matvec=pair[0], rmatvec=pair[1], dtype=self.vector(self.x).dtype)
-        solve = self.of.solve or (library.cg if self.of.kind == "minimum" else library.gmres)
-
-        def solved(b):
-            y = solve(A, b)
-            y = y[0] if isinstance(y, tuple) else y
-            if shape(y) != b.shape:
-                raise ShapeError(f"{self.call}: solve(A, b) returned shape {shape(y)} for b of shape {b.shape}")
-            return y
-
-        return solved

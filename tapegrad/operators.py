@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._array import is_array, is_differentiable, same_bits, settled, xp_of
+from ._array import is_array, is_differentiable, kept, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
+from ._directions import for_each, largest, swept_at_once
 from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
 from ._reads import walked
 from ._rule import captured_by
-from ._transforms import Named, for_each, largest, swept_at_once, value_and_grad
+from ._transforms import Named, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
 from .ops._define import dtype, shape
@@ -134,7 +135,7 @@ def put(call: str, out: Any, found: Any) -> Any:
 
 def own(a: Any) -> Any:
     """An argument that is kept: nobody else writes it."""
-    return a.copy() if is_array(a) and not settled(a) else a
+    return kept(a) if is_array(a) and not settled(a) else a
 
 
 OFTEN = 40  # products at one point, which together cost about as much as a recording

@@ -12,7 +12,8 @@ from ._late import load as _load
 from .ops import further as _further  # noqa: F401 (it declares)
 
 linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
-special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special")
+_OLD = {"btdtr": "betainc", "btdtri": "betaincinv"}
+special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scipy.special", old=_OLD)
 fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 
 _ON_USE = {

@@ -15,7 +15,7 @@ from .._dual import FORWARD, Dual
 from .._foreign import OBJECTS
 from .._late import late
 from .._primitive import Primitive, bind, both_saved, handle, refresh, settled
-from .._tape import IMMUTABLE, JOINT, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._tape import IMMUTABLE, JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._variable import Variable, View, bottom, frozen, new
 from ..ops import _families as _families
 from ..ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
@@ -39,6 +39,7 @@ def {name}({signature}):
     kind = type(trace)
     if kind is not Tape and kind is not Dual:
         if trace is not None and trace.step is not None:
+            {single}
             return {stepped}
         return {low}
     out = {body}
@@ -138,6 +139,8 @@ def {name}(a, b):
     kind = type(trace)
     if kind is not Tape and kind is not Dual:
         if trace is not None and trace.step is not None:
+            if trace.pair is not None:
+                return trace.pair(prim, a, b, v, w, i, j)
             return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
         return bind(prim, (a if ca is Variable else v, b if cb is Variable else w), NOTHING) if trace is not None else handle({body})
     out = {body}
@@ -219,11 +222,6 @@ DUAL_SAME = """if j is None:
         t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
     else:
         t = vjp0(late.widened(i, out), out, v, w) + vjp1(late.widened(j, out), out, v, w)"""
-
-
-def NONE(g, out, x, y):
-    """Stands where a record of two arguments has no second rule."""
-    raise AssertionError
 
 
 CONSTANT: dict = {}
@@ -354,9 +352,11 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
         rule = f"records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
+    single = "" if p or prim.aliases else "if trace.single is not None: return trace.single(prim, x, v, x._slot)"
     body = BODIES.get(prim.name) or f"{prim.name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
-        name=prim.name, body=body, jvp=forward, rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
+        name=prim.name, body=body, jvp=forward, rule=rule, single=single,
+        stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
         low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,

@@ -7,11 +7,10 @@ from numpy import ndarray
 
 from .._array import F8
 from .._primitive import refresh
-from .._tape import Tape, keep
+from .._tape import NONE, Tape, keep
 from .._variable import Variable, View, new
 from ..ops import products
 from ..ops.products import T, column, matmul, row
-from .entries import NONE
 from .regions import unread_transpose
 from .replacing import replaces
 

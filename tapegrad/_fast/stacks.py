@@ -34,33 +34,30 @@ pull_packed.prim = packed.prim
 
 @replaces(shaping.joined)
 def joined(x):
-    rows = x if type(x[0]) in SEQUENCES else (x,)
-    size = len(rows[0])
-    trace, deep, values, slots = None, False, [], []
-    for row in rows:
-        if type(row) not in SEQUENCES or len(row) != size:
-            return joined_generally(x)
-        for e in row:
-            kind = type(e)
-            slot = None
-            if kind is Variable:
-                other = e._trace
-                if other is not None:
-                    if other is not trace:
-                        if trace is not None:
-                            return joined_generally(x)
-                        trace = other
-                    slot = e._slot
-                e = e._value
-                kind = type(e)
-            if kind is Variable and slot is not None and type(bottom(e)) is float64:
-                deep = True
-            elif kind is not float64 and (kind is not float or slot is not None):
+    flat, to = x, (len(x),)
+    if type(x[0]) in SEQUENCES:
+        flat, to = [], (len(x), len(x[0]))
+        for row in x:
+            if type(row) not in SEQUENCES or len(row) != to[1]:
                 return joined_generally(x)
-            values.append(e)
-            slots.append(slot)
+            flat += row
+    trace, deep, values, slots = None, False, [], []
+    for e in flat:
+        slot, kind = None, type(e)
+        if kind is Variable:
+            other, slot, e = e._trace, e._slot, e._value
+            if other is not trace and other is not None:
+                if trace is not None:
+                    return joined_generally(x)
+                trace = other
+            kind = type(e)
+            if kind is Variable and slot is not None and type(bottom(e)) is float64:
+                deep, kind = True, float64
+        if kind is not float64 and (kind is not float or slot is not None):
+            return joined_generally(x)
+        values.append(e)
+        slots.append(slot)
     kind = type(trace)
-    to = (len(rows), size) if rows is x else (size,)
     if kind is Dual and not deep and TANGENTS.issuperset(map(type, slots)):
         tangents = np.array([0.0 if t is None else t for t in slots])
         return variable(np.array(values).reshape(to), trace, tangents.reshape(to))
@@ -68,7 +65,7 @@ def joined(x):
         return joined_generally(x)
     y = new(Variable)
     if deep:  # numbers of transforms below
-        y._value = joined([values[n : n + size] for n in range(0, len(values), size)] if rows is x else values)
+        y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])
     else:
         y._value = np.array(values).reshape(to)
     y._trace = trace

@@ -14,6 +14,7 @@ of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says 
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from types import ModuleType
@@ -24,13 +25,17 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._faces import FACES, faces_of, is_function, library_function
 from .._foreign import argument
+from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, values_of
+from .._one_by_one import one_by_one
+from .._primitive import OPEN, is_tracked, layout_of, values_of
+from .._stand_ins import of_instance
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
 from ..ops._protocols import Adapter
 from ..ops.creation import made
+from ..ops.selecting import Selected
 from ..ops.shaping import stacked
 
 NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
@@ -70,6 +75,9 @@ def any_of(xs: Any, test: Callable) -> bool:
         elif kind is list or kind is tuple:
             if any_of(x, test):
                 return True
+        elif kind is Selected:
+            if any_of((x.full,), test):
+                return True
         elif kind is dict and any_of(x.values(), test):
             return True
         elif kind is np.ndarray and x.dtype == object and any_of(x.ravel().tolist(), test):
@@ -86,6 +94,31 @@ def carries(xs: Any) -> bool:
     return any_of(xs, is_ours)
 
 
+KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
+
+
+def on_a_device(xs: Any) -> bool:
+    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
+    if "cupy" not in sys.modules:
+        return False
+    for x in xs:
+        kind = type(x)
+        if kind is np.ndarray or kind in KEPT:
+            continue
+        if kind is Variable or kind is View:
+            if xp_of(layout_of(x)) is not np:
+                return True
+        elif kind in (list, tuple):
+            if on_a_device(x):
+                return True
+        elif kind is dict or isinstance(x, Carrier):
+            if on_a_device((x if kind is dict else vars(x)).values()):
+                return True
+        elif xp_of(x) is not np:
+            return True
+    return False
+
+
 def tracked_one(x: Any) -> bool:
     return x._tracked() if isinstance(x, Carrier) else is_tracked(x)
 
@@ -98,6 +131,8 @@ def plain(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return plain(x.plain_elements())
     if type(x) is dict:
         return {k: plain(v) for k, v in x.items()}
     return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
@@ -107,6 +142,8 @@ def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
+    if type(x) is Selected:
+        return bare(x.plain_elements())
     if type(x) is dict:
         return {k: bare(v) for k, v in x.items()}
     return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)
@@ -146,17 +183,22 @@ class Namespace:
         self.refusals: dict = {}  # function or class -> (why, what to write)
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
+        self.by_steps: set = set()  # those of them whose steps depend on values
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False) -> Callable:
+    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values."""
+
         def declare(ours):
             for f in functions:
                 self.rules[f] = ours
                 if not isinstance(f, type):
                     NUMPY[f] = ours
-                if of_functions:
+                if of_functions or by_steps:
                     self.functional.add(f)
+                if by_steps:
+                    self.by_steps.add(f)
             return ours
 
         return declare
@@ -208,7 +250,7 @@ class Namespace:
 
     def face(self, f: Callable) -> Callable:
         ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
-        adapter: list = []
+        adapters: dict[bool, Adapter] = {}
 
         guards = ours is None and f not in self.constants
 
@@ -217,21 +259,32 @@ class Namespace:
             if guards and OPEN.depth:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
             if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
-                return self.faced(library_function(f, self.device, args)(*args, **kwargs))
+                return self.faced(self.function_for(f, args)(*args, **kwargs))
             if functional or tracked(args, kwargs):
                 if ours is not None:
-                    if not adapter:
-                        adapter.append(Adapter(f, ours))
-                    return adapter[0]([argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()})
+                    there = on_a_device((args, kwargs))
+                    if there not in adapters:
+                        adapters[there] = Adapter(f, load("tapegrad._scipy._followed").on_device(ours) if there else ours)
+                    adapter = adapters[there]
+                    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+                    if functional and OPEN.hiding:
+                        return one_by_one(name, lambda *args, **kwargs: adapter(args, kwargs), args, kwargs, f in self.by_steps)
+                    return adapter(args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):
                     fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain(args)
-            return made(self.faced(library_function(f, self.device, args)(*args, **plain(kwargs))))
+            return made(self.faced(self.function_for(f, args)(*args, **plain(kwargs))))
 
         return on_variables
+
+    def function_for(self, f: Callable, args: Any) -> Callable:
+        """f, or CuPy's on its arrays and sparse matrices."""
+        if any([type(x).__module__.startswith("cupyx.") for x in args]):
+            return getattr(load(self.device), f.__name__, f)
+        return library_function(f, self.device, args)
 
     def guarded(self, x: Any, f: Any) -> Any:
         """Functions of the user's among the arguments of what has no rule: they may have captured what is tracked."""
@@ -257,8 +310,8 @@ class Namespace:
             return x
         if type(x) is tuple or type(x) is list:
             return type(x)([self.faced(v) for v in x])
-        ours = getattr(self.rules.get(type(x)), "_of", None)
-        return x if ours is None else ours(x, same)
+        ours = self.rules.get(type(x)) or of_instance(type(x))
+        return ours._of(x, same) if hasattr(ours, "_of") else x
 
 
 class Kind(type):
@@ -307,7 +360,7 @@ def array(x: Any, like: Any = None) -> Any:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
             return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
-    library = np if like is None else xp(like)
+    library = xp_of(x) if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
 

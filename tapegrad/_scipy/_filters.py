@@ -7,23 +7,28 @@ import scipy.signal as sig
 import scipy.spatial
 
 from .. import numpy as np
+from .._array import xp_of
 from ..errors import ArgumentError
 from ..ops._define import dtype, ndim, shape
 from ._declare import Namespace, array, bare, constant, fixed, integer, tracked
 from ._followed import Follower
-from ._linear import Settled, along, convolved, overlap, recursed
+from ._linear import Settled, along, convolved, overlap, recursed, remembers
 
 SIGNAL = Namespace(sig, "cupyx.scipy.signal")
 
 
 class Near:
-    """A tree of points, which only finds what is near."""
+    """A tree of points, which only finds what is near; on CuPy without a tree."""
 
     def __init__(self, points: Any):
-        self.tree = scipy.spatial.cKDTree(bare(points))
+        self.points = bare(points)
+        self.tree = scipy.spatial.cKDTree(self.points) if xp_of(self.points) is plain_np else None
 
     def query_ball_point(self, x: Any, r: Any) -> Any:
-        return self.tree.query_ball_point(bare(x), bare(r))
+        x, r = bare(x), bare(r)
+        if self.tree is not None:
+            return self.tree.query_ball_point(x, r)
+        return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
 
 
 FOLLOWED = Follower("scipy.signal", cKDTree=Near)
@@ -159,9 +164,10 @@ def lfilter(b, a, x, axis=-1, zi=None):
     state = None
     if zi is not None:
         state = moved_last(array(zi, like), axis)
-        if shape(state)[-1:] != (order,):
-            raise ValueError(f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {order}")
-        state = np.broadcast_to(state, (*lead, order))
+        needed = shape(b)[0] + shape(a)[0] - 2 if remembers(x) else order
+        if shape(state)[-1:] != (needed,):
+            raise ValueError(f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {needed}")
+        state = np.broadcast_to(remembered(b, a, state) if remembers(x) else state, (*lead, order))
     length = m + order
     drive = padded_last(drive, length)
     if state is not None:
@@ -170,10 +176,26 @@ def lfilter(b, a, x, axis=-1, zi=None):
     back = lambda y: y if axis in (-1, n - 1) else np.moveaxis(y, -1, axis)
     if zi is None:
         return back(y)
+    if remembers(x):
+        return back(y), back(np.concatenate([v[..., m + 1 - shape(c)[0] :] for v, c in ((x, b), (y, a))], -1))
     final = drive[..., m:]
     if shape(a)[0] > 1:
         final = final - padded_last(convolved(y, row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[..., m:]
     return back(y), back(final)
+
+
+def remembered(b: Any, a: Any, zi: Any) -> Any:
+    """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 - j]."""
+    m, n = shape(b)[0] - 1, shape(a)[0] - 1
+    if not m + n:
+        return zi
+    inputs, outputs, rows = zi[..., :m][..., ::-1], zi[..., m:][..., ::-1], []
+    for i in range(max(m, n)):
+        z = 0.0 * zi[..., 0]
+        for c, v, k in ((b, inputs, m), (-a, outputs, n)):
+            z = z + np.sum(c[i + 1 :] * v[..., : k - i], -1) if i < k else z
+        rows.append(z)
+    return np.stack(rows, -1)
 
 
 def padded_last(x: Any, length: int) -> Any:
@@ -186,6 +208,8 @@ def lfilter_zi(b, a):
     """The state at which a step of 1 leaves the filter at rest: zi = A zi + B, with A the transposed companion matrix."""
     like = b if tracked(b) else a
     b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
+    if remembers(b):
+        return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
     b, a = b / a[0], a / a[0]
     n = max(shape(a)[0], shape(b)[0])
     if n == 1:
@@ -230,7 +254,7 @@ def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=N
         raise ArgumentError("scipy.signal.filtfilt: method='gust' has no derivative here; use method='pad'")
     like = next(v for v in (x, b, a) if tracked(v))
     b, a, x = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like)), array(x, like)
-    zi = lfilter_zi(b, a) if tracked(b, a) else constant(sig.lfilter_zi(plain(b), plain(a)), x)
+    zi = lfilter_zi(b, a) if tracked(b, a) or remembers(x) else constant(sig.lfilter_zi(plain(b), plain(a)), x)
     edge = 0 if padtype is None else 3 * max(shape(a)[0], shape(b)[0]) if padlen is None else int(padlen)
     return forth_and_back(x, axis, edge, padtype, lambda y, first: filtered_from(b, a, y, row(zi, ndim(y)) * first))
 
@@ -270,7 +294,7 @@ def sosfilt(sos, x, axis=-1, zi=None):
 def sosfilt_zi(sos):
     scale, found = 1.0, []
     for b, a in sections(sos, sos):
-        found.append(scale * lfilter_zi(b, a))
+        found.append(scale * lfilter_zi(b, a))  # (the product is what CuPy remembers, too)
         scale = scale * np.sum(b) / np.sum(a)
     return np.stack(found)
 
@@ -279,7 +303,7 @@ def sosfilt_zi(sos):
 def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
     like = x if tracked(x) else sos
     x, parts = array(x, like), sections(sos, like)
-    zi = sosfilt_zi(sos) if tracked(sos) else constant(sig.sosfilt_zi(plain(sos)), x)
+    zi = sosfilt_zi(sos) if tracked(sos) or remembers(x) else constant(sig.sosfilt_zi(plain(sos)), x)
     zeros = min([int((bare(sos)[:, k] == 0).sum()) for k in (2, 5)])
     edge = 0 if padtype is None else 3 * (2 * len(parts) + 1 - zeros) if padlen is None else int(padlen)
 

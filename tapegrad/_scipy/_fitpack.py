@@ -6,10 +6,13 @@ import numpy as plain_np
 import scipy.interpolate as itp
 
 from .. import numpy as np
+from .._array import xp_of
+from .._late import load
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Kind, array, bare, plain, refusal, tracked
+from ._declare import Kind, array, bare, on_a_device, plain, refusal, tracked
+from ._followed import on_device
 from ._piecewise import INTERPOLATE, BSpline, Interpolant, like_of, trailing
 from ._smoothing import smoothed
 from ._splines import made_spline, make_lsq_spline
@@ -100,16 +103,18 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
     names = ("t", "c")
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext=0, check_finite=False):
+        there = on_a_device((x, y))
+        real = load("cupyx.scipy.interpolate").UnivariateSpline if there else itp.UnivariateSpline
         if not tracked(x, y, w, s):
-            self._take(itp.UnivariateSpline(plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
+            self._take(real(plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
         elif s == 0 and tuple(bbox) == (None, None):
             spline = made_spline(x, y, k, name="UnivariateSpline")
             self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
         else:
             if tuple(bbox) != (None, None):
                 raise refusal("scipy.interpolate.UnivariateSpline(bbox=)", "", "it without bbox=")
-            real = itp.UnivariateSpline(bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)
-            self.t, c, self.k = representation(x, y, w, k, s, real._eval_args[:2])
+            found = real(bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)._eval_args[:2]
+            self.t, c, self.k = (on_device(representation) if there else representation)(x, y, w, k, s, found)
             self.c, self.ext = c[: shape(self.t)[0] - k - 1], EXT[ext]
 
     def _take(self, real: Any, shadow: Any = lambda x: x) -> None:
@@ -123,11 +128,12 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        c = plain_np.concatenate([plain(self.c), plain_np.zeros(self.k + 1)])
-        return itp.UnivariateSpline._from_tck((plain(self.t), c, self.k), self.ext)
+        c, theirs = plain(self.c), self._real(itp.UnivariateSpline)
+        c = xp_of(c).concatenate([c, xp_of(c).zeros(self.k + 1)])
+        return theirs._from_tck((plain(self.t), c, self.k), self.ext)
 
     def __call__(self, x, nu=0, ext=None):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x), nu, ext))
         return splev(x, (self.t, self.c, self.k), nu, self.ext if ext is None else EXT[ext])
 

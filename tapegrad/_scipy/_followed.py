@@ -6,9 +6,11 @@ names of NumPy and SciPy are the stand-ins, and so has the values, the errors an
     FOLLOWED = Follower("scipy.signal")
     SIGNAL.rule(scipy.signal.lsim)(FOLLOWED.function(scipy.signal.lsim))
 
-The surroundings are made once for a module, name by name, as a call first asks for them."""
+The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy arrays runs in others, where
+the names of NumPy are CuPy's (`Follower.device`)."""
 
 import cmath
+import functools
 import math
 import types
 from collections.abc import Callable
@@ -21,7 +23,8 @@ from .. import numpy as faces
 from .._shadow.builtin import LIBRARY, Globals, Module
 from .._shadow.kinds import ATOMS, NUMERIC
 from .._variable import variable
-from ._declare import Carrier, Kind, Refusing, bare, carries, plain, tracked
+from ._declare import Carrier, Kind, Refusing, bare, carries, on_a_device, plain, tracked
+from ._device import lenient, numpy_on_device, plain_on_device, there
 
 
 class At:
@@ -49,22 +52,25 @@ class At:
 
 
 SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
-# SciPy's questions about the library of its arguments, which is ours
-ARRAY_API: dict[str, Any] = {
-    "array_namespace": lambda *xs: faces,
-    "at": At,
-    "xp_size": lambda x: x.size,
-    "xp_copy": lambda x, xp=None, **_: faces.array(x),
-    "_asarray": lambda x, **_: faces.asarray(x),
-    "is_numpy": lambda xp: True,
-    "is_cupy": lambda xp: False,
-    "is_torch": lambda xp: False,
-    "is_jax": lambda xp: False,
-    "is_array_api_strict": lambda xp: False,
-    "is_dask": lambda xp: False,
-    "xp_default_dtype": lambda xp: np.float64,
-    "xp_capabilities": lambda *args, **settings: lambda f: f,
-}
+
+
+def array_api(library: Any) -> dict[str, Any]:
+    """SciPy's questions about the library of its arguments, which is ours."""
+    return {
+        "array_namespace": lambda *xs: library,
+        "at": At,
+        "xp_size": lambda x: x.size,
+        "xp_copy": lambda x, xp=None, **_: library.array(x),
+        "_asarray": lambda x, **_: library.asarray(x),
+        "is_numpy": lambda xp: True,
+        "is_cupy": lambda xp: False,
+        "is_torch": lambda xp: False,
+        "is_jax": lambda xp: False,
+        "is_array_api_strict": lambda xp: False,
+        "is_dask": lambda xp: False,
+        "xp_default_dtype": lambda xp: np.float64,
+        "xp_capabilities": lambda *args, **settings: lambda f: f,
+    }
 
 
 class Number(type):
@@ -154,12 +160,29 @@ class Altered:
         return getattr(self._module, name)
 
 
+class FollowedKind(Kind):
+    """A followed class.  `_on_device` gives the class for CuPy arrays."""
+
+    def __call__(cls, *args, **kwargs):
+        own = cls.__dict__
+        if "_on_device" in own and (on_a_device(args) or on_a_device(kwargs.values())):
+            return own["_on_device"]()(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
 class Follower:
     """`homes`: modules whose code is followed; `given`: by name, what stands for something there."""
 
+    on_device = False
+
     def __init__(self, *homes: str, **given: Any):
-        self.homes, self.given = (*homes, "scipy._lib."), {**ARRAY_API, **given}
+        self.homes, self.named = (*homes, "scipy._lib."), given
+        self.given = {**array_api(faces), **given}
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
+
+    @functools.cached_property
+    def device(self) -> "OnDevice":
+        return OnDevice(self)
 
     def is_home(self, module: Any) -> bool:
         return isinstance(module, str) and module.startswith(self.homes)
@@ -181,10 +204,10 @@ class Follower:
             return self.given[x.__name__]
         if kind is types.ModuleType:
             if x.__name__.endswith("array_api_compat.numpy"):
-                return faces
+                return self.library(faces)
             if self.is_home(x.__name__):
                 return Module(self.space(vars(x)))
-            return MATH.get(x.__name__) or _stand_ins.module(x) or LIBRARY.get(x, x)
+            return MATH.get(x.__name__) or self.library(_stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
         if kind in (dict, list, tuple):
@@ -193,16 +216,27 @@ class Follower:
                 return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
             return x
         if kind is np.ndarray and x.dtype.kind in "fc":
-            return variable(x.copy())  # so that what is computed of it takes what is tracked
+            return self.constant(x)
         if not callable(x):
             return x
         if getattr(x, "__module__", None) in MATH:
             return getattr(MATH[x.__module__], x.__name__)
         private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
-        ours = None if private else _stand_ins.function(x)
+        ours = None if private else self.face(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
-            ours = self.function(x)
+            ours = self.rebuilt(x)
         return x if ours is None else ours
+
+    def library(self, module: Any) -> Any:
+        """A module of ours for theirs."""
+        return module
+
+    def face(self, x: Any) -> Any:
+        return _stand_ins.function(x)
+
+    def constant(self, x: np.ndarray) -> Any:
+        """An array of the library's, so that what is computed of it takes what is tracked."""
+        return variable(x.copy())
 
     def space(self, real: dict) -> Globals:
         key = id(real)
@@ -213,7 +247,18 @@ class Follower:
         return self.seen[key][1]
 
     def function(self, f: Any) -> Callable:
-        """f with other surroundings."""
+        """f with other surroundings, chosen by where its arrays lie."""
+        g = self.rebuilt(f)
+
+        @functools.wraps(g)
+        def on_arrays(*args, **kwargs):
+            if on_a_device(args) or on_a_device(kwargs.values()):
+                return self.device.rebuilt_once(f)(*args, **kwargs)
+            return g(*args, **kwargs)
+
+        return on_arrays
+
+    def rebuilt(self, f: Any) -> Callable:
         f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
         cells = None
         if f.__closure__:
@@ -236,7 +281,7 @@ class Follower:
         known = self.seen.get(id(c))
         if known is not None:
             return known[1]
-        ours = _stand_ins.function(c)
+        ours = self.face(c)
         if isinstance(ours, Kind) and not isinstance(ours, Refusing):
             return ours
         return self.klass(c) if self.is_home(c.__module__) else ours or c
@@ -247,7 +292,9 @@ class Follower:
         if known is not None:
             return known[1]
         bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (Object,)
-        new = Kind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        new = FollowedKind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        if not self.on_device:
+            new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new
         for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
             issubclass(c, b)
@@ -259,10 +306,138 @@ class Follower:
     def member(self, m: Any) -> Any:
         kind = type(m)
         if kind is types.FunctionType:
-            return self.function(m)
+            return self.rebuilt(m) if self.on_device or (m.__name__.startswith("_") and m.__name__ != "__call__") else self.method(m)
         if kind is staticmethod or kind is classmethod:
             f = m.__func__
-            return kind(self.function(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
+            return kind(self.rebuilt(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
         if kind is property:
-            return property(*[f and self.function(f) for f in (m.fget, m.fset, m.fdel)], m.__doc__)
+            return property(*[f and self.rebuilt(f) for f in (m.fget, m.fset, m.fdel)], m.__doc__)
         return self(m)
+
+    def method(self, m: Any) -> Callable:
+        """A method of an object that holds arrays of the host; where it meets one of the device, it is that of a copy there."""
+        g = self.rebuilt(m)
+
+        @functools.wraps(g)
+        def on_arrays(x, *args, **kwargs):
+            if on_a_device(args) or on_a_device(kwargs.values()):
+                return getattr(self.device.object(x), m.__name__)(*args, **kwargs)
+            return g(x, *args, **kwargs)
+
+        return on_arrays
+
+
+def whole_range(*ends: Any) -> range:
+    """Python's, of whole numbers that lie on the device."""
+    return range(*[int(bare(n)) for n in ends])
+
+
+def whole_zip(*xs: Any, strict: bool = False) -> zip:
+    """Python's; whole numbers that lie on the device are Python's, too."""
+    whole = lambda x: on_a_device((x,)) and getattr(x, "dtype", np.dtype(float)).kind in "iu"
+    return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
+
+
+class OnDevice(Follower):
+    """The follower of the same code on CuPy arrays."""
+
+    on_device = True
+
+    def __init__(self, host: Follower):
+        library = numpy_on_device()
+        self.homes, self.named, self.host = host.homes, host.named, host
+        self.given = {**array_api(library), **host.named}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))}
+
+    def library(self, module: Any) -> Any:
+        return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
+
+    def face(self, x: Any) -> Any:
+        ours = _stand_ins.function(x)
+        if ours is None or isinstance(ours, type):
+            return None if isinstance(ours, FollowedKind) and self.is_home(ours._theirs.__module__) else ours
+        return face_there(ours) or lenient(ours, ours)
+
+    def constant(self, x: np.ndarray) -> Any:
+        return there(variable(x.copy()))
+
+    def space(self, real: dict) -> Globals:
+        new = super().space(real)
+        for name, ours in (("range", whole_range), ("zip", whole_zip)):
+            if name not in real:
+                dict.__setitem__(new, name, ours)
+        return new
+
+    def rebuilt_once(self, f: Any) -> Callable:
+        known = self.seen.get(("function", id(f)))
+        if known is None:
+            known = self.seen["function", id(f)] = f, self.rebuilt(f)
+        return known[1]
+
+    def object(self, x: Any) -> Any:
+        """An object of a followed class, with its arrays on the device."""
+        new = object.__new__(self.of_class(type(x)._theirs))
+        for name, v in vars(x).items():
+            vars(new)[name] = moved(v, x, new) or (self.object(v) if isinstance(v, Object) else there(v))
+        return new
+
+
+class Rules(OnDevice):
+    """The rules of SciPy's functions, which are written like SciPy's code, on CuPy arrays."""
+
+    def __init__(self):
+        library = numpy_on_device()
+        self.homes, self.given = (), {}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
+
+    def stand_in(self, x: Any, kind: type) -> Any:
+        if x is np:
+            return plain_on_device()
+        if kind is type and is_rule(x) and not issubclass(x, Carrier):
+            return self.klass(x)
+        if isinstance(x, type) or kind in (dict, list, tuple, np.ndarray):
+            return x
+        if kind is types.FunctionType and is_rule(x):
+            return self.rebuilt(x)
+        if kind is types.ModuleType:
+            return super().stand_in(x, kind)
+        return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
+
+    def klass(self, c: type) -> type:
+        """A helper of the rules."""
+        new = type(c.__name__, tuple([self(b) for b in c.__bases__]), {"__module__": c.__module__})
+        self.seen[id(c)] = c, new
+        for name, v in list(vars(c).items()):
+            if name not in SKIPPED:
+                setattr(new, name, self.member(v))
+        return new
+
+
+def face_there(x: Any) -> Any:
+    """NumPy's face as CuPy's; None for anything else."""
+    library = numpy_on_device()
+    for place in (library, library.linalg, library.fft):
+        if getattr(place._host, getattr(x, "__name__", ""), None) is x:
+            return getattr(place, x.__name__)
+    return None
+
+
+# modules of what rules are written with, and of sparse matrices, of which only the values lie on the device
+PLAIN = (
+    "_declare", "_device", "_followed", "_linear", "_matrices", "_assembled", "_eigenpairs", "_sparse_systems", "_solving", "sparse",
+)  # fmt: skip
+
+
+def is_rule(f: Any) -> bool:
+    """Is this function or class code of a rule, and no operation or word with which rules are written?"""
+    home, _, name = (f.__module__ or "").rpartition(".")
+    return home == "tapegrad._scipy" and name not in PLAIN and (isinstance(f, type) or not f.__code__.co_filename.startswith("<"))
+
+
+@functools.cache
+def on_device(rule: Callable) -> Callable:
+    """The same rule for CuPy arrays."""
+    return RULES().rebuilt_once(rule) if type(rule) is types.FunctionType and is_rule(rule) else rule
+
+
+RULES = functools.cache(Rules)

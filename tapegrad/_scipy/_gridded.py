@@ -48,7 +48,7 @@ class RegularGridInterpolator(Interpolant, metaclass=Kind):
         self.values, self.method, self.bounds_error, self.fill_value = array(values, like), method, bounds_error, fill_value
         if len(self.grid) > ndim(self.values) or any(shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)):
             raise ValueError("scipy.interpolate.RegularGridInterpolator: points and values do not fit together")
-        if not tracked(self.grid) and any(bool((plain_np.diff(bare(p)) < 0).all()) and len(bare(p)) > 1 for p in self.grid):
+        if not tracked(self.grid) and any(bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid):
             at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
             self.grid, self.values = tuple([p[s] for p, s in zip(self.grid, at, strict=True)]), self.values[at]
         self._splines: dict = {}
@@ -58,11 +58,11 @@ class RegularGridInterpolator(Interpolant, metaclass=Kind):
         return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
 
     def _plain(self) -> Any:
-        return itp.RegularGridInterpolator(plain(self.grid), plain(self.values), self.method, self.bounds_error, self.fill_value)
+        return self._real()(plain(self.grid), plain(self.values), self.method, self.bounds_error, self.fill_value)
 
     def __call__(self, xi, method=None, *, nu=None):
         method = self.method if method is None else method
-        if not tracked(xi) and not self._tracked():
+        if self._answers(xi):
             return made(self._plain()(plain(xi), method, nu=nu))
         if nu is not None:
             raise ArgumentError("scipy.interpolate.RegularGridInterpolator: nu= has no derivative here")
@@ -99,7 +99,7 @@ class RegularGridInterpolator(Interpolant, metaclass=Kind):
                 v, p = primal_of(v), primal_of(p)
                 i = np.clip(np.searchsorted(p, v, side="right") - 1, 0, shape(p)[0] - 2)
                 at.append(np.where(v - np.take(p, i) <= np.take(p, i + 1) - v, i, i + 1))
-            near = product_of(self.values, [(i, plain_np.ones((1, 1))) for i in at])
+            near = product_of(self.values, [(i, constant(plain_np.ones((1, 1)), x[0])) for i in at])
             return near + trailing(sum([0.0 * v for v in x]), ndim(self.values) - len(x))
         orders = {"slinear": 1, "cubic": 3, "quintic": 5}
         if method not in orders:
@@ -230,7 +230,7 @@ class NdBSpline(Interpolant, metaclass=Kind):
         return itp.NdBSpline(plain(self.t), plain(self.c), self.k, extrapolate=self.extrapolate)
 
     def __call__(self, xi, *, nu=None, extrapolate=None):
-        if not tracked(xi) and not self._tracked():
+        if self._answers(xi):
             return made(self._plain()(plain(xi), nu=nu, extrapolate=extrapolate))
         if nu is not None and plain_np.any(nu):
             raise ArgumentError("scipy.interpolate.NdBSpline: nu= has no derivative here")

@@ -15,6 +15,7 @@ import scipy.sparse
 
 from .._array import xp_of
 from .._late import load
+from .._primitive import layout_of
 from ..errors import ArgumentError
 from ..ops._define import linear, ndim, primitive, rules, shape
 from ..ops.gathering import pad_zeros
@@ -29,6 +30,11 @@ def filter_of(x: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # CuPy's, of a compiler that the module has besides
         return load("cupyx.scipy.signal").lfilter
+
+
+def remembers(x: Any) -> bool:
+    """CuPy's filters keep the last inputs and outputs, in the order of time, where SciPy's keep the state of the transposed direct form."""
+    return xp_of(layout_of(x)) is not np
 
 
 def flipped(x: Any, k: int) -> Any:
@@ -168,48 +174,83 @@ DENSE = 1 << 24  # numbers of a matrix that is kept
 
 class Map:
     """A linear map along the last axis: `f` takes (..., n) to (..., m).  `back`: its transpose; without it the matrix is made, of f on
-    unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time."""
+    unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time.
+    `on_host`: CuPy has no such f; its arrays meet the matrix, which is made on the host and moved there once."""
 
-    def __init__(self, f: Callable, n: int, back: Callable | None = None):
-        self.f, self.n, self.back, self.matrix = f, n, back, None
+    def __init__(self, f: Callable, n: int, back: Callable | None = None, on_host: bool = False):
+        self.f, self.n, self.back, self.on_host = f, n, back, on_host
+        self.matrix: Any = None
+        self.there: Any = None  # the matrix on the device
 
     def forward(self, x: Any) -> Any:
-        return self.f(x)
+        return self.times(x, False) if self.on_host and xp_of(x) is not np else self.f(x)
 
-    def blocks(self) -> Any:
+    def blocks(self, library: Any = np) -> Any:
         step = max(1, min(self.n, (1 << 20) // max(self.n, 1)))
         for start in range(0, self.n, step):
-            rows = np.zeros((min(step, self.n - start), self.n))
-            rows[np.arange(len(rows)), start + np.arange(len(rows))] = 1.0
-            yield start, np.asarray(self.f(rows))
+            yield start, library.asarray(self.f(library.eye(min(step, self.n - start), self.n, start)))
+
+    def kept(self) -> Any:
+        """The matrix, (n, m), dense or sparse; False where it is too large to be kept."""
+        if self.matrix is None:
+            parts, size = [], 0
+            for _, rows in self.blocks():
+                part = scipy.sparse.csr_array(rows)
+                size += part.nnz
+                parts.append(part)
+                if size > DENSE:
+                    break
+            self.matrix = False if size > DENSE else scipy.sparse.vstack(parts, "csr")
+            if self.matrix is not False and self.matrix.nnz > 0.2 * math.prod(self.matrix.shape):
+                self.matrix = self.matrix.toarray()
+        return self.matrix
 
     def backward(self, g: Any) -> Any:
         if self.back is not None:
             return self.back(g)
-        library, lead = xp_of(g), g.shape[:-1]
-        flat = g.reshape(-1, g.shape[-1]) if library is np else g.get().reshape(-1, g.shape[-1])
-        if self.matrix is None:
-            parts, size, whole = [], 0, True
-            for _, rows in self.blocks():
-                whole = whole and size <= DENSE
-                if not whole:
-                    break
-                part = scipy.sparse.csr_array(rows)
-                size += part.nnz
-                parts.append(part)
-            self.matrix = scipy.sparse.vstack(parts, "csr") if whole else False
-            if whole and self.matrix.nnz > 0.2 * math.prod(self.matrix.shape):
-                self.matrix = self.matrix.toarray()
-        if self.matrix is not False:
-            found = (self.matrix @ flat.T).T
+        library, flat = xp_of(g), g.reshape(-1, g.shape[-1])
+        if library is not np and self.on_host:
+            return self.times(g, True)
+        matrix = self.kept() if library is np else self.kept_there(library, flat.shape[1])
+        if matrix is not False:
+            found = (matrix @ flat.T).T
         else:
-            found = np.empty((len(flat), self.n), np.result_type(flat, float))
-            for start, rows in self.blocks():
-                part = flat @ rows.T
-                found = found if found.dtype == part.dtype else found.astype(np.result_type(found, part))
-                found[:, start : start + len(rows)] = part
-        kind = np.result_type(g.dtype, np.complex64) if found.dtype.kind == "c" else g.dtype
-        return library.asarray(np.ascontiguousarray(found, kind)).reshape(*lead, self.n)
+            found = library.concatenate([flat @ rows.T for _, rows in self.blocks(library)], 1)
+        return library.ascontiguousarray(found, kind_of(found, g)).reshape(*g.shape[:-1], self.n)
+
+    def kept_there(self, library: Any, m: int) -> Any:
+        """The matrix of a map that CuPy has; False where it is too large to be kept."""
+        if self.there is None:
+            self.there = library.concatenate([rows for _, rows in self.blocks(library)]) if self.n * m <= DENSE else False
+        return self.there
+
+    def times(self, x: Any, back: bool) -> Any:
+        """A CuPy array times the matrix of a map of the host, or its transpose."""
+        library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+        if self.there is None:
+            matrix = self.kept()
+            if matrix is False:
+                raise ArgumentError(f"scipy: CuPy has no such function, and its matrix, of {self.n} columns, is too large; use x.get()")
+            if scipy.sparse.issparse(matrix):
+                matrix = matrix.tocoo()
+                self.there = tuple([library.asarray(v) for v in (matrix.row, matrix.col, matrix.data)]), matrix.shape
+            else:
+                self.there = library.asarray(matrix), matrix.shape
+        values, shape = self.there
+        if type(values) is tuple:
+            rows, columns, data = values
+            rows, columns = (rows, columns) if back else (columns, rows)
+            found = library.zeros((shape[0 if back else 1], len(flat)), np.result_type(flat.dtype, data.dtype))
+            library.add.at(found, rows, data[:, None] * flat.T[columns])
+            found = found.T
+        else:
+            found = flat @ (values.T if back else values)
+        return library.ascontiguousarray(found, kind_of(found, x)).reshape(*x.shape[:-1], -1)
+
+
+def kind_of(found: Any, x: Any) -> np.dtype:
+    """The dtype of a product with x: its precision."""
+    return np.result_type(x.dtype, np.complex64) if found.dtype.kind == "c" else x.dtype
 
 
 @primitive(shapes=(0,), batch="matrix")

@@ -9,6 +9,7 @@ import scipy.ndimage as ndi
 import scipy.sparse
 
 from .. import numpy as np
+from .._array import xp_of
 from ..ops._define import ndim, shape
 from ..ops._protocols import store
 from ._declare import Namespace, array, bare, integer
@@ -202,17 +203,29 @@ NDIMAGE.rule(ndi.morphological_laplace)(after(grey_dilation, None, lambda x, y, 
 
 
 class Sums(Map):
-    """Sums over the places of each region."""
+    """Sums over the places of each region, which may have places in common."""
 
     def __init__(self, regions: list, n: int):
-        rows = plain_np.concatenate([plain_np.full(len(r), k) for k, r in enumerate(regions)]) if regions else plain_np.zeros(0, int)
-        at = plain_np.concatenate(regions) if regions else plain_np.zeros(0, int)
-        self.matrix = scipy.sparse.csr_array((plain_np.ones(len(at)), (at, rows)), (n, len(regions)))
-        super().__init__(self.summed, n)
-        self.matrix = scipy.sparse.csr_array((plain_np.ones(len(at)), (at, rows)), (n, len(regions)))
+        self.n, self.m = n, len(regions)
+        self.rows = plain_np.concatenate([plain_np.full(len(r), k) for k, r in enumerate(regions)]) if regions else plain_np.zeros(0, int)
+        self.at = plain_np.concatenate(regions) if regions else plain_np.zeros(0, int)
 
-    def summed(self, x: Any) -> Any:
-        return (self.matrix.T @ x.reshape(-1, self.n).T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)
+    def forward(self, x: Any) -> Any:
+        return added(x, self.at, self.rows, self.m)
+
+    def backward(self, g: Any) -> Any:
+        return added(g, self.rows, self.at, self.n)
+
+
+def added(x: Any, at: Any, to: Any, n: int) -> Any:
+    """y[..., to[k]] += x[..., at[k]]"""
+    library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+    if library is plain_np:
+        matrix = scipy.sparse.csr_array((plain_np.ones(len(at)), (to, at)), (n, x.shape[-1]))
+        return (matrix @ flat.T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)
+    y = library.zeros((n, len(flat)), x.dtype)
+    library.add.at(y, to, flat.T[at])
+    return y.T.reshape(*x.shape[:-1], -1)
 
 
 def regions_of(x: Any, labels: Any, index: Any) -> tuple:

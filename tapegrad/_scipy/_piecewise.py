@@ -12,17 +12,23 @@ import scipy.interpolate as itp
 
 from .. import numpy as np
 from .._array import xp_of
+from .._late import load
 from .._primitive import primal_of
 from ..ops._define import ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, constant, on_a_device, plain, refusal, tracked
 from ._linear import Map, mapped
 
-INTERPOLATE = Namespace(itp)
+INTERPOLATE = Namespace(itp, "cupyx.scipy.interpolate")
 
 
 def like_of(*xs: Any) -> Any:
-    return next((x for x in xs if tracked(x)), None)
+    return next((x for x in xs if tracked(x)), next((x for x in xs if on_a_device((x,))), None))
+
+
+def by_equations(*xs: Any) -> bool:
+    """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy does not run?"""
+    return tracked(*xs) or on_a_device(xs)
 
 
 class Interpolant(Carrier):
@@ -36,6 +42,15 @@ class Interpolant(Carrier):
 
     def _plain(self) -> Any:
         raise NotImplementedError
+
+    def _answers(self, *xs: Any) -> bool:
+        """Does SciPy's own object answer, since nothing is tracked and all lies on the host?"""
+        return not tracked(xs) and not self._tracked() and not on_a_device((xs, vars(self)))
+
+    def _real(self, theirs: Any = None) -> Any:
+        """The class of SciPy's, or of CuPy's of that name, for an object over these arrays."""
+        theirs = theirs or type(self)._theirs
+        return getattr(load("cupyx.scipy.interpolate"), theirs.__name__) if on_a_device((vars(self),)) else theirs
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -53,6 +68,11 @@ def pieces_of(points: Any, x: Any, first: int, last: int) -> Any:
     """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x < points[i + 1]."""
     inner = primal_of(points[first + 1 : last + 1])
     return np.searchsorted(inner, primal_of(x), side="right") + first
+
+
+def contiguous(x: Any) -> Any:
+    x = plain(x)
+    return xp_of(x).ascontiguousarray(x)
 
 
 def arranged(y: Any, n: int, axis: int) -> Any:
@@ -109,9 +129,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return PPoly.construct_fast(c, spline.t, extrapolate)
 
     def _plain(self) -> Any:
-        return type(self)._theirs.construct_fast(
-            plain_np.ascontiguousarray(plain(self.c)), plain_np.ascontiguousarray(plain(self.x)), self.extrapolate, self.axis
-        )
+        return self._real().construct_fast(contiguous(self.c), contiguous(self.x), self.extrapolate, self.axis)
 
     def _located(self, x: Any, extrapolate: Any) -> tuple:
         """(x flat, its pieces, what lies outside)."""
@@ -123,7 +141,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return x, at, None if extrapolate else (x < self.x[0]) | (x > self.x[m])
 
     def __call__(self, x, nu=0, extrapolate=None):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x), nu, extrapolate))
         x = array(x, like_of(x, self.c, self.x))
         if nu < 0:
@@ -150,7 +168,7 @@ class PPoly(Interpolant, metaclass=Kind):
             return self.antiderivative(-nu)
         degree = shape(self.c)[0] - 1
         kept = max(degree + 1 - nu, 0)
-        factors = plain_np.array([float(math.perm(degree - k, nu)) for k in range(kept)]) if kept else None
+        factors = constant([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
         c = self.c[:kept] * trailing(factors, ndim(self.c) - 1) if kept else 0.0 * self.c[:1]
         return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
 
@@ -160,7 +178,7 @@ class PPoly(Interpolant, metaclass=Kind):
         c, x, n = self.c, self.x, ndim(self.c)
         for _ in range(nu):
             degree = shape(c)[0] - 1
-            high = c / trailing(plain_np.arange(degree + 1.0, 0, -1), n - 1)
+            high = c / trailing(constant(plain_np.arange(degree + 1.0, 0, -1), c), n - 1)
             h = trailing(x[1:] - x[:-1], n - 2)
             whole = sum([high[k] * h ** (degree + 1 - k) for k in range(degree + 1)])
             start = np.concatenate([0.0 * whole[:1], np.cumsum(whole, 0)[:-1]], 0)
@@ -182,7 +200,8 @@ class PPoly(Interpolant, metaclass=Kind):
 
     def solve(self, y=0.0, discontinuity=True, extrapolate=None):
         """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the root."""
-        found = itp.PPoly(bare(self.c), bare(self.x), self.extrapolate, self.axis).solve(bare(y), discontinuity, extrapolate)
+        real = self._real(itp.PPoly)(bare(self.c), bare(self.x), self.extrapolate, self.axis)
+        found = real.solve(bare(y), discontinuity, extrapolate)
         if ndim(self.c) > 2:
             raise refusal("scipy.interpolate.PPoly.solve", "the spline has several components", "take the roots of one of them at a time")
         slope = self.derivative()
@@ -206,10 +225,10 @@ class BPoly(Interpolant, metaclass=Kind):
         return cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
 
     def _plain(self) -> Any:
-        return itp.BPoly.construct_fast(plain(self.c), plain(self.x), self.extrapolate, self.axis)
+        return self._real().construct_fast(plain(self.c), plain(self.x), self.extrapolate, self.axis)
 
     def __call__(self, x, nu=0, extrapolate=None):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x), nu, extrapolate))
         if nu:
             return self.derivative(nu)(x, 0, extrapolate)
@@ -280,20 +299,19 @@ class BSpline(Interpolant, metaclass=Kind):
     def basis_element(cls, t, extrapolate=True):
         t = array(t, like_of(t))
         k = shape(t)[0] - 2
-        t = np.concatenate([t[:1] + 0 * plain_np.arange(-k, 0.0) - 1, t, t[-1:] + 1 + 0 * plain_np.arange(float(k))])
-        c = plain_np.zeros(shape(t)[0])
-        c[k] = 1.0
+        t = np.concatenate([*[t[:1] - 1] * k, t, *[t[-1:] + 1] * k])
+        c = constant(plain_np.eye(1, shape(t)[0], k)[0], t)
         return BSpline.construct_fast(t, c, k, extrapolate)
 
     def _plain(self) -> Any:
-        return itp.BSpline.construct_fast(plain(self.t), plain_np.ascontiguousarray(plain(self.c)), self.k, self.extrapolate, self.axis)
+        return self._real().construct_fast(plain(self.t), contiguous(self.c), self.k, self.extrapolate, self.axis)
 
     @property
     def tck(self):
         return self.t, self.c, self.k
 
     def __call__(self, x, nu=0, extrapolate=None):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x), nu, extrapolate))
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         x = array(x, like_of(x, self.t, self.c))
@@ -347,21 +365,18 @@ class BSpline(Interpolant, metaclass=Kind):
 # --- coefficients: linear in the data for nodes that stay ---
 
 
-def on_host(f: Any) -> Any:
-    """CuPy has no such function: its arrays go there and back."""
-    return lambda y: f(y) if xp_of(y) is plain_np else xp_of(y).asarray(f(y.get()))
-
-
 @functools.lru_cache(64)
 def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> Map:
     x = plain_np.frombuffer(x)
-    return Map(on_host(KINDS[kind](x, *settings)), n)
+    return Map(KINDS[kind](x, *settings), n)
 
 
 def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
     x = bare(x)
-    x = plain_np.ascontiguousarray(x if xp_of(x) is plain_np else x.get(), float)
+    if xp_of(x) is not plain_np:
+        raise refusal("scipy.interpolate", "nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline")
+    x = plain_np.ascontiguousarray(x, float)
     found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 

@@ -11,8 +11,8 @@ from .. import numpy as np
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ._declare import array, bare, constant, fixed, integer, tracked
-from ._filters import SIGNAL, convolve, lfilter, moved_last, sections
-from ._linear import along
+from ._filters import SIGNAL, convolve, correlate, lfilter, moved_last, sections
+from ._linear import along, remembers
 from ._measured import footprint_of, neighbours
 
 
@@ -157,12 +157,16 @@ def lfiltic(b, a, y, x=None):
     like = next(v for v in (b, a, y, x) if tracked(v))
     b, a, y = [np.atleast_1d(array(v, like)) for v in (b, a, y)]
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
-    x = constant(plain_np.zeros(m), y) if x is None else np.atleast_1d(array(x, like))
+    given = x is not None
+    x = np.atleast_1d(array(x, like)) if given else constant(plain_np.zeros(m), y)
 
     def past(c, v, k):  # sum_j c[i + 1 + j] v[j]
         v = v[:k] if shape(v)[0] >= k else np.concatenate([v, plain_np.zeros(k - shape(v)[0])])
         return [np.sum(c[i + 1 :] * v[: k - i]) for i in range(k)]
 
+    if remembers(y):
+        taken = [np.concatenate([v, np.zeros(max(k - shape(v)[0], 0))])[:k][::-1] for v, k in ((x, m), (y, n))]
+        return np.concatenate(taken) if given else taken[1]  # (as CuPy has it)
     of_x, of_y = past(b, x, m), past(a, y, n)
     zero = 0.0 * a[0]
     rows = [(of_x[i] if i < m else zero) - (of_y[i] if i < n else zero) for i in range(max(m, n))]
@@ -285,7 +289,7 @@ def wiener(im, mysize=None, noise=None):
     x = array(im, im if tracked(im) else noise)
     size = [3] * ndim(x) if mysize is None else [integer(mysize)] * ndim(x) if rank(mysize) == 0 else [integer(m) for m in mysize]
     ones = constant(plain_np.ones(size), x)
-    local = lambda v: SIGNAL.rules[sig.correlate](v, ones, "same") / math.prod(size)
+    local = lambda v: correlate(v, ones, "same") / math.prod(size)
     mean = local(x)
     variance = local(x * x) - mean * mean
     noise = np.mean(variance) if noise is None else noise

@@ -7,12 +7,13 @@ import numpy as plain_np
 import scipy.interpolate as itp
 
 from .. import numpy as np
+from .._array import xp_of
 from .._primitive import primal_of, seen
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Kind, array, bare, constant, plain, refusal, tracked
-from ._piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, fitted, like_of, pieces_of, trailing
+from ._piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, by_equations, fitted, like_of, pieces_of, trailing
 
 # --- one variable: slopes at the nodes make a piecewise cubic ---
 
@@ -50,12 +51,13 @@ def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     h = x[1:] - x[:-1]
     wide = trailing(h, ndim(y) - 1)
     slope = (y[1:] - y[:-1]) / wide
-    if n == 2 and bc == ("not-a-knot", "not-a-knot"):
-        return np.concatenate([slope, slope])
-    if n < 4 or bc == "periodic":
-        raise refusal(
-            "scipy.interpolate.CubicSpline", "by nodes there must be four of them at least, and no periodic conditions", "plain nodes"
-        )
+    if bc == "periodic":
+        return periodic_slopes(h, wide, slope)
+    if n == 2:  # a line, where nothing else is said
+        bc = tuple([(1, slope[0]) if how == "not-a-knot" else how for how in bc])
+    elif n == 3 and bc == ("not-a-knot", "not-a-knot"):  # a parabola
+        middle = (wide[1:] * slope[:1] + wide[:1] * slope[1:]) / (wide[:1] + wide[1:])
+        return np.concatenate([2 * slope[:1] - middle, middle, 2 * slope[1:] - middle])
     A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if tracked(y) else x)
     at = plain_np.arange(1, n - 1)
     A[at, at - 1], A[at, at], A[at, at + 1] = h[1:], 2 * (h[:-1] + h[1:]), h[:-1]
@@ -65,6 +67,18 @@ def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     return np.linalg.solve(A, b)
 
 
+def periodic_slopes(h: Any, wide: Any, slope: Any) -> Any:
+    """The same equations in a ring; the last slope is the first."""
+    n = shape(h)[0]
+    before, slope_before, wide_before = [np.concatenate([v[-1:], v[:-1]]) for v in (h, slope, wide)]
+    A = np.zeros((n, n), like=h)
+    for k in range(n):
+        for j, v in ((k - 1, h[k]), (k, 2 * (before[k] + h[k])), ((k + 1) % n, before[k])):
+            A[k, j] = A[k, j] + v
+    s = np.linalg.solve(A, 3 * (wide * slope_before + wide_before * slope))
+    return np.concatenate([s, s[:1]])
+
+
 def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = like_of(x, y)
@@ -72,7 +86,7 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     axis = axis % ndim(y)
     if ndim(x) != 1 or shape(x)[0] < 2 or shape(x)[0] != shape(y)[axis]:
         raise ValueError(f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis {axis}, at least 2")
-    if not tracked(x) and not bool((plain_np.diff(bare(x)) > 0).all()):
+    if not tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
         raise ValueError(f"{name}: x must be strictly increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
 
@@ -101,7 +115,7 @@ class CubicSpline(Cubic, metaclass=Kind):
         simple = (
             bc == "periodic" or tracked(bc) or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
         )
-        if tracked(x) or not simple or tracked(bc):
+        if by_equations(x) or not simple or tracked(bc):
             s = spline_slopes(x, y, bc)
         else:
             s = fitted("slopes", x, y, (bc if isinstance(bc, str) else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),))
@@ -170,7 +184,7 @@ def akima_slopes(m: Any, method: str) -> Any:
         change = change + 0.5 * np.abs(m[1:] + m[:-1])
     after, before = change[2:], change[:-2]
     both = after + before
-    small = both <= 1e-9 * np.max(primal_of(both), initial=-plain_np.inf)
+    small = both <= 1e-9 * np.max(primal_of(both))
     middle = 0.5 * (m[3:] + m[:-3])
     safe = np.where(small, 1.0, both)
     s = np.where(small, middle, (after / safe) * m[1:-2] + (before / safe) * m[2:-1])
@@ -207,24 +221,31 @@ def collocation(t: Any, x: Any, k: int) -> Any:
     at = pieces_of(t, x, k, n - 1)
     A = np.zeros((m, n), like=x if tracked(x) else t)
     for j, w in enumerate(basis(t, x, at, k)):
-        A[plain_np.arange(m), at + (j - k)] = w
+        A[constant(plain_np.arange(m), t), at + (j - k)] = w
     return A
 
 
 def made_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, name: str = "make_interp_spline") -> Any:
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
-    if not tracked(x, t):
+    if not by_equations(x, t):
         knots = itp.make_interp_spline(bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type).t
         if t is None:
             c = fitted("coefficients", x, y, (k, bc_type))
         else:
             c = fitted("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
         return BSpline.construct_fast(constant(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis)
-    if bc_type not in (None, "not-a-knot"):
-        raise ArgumentError(f"scipy.interpolate.{name}: with tracked nodes bc_type={bc_type!r} has no derivative here; give None")
-    t = interpolating_knots(x, k) if t is None else array(t, x)
-    c = np.linalg.solve(collocation(t, x, k), y)
-    return BSpline.construct_fast(t, c, k, True, axis)
+    order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
+    if order is None or order and k != 3:
+        raise ArgumentError(f"scipy.interpolate.{name}: bc_type={bc_type!r} has no derivative by the nodes here, nor on CuPy; give None")
+    if t is None:
+        t = np.concatenate([*[x[:1]] * k, x, *[x[-1:]] * k]) if order else interpolating_knots(x, k)
+    t = array(t, x)
+    A = collocation(t, x, k)
+    if order:  # a derivative at each end is 0
+        n, zero = shape(A)[1], np.zeros((1, *shape(y)[1:]), like=y)
+        ends = BSpline.construct_fast(t, constant(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
+        A, y = np.concatenate([A, ends]), np.concatenate([y, zero, zero])
+    return BSpline.construct_fast(t, np.linalg.solve(A, y), k, True, axis)
 
 
 @INTERPOLATE.rule(itp.make_interp_spline)
@@ -237,7 +258,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
 @INTERPOLATE.rule(itp.make_lsq_spline)
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="qr"):
     x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline")
-    if tracked(x, t, w):
+    if by_equations(x, t, w):
         B, like = collocation(array(t, x), x, k), y
         W = 1.0 if w is None else trailing(array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(array(w, like), ndim(y) - 1))
@@ -296,12 +317,12 @@ class interp1d(Interpolant, metaclass=Kind):
         return cls(shadow(x.x), y, kind, x.axis, bounds_error=x.bounds_error, fill_value=fill, assume_sorted=True)
 
     def _plain(self) -> Any:
-        return itp.interp1d(
+        return self._real()(
             plain(self.x), plain(self.y), self.kind, self.axis, True, self.bounds_error, bare(self.fill_value), assume_sorted=True
         )
 
     def __call__(self, x):
-        if not tracked(x, self.fill_value) and not self._tracked():
+        if self._answers(x, self.fill_value):
             return made(self._plain()(plain(x)))
         x = array(x, like_of(x, self.x, self._y, self.fill_value))
         to, x = shape(x), np.reshape(x, -1)
@@ -383,7 +404,7 @@ def barycentric_interpolate(xi, yi, x, axis=0, *, der=0, rng=None):
 
 @INTERPOLATE.rule(itp.krogh_interpolate)
 def krogh_interpolate(xi, yi, x, der=0, axis=0):
-    nodes = seen(xi) if tracked(xi) else plain_np.asarray(plain(xi))
+    nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
     if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
         raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
     return through_all(xi, yi, x, axis)
@@ -405,10 +426,10 @@ class ThroughAll(Interpolant):
     yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
 
     def _plain(self) -> Any:
-        return type(self)._theirs(plain(self.xi), plain(self.yi), self._axis)
+        return self._real()(plain(self.xi), plain(self.yi), self._axis)
 
     def __call__(self, x):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x)))
         return through_all(self.xi, self.yi, x, self._axis)
 
@@ -449,7 +470,7 @@ class KroghInterpolator(ThroughAll, metaclass=Kind):
     _theirs = itp.KroghInterpolator
 
     def __init__(self, xi, yi, axis=0):
-        nodes = seen(xi) if tracked(xi) else plain_np.asarray(plain(xi))
+        nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
         if nodes is not None and len(set(nodes.tolist())) < len(nodes):
             raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
         self._take(xi, yi, axis)

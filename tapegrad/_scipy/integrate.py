@@ -138,7 +138,7 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
     return sign * total
 
 
-@INTEGRATE.rule(itg.quad, of_functions=True)
+@INTEGRATE.rule(itg.quad, by_steps=True)
 def quad(
     func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None, wvar=None, wopts=None,
     maxp1=50, limlst=50, complex_func=False,
@@ -175,7 +175,7 @@ def quad(
     return value + (y - primal_of(y)), *rest
 
 
-@INTEGRATE.rule(itg.quad_vec, of_functions=True)
+@INTEGRATE.rule(itg.quad_vec, by_steps=True)
 def quad_vec(
     f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None, quadrature=None,
     full_output=False, *, args=(),
@@ -278,21 +278,21 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
 
 for _f in (tanhsinh, nsum):
     if hasattr(itg, _f.__name__):
-        INTEGRATE.rule(getattr(itg, _f.__name__), of_functions=True)(_f)
+        INTEGRATE.rule(getattr(itg, _f.__name__), by_steps=True)(_f)
 
 
 def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
 
-@INTEGRATE.rule(itg.dblquad, of_functions=True)
+@INTEGRATE.rule(itg.dblquad, by_steps=True)
 def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
     inner = lambda x: quad(lambda y: func(y, x, *args), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
     return quad(inner, a, b, **settings)
 
 
-@INTEGRATE.rule(itg.tplquad, of_functions=True)
+@INTEGRATE.rule(itg.tplquad, by_steps=True)
 def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
 
@@ -303,7 +303,7 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
     return quad(plane, a, b, **settings)
 
 
-@INTEGRATE.rule(itg.nquad, of_functions=True)
+@INTEGRATE.rule(itg.nquad, by_steps=True)
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
     if opts is not None or full_output:
@@ -321,7 +321,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 # --- differential equations ---
 
 
-@INTEGRATE.rule(itg.solve_ivp, of_functions=True)
+@INTEGRATE.rule(itg.solve_ivp, by_steps=True)
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None, vectorized=False, args=None, **options):
     return solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
 
@@ -329,7 +329,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
 
 
-@INTEGRATE.rule(itg.odeint, of_functions=True)
+@INTEGRATE.rule(itg.odeint, by_steps=True)
 def odeint(
     func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
     hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
@@ -348,7 +348,7 @@ def odeint(
 
 
 INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
-INTEGRATE.rule(itg.solve_bvp, of_functions=True)(solve_bvp)
+INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
 INTEGRATE.refuse("it is compiled", "solve_ivp", itg.ode, itg.complex_ode, itg.LSODA)
 for _name in ("cubature", "qmc_quad", "newton_cotes"):
     if hasattr(itg, _name):

@@ -10,12 +10,14 @@ import scipy.spatial
 
 from .. import numpy as np
 from .. import scipy as faces
+from .._array import xp_of
+from .._late import load
 from .._primitive import primal_of
-from ..ops._define import ndim, shape
+from ..ops._define import ndim, shape, xp
 from ..ops.creation import made
 from . import _fitpack as _fitpack
 from . import _gridded as _gridded
-from ._declare import Carrier, Kind, array, bare, constant, plain, refusal, tracked
+from ._declare import Carrier, Kind, array, bare, constant, on_a_device, plain, refusal, tracked
 from ._followed import Altered, Follower
 from ._linear import Map, mapped
 from ._piecewise import INTERPOLATE, Interpolant, like_of, pieces_of, trailing
@@ -64,7 +66,7 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
 
     def _plain(self) -> Any:
         given = plain(self.y), plain(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
-        return itp.RBFInterpolator(*given)
+        return self._real()(*given)
 
     def _distances(self, x: Any) -> Any:
         r = (x[:, None, :] - self.y[None, :, :]) * self.epsilon
@@ -92,7 +94,7 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
         return np.linalg.solve(K, d)
 
     def __call__(self, x):
-        if not tracked(x) and not self._tracked():
+        if self._answers(x):
             return made(self._plain()(plain(x)))
         x = array(x, like_of(x, self.y, self.d, self.smoothing, self.epsilon))
         if self._solved is None:
@@ -135,13 +137,13 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
 
     def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
         like = like_of(points, values)
-        if isinstance(points, scipy.spatial.Delaunay):
+        if hasattr(points, "simplices"):  # a triangulation
             self._tri, points = points, points.points
         else:
             points = np.stack([array(p, like) for p in points], -1) if isinstance(points, tuple) else array(points, like)
             if rescale:
                 raise refusal("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
-            self._tri = scipy.spatial.Delaunay(bare(points))
+            self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(bare(points))
         self.points, self.values, self.fill_value = array(points, like), array(values, like), fill_value
 
     @classmethod
@@ -153,10 +155,10 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        return itp.LinearNDInterpolator(self._tri, plain(self.values), self.fill_value)
+        return self._real()(self._tri, plain(self.values), self.fill_value)
 
     def __call__(self, *args):
-        if not tracked(args) and not self._tracked():
+        if self._answers(args):
             return made(self._plain()(*plain(args)))
         like = like_of(args, self.points, self.values)
         x = array(args[0], like)
@@ -165,7 +167,7 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
             x = np.stack(np.broadcast_arrays(*[array(v, like) for v in parts]), -1)
         to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
         where = self._tri.find_simplex(bare(flat))
-        corners = self._tri.simplices[plain_np.maximum(where, 0)]
+        corners = self._tri.simplices[where.clip(0)]
         nodes = self.points[corners]  # (points, corners, coordinates)
         last = shape(nodes)[1] - 1
         edges = np.swapaxes(nodes[:, :last] - nodes[:, last:], 1, 2)
@@ -193,12 +195,12 @@ class NearestNDInterpolator(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        return itp.NearestNDInterpolator(plain(self.points), plain(self.values), *self._options)
+        return self._real()(plain(self.points), plain(self.values), *self._options)
 
     def __call__(self, *args, **query_options):
-        n = shape(self.values)[0]
-        at = itp.NearestNDInterpolator(bare(self.points), plain_np.arange(n), *self._options)(*bare(args), **query_options)
-        return self.values[plain_np.asarray(at).astype(int)]
+        points, n = bare(self.points), shape(self.values)[0]
+        at = self._real()(points, xp_of(points).arange(n), *self._options)(*bare(args), **query_options)
+        return self.values[at.astype(int)]
 
 
 for _ours in (LinearNDInterpolator, NearestNDInterpolator):
@@ -307,7 +309,7 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
         return tracked(self.values)
 
     def _plain(self) -> Any:
-        return itp.CloughTocher2DInterpolator(self.points, plain(self.values), *self._settings)
+        return self._real()(self.points, plain(self.values), *self._settings)
 
     def __call__(self, *args):
         if tracked(args):
@@ -315,14 +317,17 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
         if not self._tracked():
             return made(self._plain()(*plain(args)))
         fill, *settings = self._settings
-        places = plain_np.asarray(plain(args[0])) if len(args) == 1 and not isinstance(args[0], tuple) else plain_np.stack(
-            plain_np.broadcast_arrays(*[plain_np.asarray(v, float) for v in (args if len(args) > 1 else args[0])]), -1
-        )  # fmt: skip
-        flat, rows = places.reshape(-1, places.shape[-1]), shape(self.values)[0]
-        on = lambda v: itp.CloughTocher2DInterpolator(self.points, v, 0.0, *settings)(flat)
-        columns = Map(lambda v: plain_np.array([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
+        library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
+        points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
+        if len(args) > 1 or isinstance(places, tuple):
+            parts = [library.asarray(plain(v), float) for v in (args if len(args) > 1 else places)]
+            places = library.stack(library.broadcast_arrays(*parts), -1)
+        places = library.asarray(plain(places))
+        flat = places.reshape(-1, places.shape[-1])
+        on = lambda v: real(points, v, 0.0, *settings)(flat)
+        columns = Map(lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
         y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
-        outside = plain_np.isnan(itp.CloughTocher2DInterpolator(self.points, plain_np.zeros(rows))(flat))
+        outside = library.isnan(real(points, library.zeros(rows))(flat))
         y = np.where(trailing(outside, ndim(y) - 1), fill, y)
         return np.reshape(y, places.shape[:-1] + shape(self.values)[1:])
 

@@ -384,27 +384,25 @@ def affine_transform(
 def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
     x = array(input, input if tracked(input) else angle)
     p, q = sorted([i % ndim(x) for i in axes])
-    n = plain_np.array([shape(x)[p], shape(x)[q]])
+    size = n = shape(x)[p], shape(x)[q]
     turn = np.deg2rad(angle)
     c, s = np.cos(turn), np.sin(turn)
-    size = n
     if reshape:
         t = math.radians(float(bare(angle)))
-        R = plain_np.array([[math.cos(t), math.sin(t)], [-math.sin(t), math.cos(t)]])
-        corners = R @ [[0, 0, n[0], n[0]], [0, n[1], 0, n[1]]]
-        size = (plain_np.ptp(corners, axis=1) + 0.5).astype(int)
-    to = tuple([int(size[0]) if i == p else int(size[1]) if i == q else m for i, m in enumerate(shape(x))])
+        along, across = abs(math.cos(t)), abs(math.sin(t))
+        size = int(along * n[0] + across * n[1] + 0.5), int(across * n[0] + along * n[1] + 0.5)
+    to = tuple([size[0] if i == p else size[1] if i == q else m for i, m in enumerate(shape(x))])
     g = grid(to)
     a, b = g[p] - (size[0] - 1) / 2, g[q] - (size[1] - 1) / 2
     g[p], g[q] = c * a + s * b + (n[0] - 1) / 2, c * b - s * a + (n[1] - 1) / 2
     if ndim(x) == 2:
         return at_points(x, g, to, order, mode, cval, prefilter, output, "scipy.ndimage.rotate")
     rest = tuple([i for i in range(ndim(x)) if i not in (p, q)])
-    planes = np.reshape(np.transpose(x, (*rest, p, q)), (-1, int(n[0]), int(n[1])))
+    planes = np.reshape(np.transpose(x, (*rest, p, q)), (-1, *n))
     at = (0,) * len(rest)
     flat = [np.reshape(np.transpose(g[i], (*rest, p, q))[at], -1) for i in (p, q)]
     turned = [sampled(planes[k], flat, order, mode, cval, prefilter, "scipy.ndimage.rotate") for k in range(shape(planes)[0])]
-    y = np.reshape(np.stack(turned), (*[shape(x)[i] for i in rest], int(size[0]), int(size[1])))
+    y = np.reshape(np.stack(turned), (*[shape(x)[i] for i in rest], *size))
     return finished(np.transpose(y, tuple(plain_np.argsort((*rest, p, q)))), output)
 
 

@@ -128,7 +128,7 @@ def as_float(x: Any) -> Any:
 # --- roots ---
 
 
-@OPTIMIZE.rule(opt.root, of_functions=True)
+@OPTIMIZE.rule(opt.root, by_steps=True)
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
     args, seen = tuple_of(args), []
     found = opt.root(watched(fun, seen), as_float(x0), bare(args), method, jac if jac is True else plainly(jac), tol, callback, options)
@@ -138,7 +138,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     return found
 
 
-@OPTIMIZE.rule(opt.fsolve, of_functions=True)
+@OPTIMIZE.rule(opt.fsolve, by_steps=True)
 def fsolve(
     func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None, epsfcn=None, factor=100, diag=None
 ):  # fmt: skip
@@ -167,10 +167,10 @@ def bracketed(f: Any) -> Any:
 
 
 for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
-    OPTIMIZE.rule(_f, of_functions=True)(bracketed(_f))
+    OPTIMIZE.rule(_f, by_steps=True)(bracketed(_f))
 
 
-@OPTIMIZE.rule(opt.newton, of_functions=True)
+@OPTIMIZE.rule(opt.newton, by_steps=True)
 def newton(
     func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0, full_output=False, disp=True
 ):  # fmt: skip
@@ -183,7 +183,7 @@ def newton(
     return (x, *found[1:]) if full_output else x
 
 
-@OPTIMIZE.rule(opt.root_scalar, of_functions=True)
+@OPTIMIZE.rule(opt.root_scalar, by_steps=True)
 def root_scalar(
     f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None, maxiter=None, options=None
 ):  # fmt: skip
@@ -197,7 +197,7 @@ def root_scalar(
     return found
 
 
-@OPTIMIZE.rule(opt.fixed_point, of_functions=True)
+@OPTIMIZE.rule(opt.fixed_point, by_steps=True)
 def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
     args, seen = tuple_of(args), []
     x = as_float(opt.fixed_point(watched(func, seen), as_float(x0), bare(args), xtol, maxiter, method))
@@ -221,7 +221,7 @@ def inside(x: Any, bounds: Any, name: str) -> None:
         raise refusal(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
 
 
-@OPTIMIZE.rule(opt.minimize, of_functions=True)
+@OPTIMIZE.rule(opt.minimize, by_steps=True)
 def minimize(
     fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None, callback=None, options=None
 ):  # fmt: skip
@@ -241,7 +241,7 @@ def minimize(
     return found
 
 
-@OPTIMIZE.rule(opt.minimize_scalar, of_functions=True)
+@OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)
 def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
     name = "scipy.optimize.minimize_scalar"
     args, seen = tuple_of(args), []
@@ -253,7 +253,7 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     return found
 
 
-@OPTIMIZE.rule(opt.least_squares, of_functions=True)
+@OPTIMIZE.rule(opt.least_squares, by_steps=True)
 def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), *, args=(), kwargs=None, loss="linear", **settings):
     name = "scipy.optimize.least_squares"
     args, seen = tuple_of(args), []
@@ -303,7 +303,8 @@ OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
 
 
 def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
-    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x."""
+    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x and, where it
+    is there, another value of the function."""
     name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
 
     @functools.wraps(f)
@@ -322,7 +323,8 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         x = pick(found)
         if kind == "minimum":
             inside(x, values.get("bounds"), name)
-        return put(found, derived(kind, name, fun, form, as_float(x), args))
+        x = derived(kind, name, fun, form, as_float(x), args)
+        return put(found, x, lambda: form(fun(x, *args)))
 
     run.__signature__ = signature
     return run
@@ -335,25 +337,31 @@ def plain_x(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-def put_x(found: Any, x: Any) -> Any:
+def put_x(found: Any, x: Any, value: Callable) -> Any:
     return (x, *found[1:]) if isinstance(found, tuple) else x
 
 
-def put_in_result(found: Any, x: Any) -> Any:
-    found.x = x
+def put_both(found: Any, x: Any, value: Callable) -> Any:
+    return (x, value(), *found[2:]) if isinstance(found, tuple) else x
+
+
+def put_in_result(found: Any, x: Any, value: Callable) -> Any:
+    found.x, found.fun = x, value()
     return found
 
 
 for _f in (
-    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_cobyla, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp, opt.fmin_tnc,
+    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
     opt.brent, opt.golden, opt.fminbound, opt.brute,
 ):  # fmt: skip
-    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "minimum", number, plain_x, put_x))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_both))
+for _f in (opt.fmin_cobyla, opt.fmin_tnc):
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_x))
 for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
-    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
 for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
-    OPTIMIZE.rule(_f, of_functions=True)(of_x(_f, "root", as_array, plain_x, put_x))
-OPTIMIZE.rule(opt.leastsq, of_functions=True)(of_x(opt.leastsq, "minimum", half_squares, plain_x, put_x))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_array, plain_x, put_x))
+OPTIMIZE.rule(opt.leastsq, by_steps=True)(of_x(opt.leastsq, "minimum", half_squares, plain_x, put_x))
 
 
 class Fitted:
@@ -370,7 +378,7 @@ class Fitted:
 MAKERS[Fitted] = lambda shadow, x: Fitted(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
 
 
-@OPTIMIZE.rule(opt.curve_fit, of_functions=True)
+@OPTIMIZE.rule(opt.curve_fit, by_steps=True)
 def curve_fit(
     f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf, plain_np.inf), method=None,
     jac=None, *, full_output=False, nan_policy=None, **kwargs,

@@ -11,13 +11,15 @@ from . import _designs as _designs
 from . import _responses as _responses
 from . import _systems as _systems
 from ._declare import array, bare, constant, integer, tracked
-from ._filters import SIGNAL, extended, moved_last, padded_last, two
+from ._filters import FOLLOWED, SIGNAL, extended, moved_last, padded_last, two
 from ._linear import Settled, along
+
+WINDOW = FOLLOWED.function(sig.get_window)
 
 
 def window_of(window: Any, nperseg: int, like: Any) -> Any:
     if tracked(window):
-        return array(SIGNAL.rules[sig.get_window](window, nperseg) if isinstance(window, tuple) else window)
+        return array(WINDOW(window, nperseg) if isinstance(window, tuple) else window)
     window = bare(window)
     return constant(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
 

@@ -31,6 +31,7 @@ from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
 from .picking import is_hidden, is_hidden_mask, with_written
+from .selecting import Selected, written
 from .views import index, shown
 from .writing import write_value
 
@@ -154,6 +155,8 @@ def _iter(x):
 
 
 def _setitem(x, at, y):
+    if type(y) is Selected:
+        y, at = written(x, y, at)
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
         y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis
@@ -379,15 +382,19 @@ V.hex = _dropping("x.hex()", lambda a: a.hex())
 V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cannot be interpreted as an integer")
 
 
+KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
 def _text(write: Callable) -> Callable:
-    """What is written of the values; where a trace keeps them to itself, of the layout."""
+    """What is written of the values; where a trace keeps them to itself, only of which kind they are, without a digit: a number that is
+    looked for in the text, or in a longer one that it was put into, is not found."""
 
     def method(x, *spec):
         p = primal_of(x)
         if isinstance(p, Variable):
             t = p._trace
             if not (t.tells or t.over or t.samples and t.is_plain(p)):
-                return Text(f"<{dtype_of(p)}, shape {shape(p)}, values not known>")
+                return Text(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
             p = values_of(p)
         return write(p, *spec)
 

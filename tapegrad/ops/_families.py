@@ -22,6 +22,7 @@ from . import picking as picking
 from . import products as products
 from . import reductions as reductions
 from . import scans as scans
+from . import selecting as selecting
 from . import shaping as shaping
 from . import sorting as sorting
 from . import special as special

@@ -25,6 +25,7 @@ from ._define import NUMPY, shape
 from ._layouts import laid
 from .names import reason
 from .picking import is_hidden, with_added
+from .sorting import with_extremes
 
 
 def no_rule(f: Any) -> NoRuleError:
@@ -345,6 +346,9 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         raise no_rule(ufunc)
     library = xp_of(layout_of(x))
     n = library.arange(x.size).reshape(x.shape)[at]
+    if ufunc in (np.maximum, np.minimum) and y is not None:
+        late.write_value(x, with_extremes(x, y, library.asarray(n), ufunc is np.maximum), Ellipsis)
+        return None
     if library.unique(n).size != n.size:
         raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad, as add.at has")
     x[at] = entry(x[at]) if y is None else entry(x[at], y)
@@ -392,6 +396,7 @@ PREFIXES = (("cupyx_scipy_special_", scipy.special), ("cupyx_scipy_", scipy.spec
 RENAMED = {
     "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max, "array_equal": np.equal,
     "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num, "fix": np.trunc,
+    "ellipk": scipy.special.ellipkm1, "ellipkm1": scipy.special.ellipk,  # CuPy exchanged the names of these two
 }  # fmt: skip
 
 
@@ -405,6 +410,8 @@ def named(kernel: Any) -> Any:
     if name in RENAMED:
         return RENAMED[name]
     found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
+    if isinstance(found, np.ufunc) and found.nin != getattr(kernel, "nin", found.nin):
+        return None  # (CuPy gave the kernel of sph_harm the name of another)
     return found if callable(found) else None
 
 

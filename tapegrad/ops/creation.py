@@ -24,7 +24,7 @@ CREATORS = {
     np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange, np.linspace, np.logspace,
     np.geomspace, np.diag, np.diagflat, np.tril, np.triu, np.frombuffer, np.fromfunction, np.fromiter, np.vander, np.loadtxt,
     np.genfromtxt, np.meshgrid, np.tile, np.repeat, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack, np.dstack,
-    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron,
+    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron, np.kaiser,
 }  # fmt: skip
 
 
@@ -120,6 +120,8 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 
 @implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
+    if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and has_variable(object):
+        return joined(object)
     return ordered(_array(object, dtype, copy, ndmin), order)
 
 
@@ -152,7 +154,8 @@ def ordered(x: Any, order: str | None) -> Any:
 
 @implements(np.asarray_chkfinite, layout="own")
 def asarray_chkfinite(a, dtype=None, order=None):
-    np.asarray_chkfinite(plain_of(a), dtype, order)
+    plain = plain_of(a)
+    xp_of(plain).asarray_chkfinite(plain, dtype, order)
     return ordered(_array(a, dtype, None, 0), order)
 
 
@@ -263,7 +266,7 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
         start, stop = 0, start
     if step is None:
         step = 1
-    xp = xp_of(layout_of(like))
+    xp = next((library for x in (like, start, step) if (library := xp_of(layout_of(x))) is not np), np)
     n = len(np.arange(float(values_of(start)), float(values_of(stop)), float(values_of(step))))
     if not isinstance(start, Variable) and not isinstance(step, Variable):
         return handle(xp.arange(start, values_of(stop), step, dtype=dtype))

@@ -64,7 +64,8 @@ def alike_of(x: Any) -> Any:
 
 @primitive(batch="matrix")
 def alike_each(x):
-    return xp_of(x).broadcast_to(symmetric(x), (*x.shape[:-2], 1, 1))
+    library = xp_of(x)
+    return library.broadcast_to(library.asarray(symmetric(x)), (*x.shape[:-2], 1, 1))
 
 
 def alike_rows(rows: list, bound: float) -> bool:

@@ -81,7 +81,7 @@ def places(x: Any, at: Any) -> Any:
         if not isinstance(i, Variable):
             return i
         if dtype(i).kind == "b" and i._trace.samples:
-            refuse()
+            return agreed(i)
         if not i._trace.picks(i):
             return values_of(i)
         parts.append(i)
@@ -89,11 +89,20 @@ def places(x: Any, at: Any) -> Any:
 
     at = [part(i) for i in (at if type(at) is tuple else (at,))]
     at = tuple([i for j in at for i in (j.nonzero() if is_array(j) and j.dtype.kind == "b" else (j,))])
+    if not parts:
+        to = shape(x)
+        return xp(x).arange(int(np.prod(to))).reshape(to)[at]
     return places_of(*parts, at=at, to=shape(x))
 
 
-def refuse() -> Any:
+def agreed(mask: Variable) -> Any:
+    """A mask that is the same for all samples: where another trace hides it, too, that is asked."""
+    try:
+        return values_of(mask)
+    except BatchError as error:
+        told = error
     raise BatchError(
+        f"{told.args[0].partition(': a value is asked for')[0]}: "
         "x[mask] under tg.vmap, with a mask that differs between samples, would have a shape of its own for each; write "
         "numpy.where(mask, x, 0.0), or x[...] = numpy.where(mask, y, x)"
     )
@@ -145,7 +154,7 @@ def with_written(x: Any, y: Any, at: Any) -> Any:
     if isinstance(mask, Variable) and dtype(mask).kind == "b":
         extra = ndim(x) - ndim(mask)
         if ndim(y) > extra:
-            refuse()
+            return with_written(x, y, agreed(mask))
         return where(reshape(mask, to=shape(mask) + (1,) * extra), y, x)
     n = places(x, at)
     size = int(np.prod(shape(x)))

@@ -226,7 +226,7 @@ def _deviation(a, axis, dtype, where, mean_given):
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     n = n - ddof
     if ndim(n) == 0:
-        return maximum(n, 0.0) if isinstance(n, Variable) else max_of_zero(n)
+        return maximum(n, 0.0) if isinstance(n, Variable) or is_array(n) else max_of_zero(n)  # (nobody waits for a device)
     return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
 
 

@@ -344,6 +344,8 @@ def packed(*xs, to=(-1,)):
 
 def _packed_vjp(g, out, need, *xs, to):
     g = g if len(to) == 1 else reshape(g, to=(-1,))
+    if xp(g) is not np:  # an element of CuPy's is a view
+        return [layer(g, axis=0, at=i) if wanted else None for i, wanted in enumerate(need)]
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
 
@@ -390,7 +392,7 @@ def stack(arrays, axis=0, dtype=None):
     if not -n <= axis < n:
         raise np.exceptions.AxisError(axis, n)
     axis %= n
-    y = layered(*xs, axis=axis)
+    y = layered(*xs, axis=axis) if n > 1 else joined(xs)
     if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
     if not np.can_cast(dtype_of(y), dtype, "same_kind"):

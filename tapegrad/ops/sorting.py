@@ -87,6 +87,48 @@ rules(
 )
 
 
+# --- the largest of each element and of all that is brought to it: equal ones share its derivative ---
+
+
+@primitive()
+def extreme_at(x, y, *, at, largest):
+    """The vector x after numpy.maximum.at(x, at, y), or minimum.at."""
+    out = x.copy()
+    (xp_of(x).maximum if largest else xp_of(x).minimum).at(out, at, y)
+    return out
+
+
+def shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
+    """What part of each result is of x, and of y."""
+    out, x, y = primal_of(out), primal_of(x), primal_of(y)
+    own, brought = (x == out) * 1.0, (y == taken(out, at, 0)) * 1.0
+    count = maximum(own + taken_back(brought, at, 0, shape(x)), 1.0)
+    return own / count, brought / taken(count, at, 0)
+
+
+def _extreme_jvp(t, out, x, y, at, largest):
+    parts = [None if d is None else d * s for d, s in zip(t, shares(out, x, y, at), strict=True)]
+    if parts[1] is None:
+        return parts[0]
+    brought = taken_back(parts[1], at, 0, shape(x))
+    return brought if parts[0] is None else parts[0] + brought
+
+
+rules(
+    extreme_at,
+    lambda g, out, x, y, at, largest: g * shares(out, x, y, at)[0],
+    lambda g, out, x, y, at, largest: taken(g, at, 0) * shares(out, x, y, at)[1],
+    jvp=_extreme_jvp,
+)
+
+
+def with_extremes(x: Any, y: Any, places: Any, largest: bool) -> Any:
+    """x after numpy.maximum.at, or minimum.at, at the elements of these numbers."""
+    y = y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y)
+    y = flat(broadcast_to(astype(y, to=dtype(x)), to=places.shape))
+    return reshape(extreme_at(flat(x), y, at=places.ravel(), largest=largest), to=shape(x))
+
+
 @implements(np.bincount)
 def bincount(x, /, weights=None, minlength=0):
     """Linear in the weights."""

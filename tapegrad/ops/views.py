@@ -11,7 +11,7 @@ import numpy as np
 
 from .._array import in_order_of_memory, is_array, shares_memory
 from .._late import late
-from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
+from .._primitive import OPEN, READ, bind, handle, hook, layout_of, values_of, view
 from .._variable import Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix
@@ -19,6 +19,7 @@ from . import shaping as s
 from ._define import dtype, implements, shape, xp
 from ._define import shape as dim
 from .picking import is_hidden, picked
+from .selecting import is_mask, is_recorded, selected
 from .shaping import arrays_of
 
 
@@ -73,7 +74,10 @@ def getitem(x: Any, at: Any) -> Any:
             return view(x, ("at", at))
     else:
         if is_hidden(at):
-            return picked(s.copy(x) if type(x) is View else x, at)
+            x = s.copy(x) if type(x) is View else x
+            return selected(x, at) if is_mask(x, at) else picked(x, at)
+        if OPEN.hiding and is_mask(x, at) and is_recorded(at):
+            return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
         if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element
             return view(x, ("at", at))
@@ -114,7 +118,8 @@ def array_like(a: Any) -> Any:
 
 
 def sizes(to: Any) -> tuple:
-    return tuple([int(values_of(n)) for n in to]) if isinstance(to, (tuple, list)) or is_array(to) else (int(values_of(to)),)
+    listed = isinstance(to, (tuple, list)) or (is_array(to) and to.ndim)
+    return tuple([int(values_of(n)) for n in to]) if listed else (int(values_of(to)),)
 
 
 # --- shape ---

@@ -83,6 +83,7 @@ def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
     return run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
 
 
+BY_ELEMENT = ("isclose", "isneginf", "isposinf", "iscomplex", "isreal", "fix")
 ALL_AXES = ("all", "any", "count_nonzero")
 ONE_AXIS = {"argmax": None, "argmin": None, "argsort": -1}  # and what it is by default
 
@@ -115,7 +116,7 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         return getattr(library_of(args), name, f)(*args, **{k: each(filled, v) for k, v in kwargs.items()})
 
     prim = Primitive(name, run)
-    if isinstance(f, np.ufunc):
+    if isinstance(f, np.ufunc) or name in BY_ELEMENT:
         prim.batch = _stacked_ufunc
     elif name in ALL_AXES or name in ONE_AXIS:
         prim.batch = _stacked_reduction(name)

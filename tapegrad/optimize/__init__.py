@@ -1,11 +1,9 @@
 """Optimisation with exact derivatives: SciPy's optimisers for one problem, a batched one for thousands of small problems."""
 
-from ._flat import to_host as to_host
 from ._many import ManyResult as ManyResult
 from ._many import minimize_many as minimize_many
 from ._minimize import Objective as Objective
 from ._minimize import minimize as minimize
-from ._minimize import run as run
 from ._residuals import curve_fit as curve_fit
 from ._residuals import least_squares as least_squares
 from ._residuals import root as root

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from .._array import is_array, is_differentiable, is_scalar, xp_of
+from .._array import is_array, is_differentiable, is_scalar, to_host, xp_of
 from .._late import load
 from .._primitive import layout_of
 from .._recording import ravel
@@ -18,12 +18,6 @@ from .._tree import Const, children, is_node, leaves, structure, tree_map
 from .._variable import Variable
 from ..errors import ArgumentError
 from ..ops import shaping
-
-
-def to_host(x: Any) -> np.ndarray:
-    """An array or number as a plain array of NumPy's, from a device if it lies there."""
-    return x.get() if hasattr(x, "get") else np.asarray(x)
-
 
 DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives
 

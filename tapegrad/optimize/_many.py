@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import xp_of
+from .._array import to_host, xp_of
 from .._transforms import hmp, vjp
 from .._tree import leaves, tree_map
 from ..errors import ArgumentError, NotScalarError, ShapeError
@@ -17,7 +17,7 @@ from ..kernels.generated.map import Map
 from ..kernels.trace.surroundings import through
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
-from ._flat import opened, to_host
+from ._flat import opened
 
 
 @dataclass(frozen=True)

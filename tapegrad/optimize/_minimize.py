@@ -7,10 +7,11 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
+from .._array import to_host
 from .._late import load
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
-from ._flat import Flat, bounds_of, callback_of, constraints_of, opened, refuse_derivatives, to_host
+from ._flat import Flat, bounds_of, callback_of, constraints_of, opened, refuse_derivatives
 
 # What SciPy's methods want beside the value.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._array import xp_of
+from .._array import to_host, xp_of
 from .._transforms import jacobian
 from .._tree import is_node
 from ..errors import ArgumentError, ConvergenceError, ShapeError
-from ._flat import Flat, Values, bounds_of, callback_of, flattened, refuse_derivatives, to_host
+from ._flat import Flat, Values, bounds_of, callback_of, flattened, refuse_derivatives
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 

@@ -23,8 +23,9 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_pure, is_single
+from ._recorder import Guard, Recorded, is_single
 from ._signature import READ, Signature, Surroundings, flat_of
+from ._ways import is_pure
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"
@@ -33,7 +34,7 @@ COMPILING = 2e8  # ns that the compilation of a function's groups may take
 REFUSALS = 3  # replays for which groups were of no use, before there are none
 GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
-PATIENCE = 3  # recordings for each replay, beyond which the function is run as it is
+PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
 
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
@@ -203,7 +204,7 @@ class Form:
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
-        if reason is None and self.recordings > PATIENCE * (self.replays + MOST):
+        if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         if reason is not None:
             if owner.on_change == "raise":
@@ -365,10 +366,12 @@ class Kept:
         anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
             f", random numbers drawn {drawn} times" if drawn else ""
         )
+        looped = self.program.by_samples
+        looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {anew}, {guards} values and conditions guarded; "
-            f"{self.surroundings.compared()} bytes of other arrays compared at each call{self.fused()}"
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call{looped}{self.fused()}"
         )
 
     def fused(self) -> str:

@@ -13,7 +13,8 @@ from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
 from .._random import DRAW
-from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded
+from ._recorder import Guard, Instruction, Recorded
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -65,7 +66,7 @@ class Program:
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
         rows, known, same = trace.rows, trace.known, trace.same
-        self.tree, self.recorded = recorded.tree, len(rows)
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(rows), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
@@ -113,13 +114,23 @@ class Program:
         for k in (*[k for k, _ in self.outputs], *[k for _, k in self.written]):
             last.pop(k, None)
         watched: Any = None
+        own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
         entered = QUIET.enter()
         try:
             for n, (k, i) in enumerate(self.code):
                 if i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
-                env[k] = done(i, [env[j] for j in i.args])
+                args = [env[j] for j in i.args]
+                if type(i.prim) is Primitive and i.prim.writes:
+                    buffer = i.args[0]
+                    in_place = buffer in own and last.get(buffer) == n and i.args.count(buffer) == 1
+                    env[k] = i.prim.run(*args, **i.params) if in_place else done(i, args)
+                    own.add(k)
+                else:
+                    env[k] = done(i, args)
+                    if own and type(i.prim) is Primitive and not all(ways_of(i.prim)[1:]) and is_of_another(env[k], args):
+                        own.difference_update(i.args)
                 failed = self.failing(k, env[k]) if k in self.guards else None
                 if failed is not None:
                     return failed

@@ -8,7 +8,7 @@ variables that change: who sees what after a write was decided when the handle m
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
-import operator
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,39 +21,38 @@ from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
 from .._hollow import hollow, hollow_number, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
 from ..errors import BatchError, callers_line
-from ..ops import elementwise as e
-from ..ops._define import PRIMITIVES
 from ..ops.zero_derivative import Place
+from ._tape_over import TapeOver
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
-ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
 SINGLE = ("f2", "f4", "c8")
 FEW = 64  # elements of a constant that is compared with others
+NUMBERS = frozenset((float, int, bool, complex, np.float64))
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
 LOOKS: dict = {}  # what values look like
-PURE: set = set()  # operations of tapegrad's own
-WAYS: dict = {}  # how they are done (`ways_of`)
-INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
-BOUNDS = frozenset((int, type(None)))
+GIVEN: dict = {}  # elementwise operation -> {numbers of its operands' looks -> look of the result}
+COUNT = itertools.count()
+REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NOTHING: dict = {}
 NO_STEPS = ()  # Python has one empty tuple
 
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
-    """(hollow array, layout if it owns its memory, layout if it does not) of an array.  A layout: (is it an array of NumPy?  None: a
-    number, shape, strides, dtype, does it own its memory?)"""
+    """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of NumPy's) of an array.  A layout:
+    (is it an array of NumPy?  None: a number, shape, strides, dtype, does it own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
-    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False)
+    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False), next(COUNT), ndarray if xp is np else None, dtype
     LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
     return found
 
@@ -68,10 +67,11 @@ def look_at(v: Any) -> tuple:
 def look_of_number(v: Any) -> tuple:
     found = LOOKS.get(type(v))
     if found is None and type(v) in (tuple, list):  # of several results
-        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2
+        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2, next(COUNT), None, None
     elif found is None:
         d = v.dtype if is_scalar(v) else np.asarray(v).dtype
-        found = hollow_number(d), *[(None, (), (), getattr(v, "dtype", None), True)] * 2
+        kind = type(v) if is_scalar(v) else None
+        found = hollow_number(d), *[(None, (), (), getattr(v, "dtype", None), True)] * 2, next(COUNT), kind, d
         if d.kind in "biufc":
             LOOKS[type(v)] = found
     return found
@@ -103,40 +103,32 @@ def key_of(p: Any) -> Any:
     return kind, p
 
 
-def settled_of(params: dict) -> tuple:
+def index_key(at: Any) -> tuple:
+    """The same for an index, or a step of a view: numbers and slices, mostly."""
+    kind = type(at)
+    if kind is tuple:
+        return kind, *[i if type(i) is int else index_key(i) for i in at]
+    if kind in PLAIN:
+        return kind, at
+    return (kind, at.start, at.stop, at.step) if kind is slice else key_of(at)
+
+
+def settled_of(prim: Primitive, params: dict) -> tuple:
     """(settings as an instruction may hold them, their key: None where there is none)."""
-    if params.get("path") is NO_STEPS:  # of a region, told by one index
-        at = params["at"]
-        kind = type(at)
-        if kind in PLAIN:
-            return params, (kind, at, params.get("copy"))
-        if kind is slice and BOUNDS.issuperset((type(at.start), type(at.stop), type(at.step))):
-            return params, (kind, at.start, at.stop, at.step, params.get("copy"))
-    held, key = {}, []
     try:
-        for name, p in params.items():
-            kind = type(p)
-            if kind in PLAIN or p is NO_STEPS:
-                held[name] = p
-                key += (name, kind, p)
-            else:
-                held[name] = p = fixed(p)
-                key += (name, key_of(p))
+        if prim in REGIONS:
+            at = params["at"]
+            if type(at) not in PLAIN and type(at) is not slice:
+                params = {**params, "at": fixed(at)}
+            key = tuple([(kind, index_key(step)) for kind, step in params["path"]]) if params["path"] else NO_STEPS
+            return params, (key, index_key(at), params.get("copy"))
+        kinds = tuple(map(type, params.values()))
+        if PLAIN.issuperset(kinds):
+            return params, (*params.items(), kinds)
+        params = {name: fixed(p) for name, p in params.items()}
+        return params, tuple([(name, index_key(p)) for name, p in params.items()])
     except TypeError:
         return {name: fixed(p) for name, p in params.items()}, None
-    return held, tuple(key)
-
-
-def is_pure(prim: Primitive) -> bool:
-    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
-    if prim in PURE:
-        return True
-    if prim is DRAW:
-        return False
-    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
-        PURE.add(prim)
-        return True
-    return prim.vjp is None
 
 
 class Instruction:
@@ -151,14 +143,6 @@ class Instruction:
     def __repr__(self) -> str:
         name = self.prim.name if isinstance(self.prim, Primitive) else self.prim
         return f"{name}{self.args}{self.params or ''}"
-
-
-def ways_of(prim: Primitive) -> tuple:
-    """(a shorter body or None, is it pure?, does its result own its memory, and that alone?)"""
-    found = INFIX.get(prim), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
-    if found[1]:
-        WAYS[prim] = found
-    return found
 
 
 class Guard:
@@ -179,6 +163,7 @@ class Record(Trace):
 
     __slots__ = ()
     hides = holds = adopts = tells = notes_draws = True
+    tape = TapeOver
 
     def __init__(self, constants: list):
         super().__init__()
@@ -190,12 +175,16 @@ class Record(Trace):
         self.written: list = []
         self.constants = frozenset(map(id, constants))
         self.fixed: dict = {}  # constants that stay as they are: id -> number
+        self.constant: dict = {}  # others that are numbers or small: what they are -> number
         self.drawn: str | None = None  # why random numbers cannot be drawn anew
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
+        self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
         self.same: dict = {}
+        self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
+        self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
         self.around = sys.exception()
@@ -281,6 +270,9 @@ class Record(Trace):
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
 
+    def looped(self, name):
+        self.by_samples[name] = None
+
     def is_number(self, x):
         return x._slot in self.weak
 
@@ -331,6 +323,12 @@ class Record(Trace):
 
     def operand(self, a: Any, v: Any) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
+        if type(v) in NUMBERS and type(a) is not Variable:
+            key = (type(v), v) if v and v == v else key_of(v)  # (there is a zero of either sign)
+            found = self.constant.get(key)
+            if found is None:
+                found = self.constant[key] = self.new(v, CONSTANT)
+            return found
         found = self.fixed.get(id(v))
         if found is not None:
             return found
@@ -342,18 +340,91 @@ class Record(Trace):
         elif not stays and is_array(v):
             stays = settled(v)
             if not stays:
+                if type(v) is ndarray and v.size <= FEW:
+                    key = v.shape, v.strides, v.dtype, v.tobytes()
+                    found = self.constant.get(key)
+                    if found is None:
+                        found = self.constant[key] = self.new(kept(v), CONSTANT)
+                    return found
                 v = kept(v)
         k = self.new(v, CONSTANT)
         if stays:
             self.fixed[id(v)] = k
-        elif not is_array(v) or (v.size <= FEW and type(v) is ndarray):
-            return self.met.setdefault((CONSTANT, key_of(v)), k)
         return k
 
     def step(self, prim, args, inputs, slots, params):
         if None in slots:
             slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
         return self.done(prim, slots, params)
+
+    def single(self, prim, x, v, i):
+        setting = now()
+        if setting is not self.setting or (self.weak and i in self.weak):
+            return self.done(prim, (i,), NOTHING)
+        short = self.short.get(prim)
+        if not short:
+            short = self.shortened(prim) if short is None else short
+            if not short:
+                return self.done(prim, (i,), NOTHING)
+        run, met, given, watched = short
+        slots = (i if not self.same else self.same.get(i, i),)
+        looks = self.looks
+        k = met.get(slots)
+        if k is not None:
+            look = looks[k]
+        else:
+            known = self.known
+            k = len(known)
+            out = run(known[i])
+            look = given.get(looks[i][3])
+            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                look = given[looks[i][3]] = look_at(out)
+            self.rows.append((prim, slots, NOTHING, watched))
+            known.append(out)
+            looks.append(look)
+            met[slots] = k
+        y = new(Variable)
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
+
+    def pair(self, prim, a, b, v, w, i, j):
+        if i is None:
+            i = self.operand(a, v)
+        if j is None:
+            j = self.operand(b, w)
+        setting = now()
+        if setting is not self.setting or (self.weak and not self.weak.isdisjoint((i, j))):
+            return self.done(prim, (i, j), NOTHING)
+        short = self.short.get(prim)
+        if not short:
+            short = self.shortened(prim) if short is None else short
+            if not short:
+                return self.done(prim, (i, j), NOTHING)
+        run, met, given, watched = short
+        slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
+        looks = self.looks
+        k = met.get(slots)
+        if k is not None:
+            look = looks[k]
+        else:
+            known = self.known
+            k = len(known)
+            out = run(known[i], known[j])
+            of_looks = looks[i][3], looks[j][3]
+            look = given.get(of_looks)
+            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                look = given[of_looks] = look_at(out)
+            self.rows.append((prim, slots, NOTHING, watched))
+            known.append(out)
+            looks.append(look)
+            met[slots] = k
+        y = new(Variable)
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
 
     def apply(self, prim, args, params):
         slots = []
@@ -367,37 +438,58 @@ class Record(Trace):
         return self.done(prim, tuple(slots), params)
 
     def heed(self, setting):
-        self.setting, self.watched = setting, looked_at(setting)
-        self.met = self.mets.setdefault(self.watched, {})
+        self.setting = self if setting is None else setting
+        self.flagged(looked_at(setting))
+
+    def flagged(self, watched):
+        self.watched = watched
+        self.met, self.short = self.mets.setdefault(watched, ({}, {}))
+
+    def shortened(self, prim):
+        """(body, what of it was met: operands -> number, GIVEN of it, flags) of an elementwise operation of tapegrad's own; else ()"""
+        run, pure, fresh = ways_of(prim)
+        short = ()
+        if pure and fresh and prim.batch == "elementwise" and not prim.multi:
+            given = GIVEN.setdefault(prim, {})
+            if len(given) > 999:
+                given.clear()
+            short = run, {}, given, self.watched
+        self.short[prim] = short
+        return short
 
     def done(self, prim, slots, params, numbers=False):
         """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
         if not numbers:
             setting = now()
-            if setting is not self.setting or setting is None:
+            if setting is not self.setting:
                 self.heed(setting)
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
-        run, pure, fresh = WAYS.get(prim) or ways_of(prim)
+        run, pure, fresh = ways_of(prim)
         key = found = None
+        met = self.met
         if not params:
             params, key = NOTHING, (prim, ks)
+            short = self.short.get(prim)
+            if short:
+                met, key = short[1], ks
         else:
-            params, of_params = settled_of(params)
+            params, of_params = settled_of(prim, params)
             key = None if of_params is None else (prim, ks, of_params)
         if not pure:
             key = None
         elif key is not None:
-            found = self.met.get(key)
+            found = met.get(key)
             if found is not None and not prim.writes:
                 return self.handles(found)
         known = self.known
-        if fresh:
-            values = [known[k] for k in slots]
-        else:
-            values = self.prepared(prim, slots)
-        out = run(*values) if run is not None else prim.run(*values, **params)
+        values = [known[k] for k in slots]
+        if prim.writes:
+            self.move(slots[0], values)
+        out = run(*values, **params)
+        if not fresh and not prim.writes and is_of_another(out, values):
+            self.alone.difference_update(slots)
         self.rows.append((prim, ks, params, self.watched))
         known.append(out)
         kind = type(out)
@@ -416,23 +508,20 @@ class Record(Trace):
                 self.same[k] = found
                 return self.handles(k)
         if key is not None:
-            self.met[key] = k
+            met[key] = k
         if type(k) is tuple:
             return self.handles(k)
         y = new(Variable)
         y._value, y._trace, y._slot = look[0], self, k
         return y
 
-    def prepared(self, prim, slots):
-        """The operands of a write, which is done where the buffer lies if nobody else holds that, or of what gives a view."""
-        values = [self.known[k] for k in slots]
-        if not prim.writes:
-            self.alone.difference_update(slots)
-        elif slots[0] in self.alone:
-            self.alone.discard(slots[0])
+    def move(self, slot, values):
+        """A write is done where the buffer lies if nobody else holds that, else in a copy."""
+        if slot in self.alone:
+            self.alone.discard(slot)
+            self.placed.add(len(self.known))
         else:
             values[0] = kept(values[0])
-        return values
 
     def weakly(self, prim, slots, params):
         """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
@@ -441,10 +530,10 @@ class Record(Trace):
             raise BatchError("a Python number beside an array of single precision")
         if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
             return self.done(prim, slots, params, True)
-        before = self.watched, self.met
-        self.watched, self.met = KINDS, self.mets.setdefault(KINDS, {})
+        before = self.watched
+        self.flagged(KINDS)
         y = self.done(prim, slots, params, True)
-        self.watched, self.met = before
+        self.flagged(before)
         if type(y) is Variable:
             if not np.isfinite(self.known[y._slot]):
                 raise BatchError("Python's arithmetic would raise")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 
+from .._array import to_host
 from ..errors import ArgumentError, ConvergenceError, DataError
-from ..optimize import to_host
 from ._compiled import loglik
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters

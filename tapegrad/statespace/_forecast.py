@@ -6,8 +6,8 @@ from typing import Any
 import numpy
 from scipy.special import ndtri
 
+from .._array import to_host
 from ..errors import ArgumentError, ShapeError
-from ..optimize import to_host
 from ._compiled import forecast
 from ._labels import date_text
 from ._model import LinearGaussian, Observations

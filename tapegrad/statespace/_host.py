@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy
 
-from .._array import is_array, xp_of
+from .._array import is_array, to_host, xp_of
 from .._primitive import Primitive, bind, is_tracked, layout_of
 from .._recording import value
 from .._tree import tree_map
-from ..optimize import to_host
 from ._model import LinearGaussian, Observations
 
 MOVED = Primitive("moved", lambda x, to, back: to_host(x) if to is numpy else to.asarray(x))

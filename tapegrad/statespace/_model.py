@@ -16,14 +16,13 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import is_array, xp_of
+from .._array import is_array, to_host, xp_of
 from .._primitive import is_tracked, seen, values_of
 from .._recording import value
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from ..ops.shaping import has_variable
-from ..optimize import to_host
 from ._labels import OnLibrary, labels_of
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._array import to_host
 from .._recording import value
 from .._transforms import hessian, jacobian, value_and_grad
 from .._tree import Const
 from ..errors import KernelError
 from ..kernels.generated.kernel import named_recursion
-from ..optimize import Objective, to_host
+from ..optimize import Objective
 from ._compiled import Run, kalman_filter, run
 from ._filter import loglik_on_arrays
 from ._host import brought, model_of, on_host

@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._array import to_host
 from ..errors import ArgumentError
-from ..optimize import to_host
 from ._constraints import Constraint, unconstrained
 
 

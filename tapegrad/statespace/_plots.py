@@ -5,9 +5,9 @@ from typing import Any
 import numpy
 from scipy.special import ndtri
 
+from .._array import to_host
 from .._late import load
 from ..errors import ArgumentError
-from ..optimize import to_host
 from ._diagnostics import autocorrelations
 from ._forecast import normal_quantile
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._array import to_host
 from .._transforms import grad, hessian
 from ..errors import ArgumentError
-from ..optimize import Objective, to_host
+from ..optimize import Objective
 from ._forecast import normal_quantile
 from ._problem import Problem
 

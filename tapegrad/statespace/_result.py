@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from .._array import to_host
 from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
-from ..optimize import to_host
 from ._compiled import kalman_filter
 from ._diagnostics import Diagnostics, diagnostics
 from ._filter import FilterResult, observed

@@ -15,9 +15,9 @@ import numpy
 from scipy.special import comb
 
 from .. import numpy as np
+from .._array import to_host
 from .._recording import value
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
-from ..optimize import to_host
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._filter import LOG_2PI
 from ._labels import OnLibrary

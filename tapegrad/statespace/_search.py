@@ -6,7 +6,7 @@ from typing import Any
 import numpy
 
 from ..errors import ConvergenceError, DataError
-from ..optimize import run
+from ..optimize._minimize import run
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import Stop

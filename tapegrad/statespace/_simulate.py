@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from .._array import to_host
 from .._recording import value
 from ..errors import ArgumentError, NotPositiveDefiniteError
-from ..optimize import to_host
 from ._compiled import moments
 from ._diffuse import Element
 from ._filter import Block, Moments, Path, loglik_of, recursion, require_determined, require_settled

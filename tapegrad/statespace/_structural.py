@@ -8,9 +8,9 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._array import to_host
 from .._recording import value
 from ..errors import ArgumentError, DataError, ShapeError
-from ..optimize import to_host
 from ._compiled import loglik
 from ._components import (
     Autoregression,

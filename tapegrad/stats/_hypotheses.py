@@ -25,7 +25,7 @@ from ..ops.special import ndtr, ndtri, xlogy
 from ..ops.statistics import cov, median
 from . import _classic, _continuous, _elementary, _integrated
 from ._families import array_of, scipy_stats
-from ._statistics import iqr, kurtosis, pearsonr, sample, skew, statistic, t_test
+from ._statistics import error_of_two, iqr, kurtosis, pearsonr, sample, skew, statistic, t_test
 
 Significance = namedtuple("SignificanceResult", "statistic pvalue")
 
@@ -205,13 +205,7 @@ def ttest_ind_from_stats(mean1, std1, nobs1, mean2, std2, nobs2, equal_var=True,
     mean1, std1, mean2, std2 = [array_of(x) for x in (mean1, std1, mean2, std2)]
     n, m = [np.asarray(k) * 1.0 for k in (nobs1, nobs2)]
     u, v = square(std1), square(std2)
-    if equal_var:
-        df = n + m - 2.0
-        error = sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m))
-    else:
-        error = sqrt(u / n + v / m)
-        df = square(u / n + v / m) / (square(u / n) / (n - 1) + square(v / m) / (m - 1))
-    return Significance(*t_test("ttest_ind_from_stats", mean1 - mean2, error, df, alternative)[:2])
+    return Significance(*t_test("ttest_ind_from_stats", mean1 - mean2, *error_of_two(u, n, v, m, equal_var), alternative)[:2])
 
 
 @statistic

@@ -246,6 +246,16 @@ def t_test(name: str, difference: Any, error: Any, df: Any, alternative: str) ->
     return TtestResult(t, p, df)
 
 
+def error_of_two(u: Any, n: Any, v: Any, m: Any, equal_var: bool) -> tuple:
+    """The standard error of the difference of two means, of n and m numbers with the variances u and v, and its degrees of freedom
+    (Welch's, where the variances are not taken for equal)."""
+    if equal_var:
+        df = n + m - 2.0
+        return sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m)), df
+    a, b = u / n, v / m
+    return sqrt(a + b), square(a + b) / (square(a) / (n - 1) + square(b) / (m - 1))
+
+
 @statistic
 def ttest_1samp(a, popmean, axis=0, nan_policy="propagate", alternative="two-sided"):
     a, axis = sample(a, axis, nan_policy)
@@ -265,13 +275,7 @@ def ttest_ind(a, b, *, axis=0, equal_var=True, nan_policy="propagate", alternati
     (a, axis), (b, _) = sample(a, axis, nan_policy), sample(b, axis, nan_policy)
     n, m = shape(a)[axis], shape(b)[axis]
     u, v = red.var(a, axis, ddof=1), red.var(b, axis, ddof=1)
-    if equal_var:
-        df = n + m - 2.0
-        error = sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m))
-    else:
-        error = sqrt(u / n + v / m)
-        df = square(u / n + v / m) / (square(u / n) / (n - 1) + square(v / m) / (m - 1))
-    return t_test("ttest_ind", red.mean(a, axis) - red.mean(b, axis), error, df, alternative)
+    return t_test("ttest_ind", red.mean(a, axis) - red.mean(b, axis), *error_of_two(u, n, v, m, equal_var), alternative)
 
 
 class LinregressResult(namedtuple("LinregressResult", "slope intercept rvalue pvalue stderr")):

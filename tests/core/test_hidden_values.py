@@ -84,7 +84,7 @@ def between(seeds):
         make = maker(draw(seed), np)[0]
         x, v = argument(seed, np)
         mixed = lambda ys: ys[0] * 1.3 + ys[1] * ys[1] * 0.2
-        hidden = lambda f: lambda x: mixed([y[0] for y in at_both(f, (x,), (x * 1.0001,))])
+        hidden = lambda f: lambda x: mixed([y[0] for y in at_both(f, (x * 1.0,), (x * 1.0001,))])  # both packed, as below
         known = lambda x, make=make: mixed([make()[0](x * 1.0), make()[0](x * 1.0001)])
         with np.errstate(all="ignore"):
             for form, lift in FORMS.items():
@@ -138,14 +138,8 @@ def forms_of(f, order, v):
 
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
 def test_operations(case):
-    inputs = [np.asarray(x) for x in case.inputs]
-    first = tuple([x for x in inputs if x.dtype.kind in "fc"])
+    of_floats, first = case.of_floats()
     v = tuple([np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in first])
-
-    def of_floats(*xs):
-        xs = iter(xs)
-        return case.f(*[next(xs) if x.dtype.kind in "fc" else x for x in inputs])
-
     for form, f in forms_of(of_floats, case.order, v):
         result, reason = outcome(lambda f=f: f, first, tuple([near(x) for x in first]))
         assert result == "right", f"{form}: {reason}"
@@ -213,10 +207,10 @@ def test_the_safe_rule_does_not_wait_for_a_flag():
         assert same(at_both(f, points[:1], points[1:])[1], f(points[1]))
 
 
-def test_text_of_hidden_values_is_of_their_layout():
+def test_text_of_hidden_values_is_of_their_kind():
     shown = []
     at_both(lambda x: shown.extend([repr(x), str(x), f"{x}"]) or x, (X,), (X,))
-    assert [f"is {text}" for text in shown] == ["is <float64, shape (3,), values not known>"] * 3
+    assert [f"is {text}" for text in shown] == ["is <array of float, not known here>"] * 3
 
 
 def test_text_of_hidden_values_is_not_read():
@@ -231,6 +225,35 @@ def test_text_of_hidden_values_is_not_read():
                 tg.vmap(lambda x, read=read, write=write: (read(write(x)), x)[1])(X)
 
 
+@pytest.mark.parametrize("dtype", [float, np.float32, complex, int, np.uint8, bool])
+@pytest.mark.parametrize("stack", [np.arange(3), np.arange(6).reshape(3, 2)], ids=["numbers", "arrays"])
+def test_no_number_is_found_in_a_longer_text(stack, dtype):
+    """Whatever part of the text is taken for a number."""
+    texts = []
+
+    def f(x):
+        texts.extend([f"x is {x}", f"{x!r} is x", f"x {x:.3f}", f"{x} {x}", str([x]), str((x, None)), repr({"x": x})])
+        return x
+
+    tg.vmap(f)(stack.astype(dtype))
+    assert len(texts) == 7
+    assert [found for text in texts if type(text) is str for found in numbers_in(text)] == []
+    assert {"1", "1.5"} <= set(numbers_in("x is 1.5"))
+
+
+def numbers_in(text):
+    parts = {text[start:stop] for start in range(len(text)) for stop in range(start + 1, len(text) + 1)}
+    return [part for part in parts if any([is_number(part, read) for read in (float, int, complex)])]
+
+
+def is_number(part, read):
+    try:
+        read(part)
+    except ValueError:
+        return False
+    return True
+
+
 def test_text_under_vmap_is_shown(capsys, caplog):
     table = np.array([1.5, 2.5])
 
@@ -240,6 +263,6 @@ def test_text_under_vmap_is_shown(capsys, caplog):
         return x * float(str(table[1])) * len(repr(table))  # the same for all samples
 
     assert np.array_equal(tg.vmap(f)(X), X * 2.5 * len("Variable(array([1.5, 2.5]))"))
-    text = "<float64, shape (), values not known>"
+    text = "<float, not known here>"
     assert capsys.readouterr().out == f"{text} x is {text} [{text}]\n"
     assert caplog.messages == [text]

@@ -40,14 +40,8 @@ def near(x, k):
 
 
 def outcome(case):
-    inputs = [np.asarray(x) for x in case.inputs]
-    first = tuple([x for x in inputs if x.dtype.kind in "fc"])
+    of_floats, first = case.of_floats()
     v = tuple([np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in first])
-
-    def of_floats(*xs):
-        xs = iter(xs)
-        return case.f(*[next(xs) if x.dtype.kind in "fc" else x for x in inputs])
-
     for form, plain, made in forms_of(of_floats, case.order, v):
         p = made(first)
         for k in (0, 1, 2, 3):

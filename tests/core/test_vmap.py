@@ -336,8 +336,8 @@ def test_jacobians_by_batches_of_sweeps(mode, xp, monkeypatch):
     calls = [lambda: tg.jacobian(g, mode=mode)(x), lambda: tg.hessian(scalar)(x), lambda: tg.hmp(scalar, x, directions)]
     want = {}
     for few, room in ((1000, 1 << 22), (2, 1 << 22), (2, 300)):
-        monkeypatch.setattr("tapegrad._transforms.FEW", few)
-        monkeypatch.setattr("tapegrad._transforms.ROOM", room)
+        monkeypatch.setattr("tapegrad._directions.FEW", few)
+        monkeypatch.setattr("tapegrad._directions.ROOM", room)
         for n, call in enumerate(calls):
             found = call()
             for k, y in enumerate(leaves(found)):

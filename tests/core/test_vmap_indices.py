@@ -81,17 +81,125 @@ def test_out_of_range():
         tg.vmap(lambda x, k: x[k])(X, K + 1)
 
 
-def test_masks_that_differ():
-    for f in (lambda x: x[x > 0], lambda x: x[x > 0].sum()):
-        with pytest.raises(BatchError, match="numpy.where|a value is asked for"):
+ROWS = np.zeros((3, 3))
+
+
+def halved(x):
+    x[x > 0] *= 0.5
+    return x
+
+
+def by_function(x):
+    y = x * 1.0
+    y[y < 0] = np.expm1(y[y < 0]) * x[0]
+    y[np.abs(y) > 0.5] /= 3.0
+    return y
+
+
+def kept_in_domain(x):
+    chosen, out = x > 0, np.zeros(3)
+    out[chosen] = np.log(x[chosen]) * x[0] + 2.0
+    out[~chosen] -= np.sqrt(-x[~chosen]) + x[~chosen] ** 2
+    return out
+
+
+def of_rows(x):
+    y = np.outer(x, [1.0, 2.0])
+    rows = y[:, 0] > 0
+    y[rows] *= np.array([2.0, 3.0]) * x[1]
+    y[rows] += x[:2]
+    return np.append(y.ravel(), y[rows].sum(axis=0) + y[rows].sum())
+
+
+def reduced(x):
+    chosen = x[x > -9.0 * (x[0] > 0)]  # of some samples all
+    return np.stack(
+        [np.exp(x[x < 0]).sum(), np.prod(x[x > 0]), chosen.copy().sum(), np.clip(x[x > 0], 0.1, 0.4).sum(), (x[x > 0] > 1.0).any() * x[0]]
+    )
+
+
+def in_a_captured_array(x):
+    for k in range(3):
+        ROWS[k] = x * k
+        row = ROWS[k]
+        row[row > 0.3] = 0.3 + np.tanh(row[row > 0.3] - 0.3)
+    return ROWS * 1.0
+
+
+def with_rows_of_a_sample(x):
+    y = np.where(x > 0, x, 2.0 * x)
+    y[x > 0] -= y[x > 0].astype(np.float64) * x[1]
+    return -y
+
+
+@pytest.mark.parametrize(
+    "f", [halved, by_function, kept_in_domain, of_rows, reduced, in_a_captured_array, with_rows_of_a_sample], ids=lambda f: f.__name__
+)
+def test_masks_that_differ(f):
+    """As a loop, in three forms; no function meets an element that its mask kept from it; some samples choose none."""
+    given = np.concatenate([X, [[0.5, 0.2, 0.7], [-0.5, -0.2, -0.7]]])
+    slope = np.linspace(1.0, 2.0, 3)
+    with np.errstate(all="raise", under="ignore"):
+        np.testing.assert_allclose(tg.vmap(f)(given * 1.0), [f(x) for x in given * 1.0], 1e-12, 1e-14)
+        one = lambda x: (f(x) ** 2).sum()
+        for form in (tg.grad(one), lambda x: tg.jvp(f, (x,), (slope,))[1], lambda x: tg.hvp(one, x, slope)):
+            np.testing.assert_allclose(tg.vmap(form)(given * 1.0), [form(x) for x in given * 1.0], 1e-12, 1e-13)
+        outside = tg.grad(lambda X: tg.vmap(one)(X).sum())(given * 1.0)
+        np.testing.assert_allclose(outside, [tg.grad(one)(x) for x in given * 1.0], 1e-12, 1e-13)
+
+
+def test_what_a_mask_that_differs_refuses():
+    def another_mask(x):
+        y = x * 1.0
+        y[y > 0] = x[x < 0.1]
+        return y
+
+    of_chosen = (
+        lambda v: v, lambda v: v.shape[0], len, lambda v: v[0], lambda v: v @ v, lambda v: np.sort(v).sum(), sum, lambda v: v + X[0],
+        np.add.reduce, np.cumsum, np.linalg.norm, np.max, float, np.asarray,
+    )  # fmt: skip
+    for f in (*[lambda x, g=g: g(x[x > 0]) for g in of_chosen], another_mask):
+        with pytest.raises(BatchError, match="mask that differs between samples.*numpy.where|a value is asked for|differs between samples"):
             tg.vmap(f)(X)
 
-    def halved(x):
-        x[x > 0] *= 0.5
-        return x
 
-    with pytest.raises(BatchError, match="mask that differs between samples.*numpy.where"):
-        tg.vmap(halved)(X)
+def test_a_captured_argument_of_a_transform_inside_may_be_written():
+    table = np.array([1.0, 2.0, 3.0])
+
+    def g(x):
+        x *= 2.0
+        x[0] = x[1] * x[2]
+        return x.sum()
+
+    for f in (
+        lambda x: tg.grad(g)(table) * x, lambda x: tg.jvp(g, (table,), (x,))[1], lambda x: tg.jvp(g, (x,), (table,))[1],
+        lambda x: tg.hvp(lambda z: g(z) ** 2, table, x),
+    ):  # fmt: skip
+        np.testing.assert_allclose(tg.vmap(f)(X * 1.0), [f(x) for x in X * 1.0], 1e-13)
+    assert table.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_masks_on_which_samples_agree_where_another_trace_hides_them():
+    """The samples of an outer vmap agree, too; what was recorded holds for this mask."""
+
+    def halved(x, m):
+        y = x * 1.0
+        y[m > 0] *= 0.5
+        y[m < 0] = y[m < 0] + x[m < 0] * 2.0
+        return y[m > 0].sum() * x
+
+    mask = np.stack([np.array([1.0, -1.0, 2.0])] * 4)
+    want = looped(halved)(X, mask)
+    assert same(vmapped(halved)(X, mask), want)
+    both = tg.vmap(tg.vmap(halved))(np.stack([X, 2 * X]), np.stack([mask, mask]))
+    assert same([both[0], both[1]], [*want, *looped(halved)(2 * X, mask)])
+    p = tg.prepare(tg.vmap(halved), X, mask)
+    for m in (mask, -mask, mask):
+        assert same([p(X, m)], looped(halved)(X, m))
+    mask[1] *= -1
+    both = tg.vmap(tg.vmap(halved))(np.stack([X, X]), np.stack([mask, mask]))
+    assert same([both[0], both[1]], 2 * looped(halved)(X, mask))
+    assert same([p(X, mask)], looped(halved)(X, mask))
 
 
 def test_a_captured_array_written_at_places_that_differ_raises():

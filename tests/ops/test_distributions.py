@@ -4,92 +4,12 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.stats
-from cases import between, normal, positive
+from families import CONTINUOUS, COUNTS, DISCRETE, DRAWN, FIXED, LAWS, LOC, SCALE, VALUES, U, functions_of, whole
 
 import tapegrad as tg
 from tapegrad import stats
 from tapegrad.testing import check_grads
 
-X, P, U, W = normal(3), positive(3), between(0.1, 0.9, 3), between(0.2, 0.8, 3, seed=1)
-A, B = 1.2 + U, 0.8 + W
-NO_SHAPE = ((), X)
-OF_POSITIVE = ((), P)
-# name -> (shape parameters, z inside the support)
-CONTINUOUS = {
-    **dict.fromkeys("gumbel_r gumbel_l hypsecant moyal".split(), NO_SHAPE),
-    **dict.fromkeys("rayleigh halflogistic maxwell levy halfcauchy gibrat wald".split(), OF_POSITIVE),
-    **dict.fromkeys("lomax gompertz invweibull exponpow fisk erlang chi nakagami halfgennorm fatiguelife alpha".split(), ((A,), P)),
-    **dict.fromkeys("kappa3 invgauss recipinvgauss rice foldnorm foldcauchy".split(), ((A,), P)),
-    **dict.fromkeys("exponweib burr burr12 mielke powerlognorm gengamma betaprime f ncx2".split(), ((A, B), P)),
-    **dict.fromkeys("genlogistic powernorm loggamma exponnorm vonmises skewnorm laplace_asymmetric".split(), ((A,), X)),
-    **dict.fromkeys("gennorm dgamma dweibull".split(), ((1.0 + A,), np.sign(X) * (0.3 + abs(X)))),
-    **dict.fromkeys("arcsine".split(), ((), U)),
-    **dict.fromkeys("powerlaw bradford".split(), ((A,), U)),
-    "genextreme": ((np.array([0.3, -0.4, 0.0]),), X),
-    "genpareto": ((np.array([0.3, -0.2, 0.0]),), P),
-    "pareto": ((A,), 1.0 + P),
-    "weibull_max": ((A,), -P),
-    "levy_l": ((), -P),
-    "genhalflogistic": ((0.3 * U,), P),
-    "johnsonsu": ((U, B), X),
-    "johnsonsb": ((U, B), W),
-    "truncnorm": ((-1.0 - U, 1.0 + W), 0.9 * (2 * U - 1)),
-    "rdist": ((2.0 + A,), 2 * U - 1),
-    "norminvgauss": ((A, 0.5 * U), X),
-    "loguniform": ((U, 2.0 + W), 0.95 + P / 3),
-    "reciprocal": ((U, 2.0 + W), 0.95 + P / 3),
-    "anglit": ((), 0.7 * (2 * U - 1)),
-    "semicircular": ((), 2 * U - 1),
-    "cosine": ((), 2 * X / (1 + abs(X))),
-    "truncexpon": ((2.0 + U,), 2 * W),
-    "truncpareto": ((A, 3.0 + U), 1.0 + W),
-    "loglaplace": ((A,), np.array([0.3, 0.7, 1.6])),
-    "triang": ((np.array([0.3, 0.5, 0.6]),), np.array([0.2, 0.7, 0.9])),
-    "skewcauchy": ((0.5 * U,), np.sign(X) * (0.3 + abs(X))),
-    "wrapcauchy": ((U,), 1.0 + P),
-    "genexpon": ((A, B, 0.5 + U), P),
-    "argus": ((A,), U),
-    "trapezoid": ((0.2 + 0.1 * U, 0.6 + 0.2 * W), np.array([0.15, 0.5, 0.9])),
-    "truncweibull_min": ((A, 0.1 * U, 3.0 + W), 0.3 + P),
-    "pearson3": ((np.array([0.6, -0.7, 1.2]),), 0.5 * X),
-    "jf_skew_t": ((1 + A, 1 + B), X),
-    "rel_breitwigner": ((3 * A,), 2 * P),
-    "geninvgauss": ((X, A), P),
-    "genhyperbolic": ((X, 1 + A, 0.5 * U), X),
-    "tukeylambda": ((np.array([0.3, -0.4, 1.5]),), X),
-    "vonmises_line": ((A,), X),
-    "crystalball": ((A, 1.5 + B), np.array([-3.0, -0.2, 0.8])),
-    "kappa4": ((np.array([0.3, -0.4, 0.2]), np.array([0.2, -0.1, -0.3])), np.array([0.3, 0.7, 0.6])),
-    "dpareto_lognorm": ((X, A, B, 1 + A), P),
-    "ksone": ((np.array([5.0, 7.0, 20.0]),), np.array([0.27, 0.4, 0.13])),
-    "kstwo": ((np.array([5.0, 7.0, 20.0]),), np.array([0.25, 0.6, 0.2])),
-    "kstwobign": ((), np.array([0.5, 0.85, 1.3])),
-    "ncf": ((A, 2 + B, U), P),
-    "nct": ((1 + A, X), X),
-    "irwinhall": ((np.array([2.0, 3.0, 5.0]),), np.array([0.7, 1.2, 3.3])),
-    "gausshyper": ((A, B, X, U), U),
-    "landau": ((), np.array([-1.4, 0.7, 6.0])),
-    "studentized_range": ((np.array([3.0, 4.0, 2.5]), 2 + 2 * A), 1 + A),
-}
-DISCRETE = {
-    "nbinom": (np.array([2.5, 3.5, 1.5]), U),
-    "geom": (U,),
-    "planck": (P,),
-    "dlaplace": (P,),
-    "boltzmann": (P, np.array([6.0, 7.0, 9.0])),
-    "logser": (U,),
-    "yulesimon": (A,),
-    "betabinom": (np.array([6.0, 7.0, 9.0]), A, B),
-    "betanbinom": (np.array([2.0, 3.0, 4.0]), A, B),
-    "skellam": (A, P),
-    "zipf": (1 + A,),
-    "poisson": (P,),
-    "binom": (np.array([6.0, 7.0, 9.0]), U),
-    "bernoulli": (U,),
-}
-LOC, SCALE = 0.05, 0.9 + 0.2 * U
-COUNTS = np.array([2, 1, 3])
-VALUES = ("pdf", "logpdf", "cdf", "sf", "logcdf", "logsf")
 # SciPy has a plain difference there, or integrates numerically
 ROUGH = {
     "wald": 1e-9,
@@ -102,12 +22,6 @@ ROUGH = {
     "dgamma": 1e-9,
     "kstwobign": 1e-7,
 }
-
-FIXED = {"ksone": 1, "kstwo": 1, "irwinhall": 1}  # so many of the first shape parameters are whole numbers
-
-
-def functions_of(family):
-    return [c for c in VALUES if (c if c != "pdf" else "logpdf") in family.functions]
 
 
 @pytest.fixture(autouse=True)
@@ -166,10 +80,6 @@ def test_values_and_first_order(name):
         judged(name, 1, 1e-7)
 
 
-# name -> (parameters that are whole numbers before and after the one that is not)
-DRAWN = {"zipfian": ((), (np.array([5, 7, 9]),)), "nchypergeom_fisher": ((14, 6, 5), ()), "nchypergeom_wallenius": ((14, 6, 5), ())}
-
-
 @pytest.mark.parametrize("name", DRAWN)
 def test_counts_by_one_parameter(name):
     before, after = DRAWN[name]
@@ -215,32 +125,9 @@ def test_discrete(name):
         for call in calls:
             expected = getattr(theirs, call)(at, *shapes)
             np.testing.assert_allclose(getattr(ours, call)(at, *shapes), expected, rtol=1e-9, atol=1e-13, err_msg=f"{call} {at}")
-    active = shapes if name in ("skellam",) or len(shapes) == 1 else shapes[-1:] if len(shapes) == 2 else shapes[1:]
-    given = shapes[: len(shapes) - len(active)]
-    if name == "nbinom":
-        given, active = (), shapes
-    if name == "boltzmann":
-        f = lambda a: tuple([getattr(ours, call)(k, a, shapes[1]) for call in calls])
-        active = shapes[:1]
-    else:
-        f = lambda *s: tuple([getattr(ours, call)(k, *given, *s) for call in calls if name != "bernoulli" or "sf" not in call])
-    check_grads(f, active, order=2, eps=1e-3, rtol=1e-6, atol=1e-7)
-
-
-S, T, M = [(lambda a: a @ a.T + np.eye(3))(normal(3, 3, seed=k)) for k in range(3)]
-LAWS = {
-    "dirichlet": (np.array([0.2, 0.5, 0.3]), (1.0 + P,), (1,)),
-    "multinomial": (np.array([2.0, 1.0, 3.0]), (6, np.array([0.2, 0.5, 0.3])), ()),
-    "dirichlet_multinomial": (np.array([2, 1, 3]), (1.0 + P, 6), (1,)),
-    "multivariate_t": (X, (P, S, 2.5), (0, 1, 2, 3)),
-    "wishart": (S, (4.5, T), (1, 2)),
-    "invwishart": (S, (4.5, T), (1, 2)),
-    "matrix_normal": (normal(3, 3), (M, S, T), (0, 1, 2, 3)),
-    "matrix_t": (normal(3, 3), (M, S, T, 2.5), (0, 1, 2, 3, 4)),
-    "normal_inverse_gamma": (P, (U, X, A, 1 + B, B), (0, 1, 2, 3, 4, 5)),
-    "vonmises_fisher": (np.array([[0.0, 0.6, 0.8], [0.8, 0.6, 0.0]]), (np.array([0.6, 0.8, 0.0]), 2.3), (2,)),
-    "poisson_binom": (COUNTS, (np.array([0.3, 0.8, 0.5, 0.4]),), (1,)),
-}
+    before, after, free = whole(name, shapes)
+    f = lambda *s: tuple([getattr(ours, c)(k, *before, *s, *after) for c in calls if name != "bernoulli" or "sf" not in c])
+    check_grads(f, free, order=2, eps=1e-3, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", LAWS)

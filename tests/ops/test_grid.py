@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from cases import all_cases, covered, declared_late
-from grid import active, derivatives, on
+from grid import active, derivatives, of_active, on
 
 import tapegrad as tg
 from tapegrad._tree import leaves, tree_map
@@ -43,14 +43,7 @@ def same(a, b, rtol):
 def test_value_is_numpys(xp, case):
     direct = case.f(*[a.copy() if isinstance(a, np.ndarray) else a for a in case.inputs])
     x = on(xp, case.inputs)
-    nums = active(x)
-
-    def f(*xs):
-        given = list(x)
-        for n, v in zip(nums, xs, strict=True):
-            given[n] = v
-        return case.f(*given)
-
+    nums, f = of_active(case, x)
     value = tg.vjp(f, *[x[n] for n in nums])[0]
     assert len(leaves(value)) == len(leaves(direct))
     for a, b in zip(leaves(value), leaves(direct), strict=True):
@@ -71,14 +64,7 @@ def test_third_order(xp, case):
     """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two opposite nestings, others for each
     line of the table in turn."""
     x = on(xp, case.inputs)
-    nums = active(x)
-
-    def f(*xs):
-        given = list(x)
-        for n, v in zip(nums, xs, strict=True):
-            given[n] = v
-        return case.f(*given)
-
+    nums, f = of_active(case, x)
     x_active = tuple([x[n] for n in nums])
     rng = np.random.default_rng(3)
     w = direction_like(tg.vjp(f, *x_active)[0], rng)

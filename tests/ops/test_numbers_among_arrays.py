@@ -178,3 +178,32 @@ def test_a_row_sees_what_is_written_after_it_was_taken():
     assert value == 2.0 * X[0] + 2 * X[1] * X[2] + 6.0
     np.testing.assert_allclose(gradient, [2.0, 2 * X[2], 2 * X[1], 0.0])
     np.testing.assert_array_equal(data, [[0.0, 1.0], [2 * X[1], 6.0], [4.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        np.stack, lambda xs: np.stack(xs, -1), lambda xs: np.stack(tuple(xs)), np.array, lambda xs: np.array([xs, xs[::-1]])[0],
+        lambda xs: np.array(xs, copy=True, order="K"),
+    ],
+)  # fmt: skip
+def test_numbers_stacked(stack):
+    """Elements, results, plain numbers and arrays without axes, to second order and in a batch."""
+
+    def f(x):
+        v = stack([x[0] * x[1], x[2], 2.5, np.sin(x[3]), x[2]])
+        return (v**3).sum() * v[3]
+
+    agree(f, X)
+    H = np.array([(complex_step(f, X + e) - complex_step(f, X - e)) / 2e-5 for e in np.eye(4) * 1e-5])
+    np.testing.assert_allclose(tg.hessian(f)(X), H, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(tg.hvp(f, X, X), H @ X, rtol=1e-6)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([X, 2 * X])), [complex_step(f, X), complex_step(f, 2 * X)], rtol=1e-12)
+
+
+def test_stacks_of_numbers_keep_their_errors():
+    with pytest.raises(np.exceptions.AxisError):
+        tg.grad(lambda x: np.stack([x[0], x[1]], 1).sum())(X)
+    with pytest.raises(tg.errors.ShapeError):
+        tg.grad(lambda x: np.stack([x[0], x]).sum())(X)
+    assert tg.grad(lambda x: np.stack([x[0], 1.0]).sum())(np.float32([1, 2])).dtype == np.float32

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from cases import between, normal, positive
+from families import CLASSIC as FAMILIES
 
 import tapegrad as tg
 from tapegrad import stats
@@ -11,22 +12,6 @@ from tapegrad.testing import check_grads, host
 
 X, P, U = normal(3), positive(3), between(0.1, 0.9, 3)
 LOC, SCALE = np.array(0.05), positive(3, seed=1)
-FAMILIES = {
-    "norm": ((), X),
-    "halfnorm": ((), P),
-    "lognorm": ((0.7 + U,), P),
-    "expon": ((), P),
-    "weibull_min": ((1.5 + U,), P),
-    "gamma": ((1.5 + U,), P),
-    "chi2": ((2.5 + U,), P),
-    "invgamma": ((1.5 + U,), P),
-    "beta": ((1.5 + U, 0.7 + P), U),
-    "uniform": ((), U),
-    "t": ((2.0 + P,), X),
-    "cauchy": ((), X),
-    "laplace": ((), X),
-    "logistic": ((), X),
-}
 
 
 def on(xp, *arrays):

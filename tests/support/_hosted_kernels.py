@@ -138,16 +138,29 @@ UFUNCS = {
     "log1p": np.log1p,
     "gamma": scipy.special.gamma,
     "loggamma": scipy.special.loggamma,
+    "btdtr": scipy.special.betainc,
+    "btdtri": scipy.special.betaincinv,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "lambertw_scalar": scipy.special.lambertw,
+    "spherical_yn_real": scipy.special.spherical_yn,
+    "spherical_dyn_real": lambda n, z: scipy.special.spherical_yn(n, z, True),
     "ellipk": scipy.special.ellipkm1,  # CuPy exchanged the names of these two kernels
     "ellipkm1": scipy.special.ellipk,
 }
 INDEXED_UFUNCS = {"arange": _arange, "linspace": _linspace}  # their loops use the position of the element
 
 
+def _sph_harm(m, n, theta, phi):
+    """nan, not 0, for an order beyond the degree."""
+    return np.where((abs(m) > n) | (n < 0), np.nan, scipy.special.sph_harm_y(n, m, phi, theta))
+
+
 @functools.cache
-def _ufunc_body(name):
+def _ufunc_body(name, nin):
     """The NumPy or SciPy function that computes ufunc `name`, or None."""
     bare = _bare_name(name)
+    if bare == "lpmv" and nin == 4:
+        return _sph_harm  # CuPy gave this kernel the name of another
     if bare in UFUNCS:
         return UFUNCS[bare]
     places = (scipy.special, np) if name.startswith("cupyx") else (np, scipy.special)
@@ -219,7 +232,7 @@ def run_ufunc(kernel, args, out=None, dtype=None, casting=None, _where=None):
     outs = _checked_outputs(outs, kernel.nout, out_types, shape, casting or kernel._default_casting)
     stats["kernels"] += 1
     bare = _bare_name(kernel.name)
-    body = INDEXED_UFUNCS.get(bare) or _ufunc_body(kernel.name)
+    body = INDEXED_UFUNCS.get(bare) or _ufunc_body(kernel.name, kernel.nin)
     if body is None:
         raise unknown("ufunc", kernel.name)
     operands = [_operand(x, t) for x, t in zip(ins, in_types, strict=True)]
@@ -349,6 +362,11 @@ def _never(index):
     return np.zeros(index.shape, bool)
 
 
+def _kaiser(beta, alpha, out):
+    """In single precision."""
+    out[...] = np.kaiser(out.size, np.float32(beta))
+
+
 def _tri(m, k, out):
     out[...] = np.tri(*out.shape, k=k)
 
@@ -398,6 +416,12 @@ def _exists(x, bins, n_bins, invert, out, position=None):
         position[...] = np.searchsorted(bins, x)
 
 
+def _set_xor(x, size, out):
+    """Of sorted numbers: which of them stand there once."""
+    x = x[:size]
+    out[...] = np.concatenate([[True], x[1:] != x[:-1]]) & np.concatenate([x[1:] != x[:-1], [True]])
+
+
 def _interp(x, indices, xp, fp, length, left, right, out):
     first, last = (np.ravel(v)[0] for v in (left, right))
     out[...] = np.interp(x, xp, fp, first, last)
@@ -429,6 +453,7 @@ ELEMENTWISE = {
     "cupy_put_wrap": _put(lambda i, n: (i % n, _never(i))),
     "cupy_put_clip": _put(lambda i, n: (np.clip(i, 0, n - 1), _never(i))),
     "cupy_tri": _tri,
+    "cupy_kaiser": _kaiser,
     "cupy_tril_kernel": _tril,
     "cupy_triu_kernel": _triu,
     "cupy_fill": _fill,
@@ -441,6 +466,7 @@ ELEMENTWISE = {
     "cupy_putmask_kernel": _putmask,
     "cupy_histogram_kernel": _histogram,
     "cupy_weighted_histogram_kernel": _histogram,
+    "setxorkernel": _set_xor,
     "cupy_exists_kernel": _exists,
     "cupy_exists_and_searchsorted_kernel": _exists,
     "cupy_interp": _interp,

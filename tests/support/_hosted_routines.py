@@ -9,6 +9,7 @@ import importlib
 import re
 import sys
 import types
+import warnings
 
 import cupy
 import cupyx
@@ -19,6 +20,7 @@ import scipy.linalg
 import scipy.special
 from _hosted_kernels import host_view, to_device, unknown
 from _hosted_runtime import count_transfer, stats
+from _hosted_scipy import scipys
 from cupy.linalg import _util
 
 _METHODS = {}  # name -> replacement of a method of cupy.ndarray
@@ -502,6 +504,7 @@ def _replace_everywhere(module, name, new):
     old = getattr(module, name)
     if hasattr(new, "__module__"):
         new.__module__ = getattr(old, "__module__", None) or module.__name__  # as users see it
+        new.__name__ = name
     for full, place in list(sys.modules.items()):
         if full.split(".")[0] in ("cupy", "cupyx") and getattr(place, "__dict__", {}).get(name) is old:
             setattr(place, name, new)
@@ -511,7 +514,10 @@ def _replace_everywhere(module, name, new):
 def install_routines():
     for name, function in _METHODS.items():
         setattr(cupy.ndarray, name, function)
-    for module, name, function in _ROUTINES:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # CuPy's, of a compiler that it has besides
+        further = list(scipys())
+    for module, name, function in (*_ROUTINES, *further):
         _replace_everywhere(module, name, function)
     cupy.matmul._func = matmul
     cupy._core.fusion.Fusion.__call__ = _run_unfused

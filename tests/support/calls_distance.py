@@ -3,14 +3,9 @@
 import numpy as np
 import scipy.spatial
 import scipy.spatial.distance as s
+from public_calls import table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, options))
-
-
+CALLS, t = table()
 rng = np.random.default_rng(0)
 A = rng.normal(size=(4, 3))
 B = rng.normal(size=(5, 3))

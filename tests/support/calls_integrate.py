@@ -2,14 +2,9 @@
 
 import numpy as np
 import scipy.integrate as s
+from public_calls import table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, options))
-
-
+CALLS, t = table()
 rng = np.random.default_rng(0)
 y = rng.normal(size=9)
 x = np.sort(rng.uniform(0, 3, 9))

@@ -2,14 +2,9 @@
 
 import numpy as np
 import scipy.ndimage as n
+from public_calls import table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, options))
-
-
+CALLS, t = table()
 rng = np.random.default_rng(0)
 X = rng.normal(size=(7, 6))
 V = rng.normal(size=9)

@@ -4,18 +4,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as l
+from public_calls import cat, table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
-
-
+CALLS, t = table(samples=False)
 rng = np.random.default_rng(0)
 A0 = sp.csr_array(sp.random_array((9, 9), density=0.4, rng=1, format="csr") + sp.diags_array(np.arange(1.0, 10.0)))
 d = A0.data.copy()

@@ -2,18 +2,13 @@
 
 import numpy as np
 import scipy.optimize as s
+from public_calls import table
 from scipy.optimize import brentq
-
-CALLS = []
-
 
 OPTIONS = {"samples": False, "exact": 1e-7, "h": 1e-2, "rtol": 1e-6}
 
 
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {**OPTIONS, **options}))
-
-
+CALLS, t = table(**OPTIONS)
 rng = np.random.default_rng(0)
 z = np.array([0.7, 1.3])
 F = lambda x, a, b: [x[0] + 0.3 * np.sin(x[1]) - a, x[1] + 0.2 * x[0] ** 2 - b]

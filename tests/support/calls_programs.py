@@ -4,18 +4,9 @@ import numpy as np
 import scipy.ndimage as n
 import scipy.optimize as o
 import scipy.spatial.distance as sd
+from public_calls import cat, table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
-
-
+CALLS, t = table(samples=False)
 rng = np.random.default_rng(0)
 z = np.array([0.7, 1.3])
 c3 = np.array([-1.0, -2.0, 0.5])

@@ -2,14 +2,9 @@
 
 import numpy as np
 import scipy.signal as s
+from public_calls import table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, options))
-
-
+CALLS, t = table()
 rng = np.random.default_rng(0)
 x = rng.normal(size=20)
 b = np.array([1.0, 0.3, 0.2])

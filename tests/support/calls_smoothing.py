@@ -2,18 +2,9 @@
 
 import numpy as np
 import scipy.interpolate as s
+from public_calls import cat, table
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
-
-
+CALLS, t = table(samples=False)
 rng = np.random.default_rng(0)
 x = np.sort(rng.uniform(0, 3, 9))
 y = np.sin(2 * x) + 0.1 * rng.normal(size=9)

@@ -2,19 +2,10 @@
 
 import numpy as np
 import scipy.integrate as s
+from public_calls import cat, table
 from scipy.stats import qmc
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": False, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
-
-
+CALLS, t = table(samples=False)
 rng = np.random.default_rng(0)
 z = np.array([0.7, 1.3])
 F = lambda t, u, a, b: np.array([u[1], -a * u[0] - b * u[1] + np.sin(t)])

@@ -3,15 +3,10 @@
 import numpy as np
 import scipy.sparse as s
 import scipy.sparse.linalg as l
+from public_calls import table
 from scipy.sparse.linalg import spsolve
 
-CALLS = []
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, options))
-
-
+CALLS, t = table()
 rng = np.random.default_rng(0)
 A0 = s.random_array((6, 6), density=0.4, rng=1, format="csr") + s.eye_array(6) * 2
 A0 = s.csr_array(A0)

@@ -33,6 +33,16 @@ class Case:
     def __repr__(self):
         return self.name.replace(" ", "-")
 
+    def of_floats(self):
+        """f of those inputs alone that are floating point numbers, and these."""
+        inputs = [np.asarray(x) for x in self.inputs]
+
+        def f(*xs):
+            xs = iter(xs)
+            return self.f(*[next(xs) if x.dtype.kind in "fc" else x for x in inputs])
+
+        return f, tuple([x for x in inputs if x.dtype.kind in "fc"])
+
 
 ELEMENTWISE = ("scalar", "empty", "strided", "float32")
 

@@ -71,6 +71,14 @@ def write_both(see):
     return f
 
 
+def extremes(x, y):
+    """The indices are repeated."""
+    a, b = x.copy(), x.copy()
+    np.maximum.at(a, ([0, 1, 1, 1], [2, 0, 0, 1]), y)
+    np.minimum.at(b, [1, 1], y[:2, None])
+    return np.concatenate([a, b])
+
+
 def read_after(see):
     def f(x, y):
         a = x.copy()  # in C order, so that the views are the same ones for any layout of x
@@ -84,6 +92,7 @@ def read_after(see):
 
 
 CASES = [
+    case("extreme_at", extremes, x23, normal(4)),
     *[case(f"reshape: {name} and base written", write_both(see), x23, normal(2), order=2) for name, see in VIEWS.items()],
     *[
         case(f"reshape: {name} and base read", read_after(see), x23, normal(2), order=2, numpy_only=name == "diag")

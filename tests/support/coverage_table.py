@@ -1,4 +1,6 @@
-"""docs/coverage.md, made of what is declared:  PYTHONPATH=.:tests/support python tests/support/coverage_table.py
+"""docs/coverage.md, made of what is declared and of what executed.py found:
+
+    PYTHONPATH=.:tests/support python tests/support/coverage_table.py
 
 A public function is *differentiated* (it is in the registry of operations, a face of ours stands for it, or it makes arrays), *constant*
 (`ops.zero_derivative`, `ops.names.CONSTANT`) or *refused* (`ops.names.REFUSED`); what further subpackages declare is asked of them."""
@@ -10,6 +12,7 @@ import types
 import warnings
 from pathlib import Path
 
+import executed
 import numpy as np
 import scipy
 
@@ -83,6 +86,11 @@ def table():
     return found
 
 
+def differentiated():
+    """The names of which it is said, as (namespace, name)."""
+    return [(space, name) for space, names in table().items() for name, said in names.items() if said == {DIFFERENTIATED}]
+
+
 def face_of(space, name):
     return getattr(stats if space == "scipy.stats" else importlib.import_module(f"tapegrad.{space}"), name)
 
@@ -96,16 +104,47 @@ def why(space, name):
     return NAMESPACES[space].why(name) if space in NAMESPACES else WHY.get(space, {}).get(name, "")
 
 
+def executed_of(space, names):
+    """The entries of tests/support/executed.txt for these names."""
+    entries = executed.read()
+    return {name: entries[space, name] for name in names if (space, name) in entries}
+
+
+def row(space, by):
+    """Counts: differentiated; right in each mode on NumPy; CuPy's; right there in all modes; constant; refused; the share."""
+    found = executed_of(space, by[DIFFERENTIATED]).values()
+    right = [sum(e.numpy[mode] == executed.RIGHT for e in found) for mode in executed.NUMPY_MODES]
+    there = [set(e.cupy.values()) == {executed.RIGHT} for e in found if e.cupy is not None]
+    return [len(by[DIFFERENTIATED]), *right, len(there), sum(there), len(by[CONSTANT]), len(by[REFUSED])]
+
+
+def shown(space, counts):
+    differentiated, refused = counts[0], counts[-1]
+    return f"| {space} | {' | '.join(map(str, counts))} | {100 * differentiated / max(1, differentiated + refused):.0f} % |"
+
+
+def of_modes(space, names):
+    """What the modes leave out, in words."""
+    found = executed_of(space, names)
+    there = {name: set(e.cupy.values()) for name, e in found.items() if e.cupy is not None and set(e.cupy.values()) != {executed.RIGHT}}
+    refused = [name for name, said in there.items() if executed.RAISES in said]
+    apart = {name: set(e.numpy.values()) - {executed.RIGHT} for name, e in found.items()}
+    by_value = [name for name, e in found.items() if e.numpy["samples"] != executed.RIGHT]
+    for names, text in (
+        (by_value, "Their calls raise under `vmap`, as their course depends on values"),
+        (refused, "CuPy has these, and they raise an error on its arrays"),
+        ([name for name in there if name not in refused], "CuPy has these, and no test executes them there"),
+        ([name for name in found if apart[name] and name not in by_value], "Not right in every mode"),
+    ):
+        if names:
+            yield f"{text}: {', '.join(names)}.\n"
+
+
 def page():
     rows, parts = [], []
-    total = dict.fromkeys((DIFFERENTIATED, CONSTANT, REFUSED), 0)
     for space, names in table().items():
-        by = {k: sorted(n for n, said in names.items() if said == {k}) for k in total}
-        for k, found in by.items():
-            total[k] += len(found)
-        with_derivative = len(by[DIFFERENTIATED]) + len(by[REFUSED])
-        share = 100 * len(by[DIFFERENTIATED]) / max(1, with_derivative)
-        rows.append(f"| `{space}` | {' | '.join(str(len(by[k])) for k in total)} | {share:.0f} % |")
+        by = {k: sorted(n for n, said in names.items() if said == {k}) for k in (DIFFERENTIATED, CONSTANT, REFUSED)}
+        rows.append((f"`{space}`", row(space, by)))
         parts.append(f"\n## {space}\n")
         for kind in (DIFFERENTIATED, CONSTANT):
             if by[kind]:
@@ -113,24 +152,27 @@ def page():
         partly = [f"{n} ({', '.join(map(str, LACKING[n]))})" for n in by[DIFFERENTIATED] if space == "scipy.special" and n in LACKING]
         if partly:
             parts.append(f"Of the differentiated these raise an error for a tracked argument of this number: {', '.join(partly)}.\n")
+        parts.extend(of_modes(space, by[DIFFERENTIATED]))
         reasons = {}
         for name in by[REFUSED]:
             reasons.setdefault(why(space, name), []).append(name)
         if reasons:
             parts.append("Refused:\n" + "\n".join(f"- {', '.join(n)}: {w or 'see the error'}." for w, n in reasons.items()) + "\n")
-    share = 100 * total[DIFFERENTIATED] / (total[DIFFERENTIATED] + total[REFUSED])
-    rows.append(f"| all | {' | '.join(str(total[k]) for k in total)} | {share:.0f} % |")
+    rows.append(("all", [sum(column) for column in zip(*[counts for _, counts in rows], strict=True)]))
     head = f"""# Which functions are differentiated
 
-Made by `tests/support/coverage_table.py` from what is declared, for NumPy {np.__version__} and SciPy {scipy.__version__};
-`tests/core/test_coverage.py` holds it. *Differentiated*: in both modes and all nestings. *Constant*: no argument has a derivative, or
-the result does not move with it. *Refused*: a tracked value raises `NoRuleError`, which says why and what to write instead. The last
-column is the share of the first among the first and third.
+Made by `tests/support/coverage_table.py` for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/core/test_coverage.py` holds
+it. *Differentiated*, *constant* (no argument has a derivative, or the result does not move with it) and *refused* (a tracked value raises
+`NoRuleError`, which says why and what to write instead) are what is declared; the last column is the share of the first among the first
+and third. The other columns count what is executed, by public names in typical calls: *reverse*, *forward* and *second* order (forward over
+reverse) right against differences of the plain function, *batched* under `vmap` against the samples one by one; *CuPy has* a function of
+that name, and it is *right there* in all three modes, against NumPy. A wrong number fails the tests. (`tests/support/executed.txt` says
+which calls; CuPy runs over host memory.)
 
-| namespace | differentiated | constant | refused | |
-|---|---|---|---|---|
+| namespace | differentiated | reverse | forward | second | batched | CuPy has | right there | constant | refused | |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
-    return head + "\n".join(rows) + "\n" + "\n".join(parts)
+    return head + "\n".join([shown(*r) for r in rows]) + "\n" + "\n".join(parts)
 
 
 if __name__ == "__main__":

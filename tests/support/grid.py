@@ -16,8 +16,8 @@ def active(inputs):
     return tuple([n for n, a in enumerate(inputs) if isinstance(a, (float, complex)) or getattr(a, "dtype", np.dtype(int)).kind in "fc"])
 
 
-def derivatives(case, inputs, seed=0):
-    """(value, tangent, cotangents) along fixed random directions, as host arrays."""
+def of_active(case, inputs):
+    """Numbers of the inputs that are differentiated, and the function of these alone."""
     nums = active(inputs)
 
     def f(*xs):
@@ -26,6 +26,12 @@ def derivatives(case, inputs, seed=0):
             given[n] = x
         return case.f(*given)
 
+    return nums, f
+
+
+def derivatives(case, inputs, seed=0):
+    """(value, tangent, cotangents) along fixed random directions, as host arrays."""
+    nums, f = of_active(case, inputs)
     x = tuple([inputs[n] for n in nums])
     rng = np.random.default_rng(seed)
     v = direction_like(x, rng)

@@ -1,6 +1,9 @@
 """What a loop over the samples gives, against which `tg.vmap` is judged."""
 
+import itertools
+
 import numpy as np
+from grid import on
 
 import tapegrad as tg
 from tapegrad._array import kept
@@ -87,6 +90,40 @@ def forms(f, arity, v, order=2):
         )
 
 
+def further_forms(f, arity):
+    """The same, for vmap within vmap, and for vmap recorded at one point and replayed at others, in value and gradient."""
+    n = tuple(range(arity))
+    g = lambda h: tg.grad(lambda *xs: weighed(h(*xs)) + 0.0 * abs(xs[0]).sum(), n)
+
+    def inner(h):
+        def run(*s):
+            each = [looped(h)(*s), looped(h)(*near(s))]
+            return [np.stack(pair) for pair in zip(*each, strict=True)]
+
+        return run
+
+    yield "vmap of vmap", lambda *s: vmapped(tg.vmap(f()))(*[xp(x).stack(pair) for x, *pair in zip(s, s, near(s), strict=True)]), inner(f())
+    for name, of in (("vmap in prepare", lambda h: h), ("vmap of grad in prepare", g)):
+        yield name, prepared(of(f())), at_points(looped(of(f())))
+
+
+def near(s):
+    return [x * x.dtype.type(0.98) for x in s]
+
+
+def prepared(h):
+    def run(*s):
+        p = tg.prepare(tg.vmap(h), *s)
+        return at_points(lambda *s: [y for y in leaves(p(*s)) if y is not None])(*s)
+
+    return run
+
+
+def at_points(run):
+    """At a point, near it, and once more there."""
+    return lambda *s: [y for point in (s, near(s), s) for y in run(*point)]
+
+
 def vmap_of(g):
     return tg.vmap(g)
 
@@ -105,20 +142,28 @@ def twice(g, w):
     return total
 
 
-def judged(case, count, order=3):
+def judged(case, count, order=3, library=np):
     """A line of the table of operations, under vmap and in a loop."""
     active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
     inputs = [np.asarray(case.inputs[n]) for n in active]
-    stacks = [np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)]) for x in inputs]
-    v = [np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype) for x in stacks]
+    stacks = [library.asarray(np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)])) for x in inputs]
+    v = [library.asarray(np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype)) for x in stacks]
+    rest = on(library, case.inputs)
 
     def of_floats(*xs):
-        given = list(case.inputs)
+        given = list(rest)
         for n, x in zip(active, xs, strict=True):
             given[n] = x
         return case.f(*given)
 
+    order = min(case.order, order)
+    further = further_forms(lambda: of_floats, len(active)) if order > 1 else ()
     with np.errstate(all="ignore"):
-        for form, batched, loop in forms(lambda: of_floats, len(active), v, min(case.order, order)):
-            got, want = batched(*stacks), loop(*stacks)
+        for form, batched, loop in itertools.chain(forms(lambda: of_floats, len(active), v, order), further):
+            try:
+                want = loop(*stacks)
+            except (AttributeError, TypeError, NotImplementedError):  # on plain CuPy arrays, a name or setting that CuPy lacks
+                assert library is not np and form in ("value", "vmap of vmap", "vmap in prepare"), form
+                continue
+            got = batched(*stacks)
             assert same(got, want, 1e-8), f"{form}: {got} instead of {want}"

@@ -12,6 +12,20 @@ H = 1e-3
 WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))  # of the fourth order
 
 
+def table(**usual):
+    """A list of lines, and the function that adds one, with options that are usual in it."""
+    calls = []
+
+    def add(name, f, *x, **options):
+        calls.append((name, f, x, {**usual, **options}))
+
+    return calls, add
+
+
+def cat(*xs):
+    return np.concatenate([np.reshape(v, -1) for v in xs])
+
+
 def vector(y):
     """All numbers of a result, as a real vector."""
     parts = [np.asarray(v).reshape(-1) for v in leaves(y)]

@@ -20,6 +20,7 @@ from ..._calls import full_like
 from ..._late import load
 from ..._pickling import Remade
 from ..._primitive import Primitive, bind, is_tracked, layout_of, values_of
+from ..._stacked import Way
 from ..._tape import Like
 from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ..._tree import Const
@@ -27,6 +28,7 @@ from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, NoRuleError, ShapeError
 from ..launch.host import HostCode, host_code, uses_block
 from ..launch.waiting import THREADS
+from .batch import in_one_launch
 from .check import check
 from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, parse
 from .plan import REALS, Plan, Unsaved, key_of, real_of, unwritten
@@ -236,7 +238,7 @@ class RawKernel(Remade):
 
     def _primitive(self) -> Primitive:
         prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
-        prim.holomorphic, prim.joint = False, True
+        prim.holomorphic, prim.joint, prim.batch = False, True, Way(in_one_launch(self))
         if self.vjp is None:
             used = {a.name for a in self.args}
         elif isinstance(self.vjp, RawKernel):
@@ -278,10 +280,17 @@ class RawKernel(Remade):
 
     def dimensions(self, args: tuple, known: dict) -> dict:
         """Those of a recorded call."""
-        return bind_dimensions(self.__name__, self.args, [values_of(v) for v in args], known)
+        return bind_dimensions(self.__name__, self.args, self.seen(args), known)
 
     def real_of(self, args: tuple) -> np.dtype:
-        return real_of(self, tuple([values_of(v) for v in args]))
+        return real_of(self, tuple(self.seen(args)))
+
+    def seen(self, args: tuple) -> list:
+        """The layouts of arrays, and the numbers that may serve in dimensions."""
+        return [
+            values_of(v) if a.dims is None and a.kind in ("int", "long long") else layout_of(v)
+            for a, v in zip(self.given, args, strict=True)
+        ]
 
     def library_of(self, *groups: Any) -> Any:
         for v in [v for group in groups for v in group]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import values_of
+from ..._primitive import primal_of, truth_of
 from ...errors import KernelError, NoRuleError
 from ...ops import shaping
 from ..generated.derivatives import added
@@ -44,11 +44,11 @@ def assembled(pieces: list, shape: tuple, axis: int | None) -> Any:
     flat = [p.reshape((1, width)) for p in pieces]
     whole = flat[0] if len(flat) == 1 else shaping.concatenate(*flat)
     if axis is None:
-        return whole.reshape(shape)
-    whole = whole.reshape(shape[:axis] + shape[axis + 1 :] + (width,))
+        return shaping.reshape(whole, to=shape)
+    whole = shaping.reshape(whole, to=shape[:axis] + shape[axis + 1 :] + (width,))
     order = list(range(len(shape) - 1))
     order.insert(axis, len(shape) - 1)
-    return whole.transpose(order)
+    return shaping.transpose(whole, axes=tuple(order))
 
 
 def contracted(c: Any, d: Any, axis: int | None) -> Any:
@@ -68,7 +68,7 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
     exponents = np.random.default_rng(0).permutation(batch) % 8
     w = xp.asarray(np.ldexp(1.0, exponents), dtype)
     for (one, axis), (many, _) in zip(launch(xp.ones(batch, dtype)), launch(w), strict=True):
-        one, many = values_of(one), values_of(many)
+        one, many = primal_of(one), primal_of(many)
         wanted = xp.moveaxis(one, axis, -1) * w
         got = xp.moveaxis(many, axis, -1)
         if one.size == 0:
@@ -76,7 +76,7 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
         finite = xp.isfinite(wanted) & xp.isfinite(got)
         gap = xp.where(finite, xp.abs(xp.where(finite, got, 0) - xp.where(finite, wanted, 0)), 0)
         scale = xp.where(finite, xp.abs(xp.where(finite, wanted, 0)), 0).max()
-        if bool(gap.max() > 256 * np.finfo(dtype).eps * scale):
+        if truth_of(gap.max() > 256 * np.finfo(dtype).eps * scale):
             raise KernelError(
                 f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread and its own derivatives, but "
                 "a seed for one sample reached the derivatives of another. "
@@ -185,4 +185,5 @@ def spread(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
 
 
 def plain_all(values: Any) -> Any:
-    return tuple([values_of(v) for v in values]) if isinstance(values, (tuple, list)) else values_of(values)
+    """Without derivatives."""
+    return tuple([primal_of(v) for v in values]) if isinstance(values, (tuple, list)) else primal_of(values)

@@ -63,6 +63,12 @@ def library(f: Any) -> Callable:
     return of
 
 
+def part(f: Any, k: int) -> Callable:
+    """What stands at place k of the several results of f, or of CuPy's function of the same name."""
+    run = library(f)
+    return lambda *xs: run(*xs)[k]
+
+
 def host_only(name: str, *xs: Any) -> None:
     if any(is_array(x) and xp_of(x) is not np for x in xs):
         raise ArgumentError(f"{name}: CuPy has no such function; move the arguments with a.get()")

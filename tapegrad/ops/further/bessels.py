@@ -14,10 +14,8 @@ from ..bessel import k0, y0
 from ..elementwise import exp, log, power, select, sign, sqrt
 from ..gamma import digamma, gammaln, rgamma
 from ..shaping import sum
-from ._declare import Whole, at_real, function, implements, last, unit_nodes
+from ._declare import Whole, at_real, function, implements, last, library, unit_nodes
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
-
-ORDER = "there is no formula for the order"
 
 # --- cylinder functions of real order ---
 
@@ -34,7 +32,13 @@ ive = function(
 )
 kve = function(sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
 kn = function(sp.kn, Whole("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
-yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yv(n - 1.0, x) - yv(n + 1.0, x)))
+yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x)))
+
+
+def yn_of(n, x):
+    """Of an order that may be negative, of which CuPy's gives nan: Y_(-n) = (-1)^n Y_n."""
+    n = primal_of(n)
+    return (1.0 - 2.0 * ((n < 0) & (n % 2 == 1))) * yn(abs(n), x)
 
 
 @implements(sp.jve)
@@ -92,7 +96,7 @@ def spherical(scipys, signum, whole):
         n = primal_of(n)
         return whole * (n * f(n - (n > 0), z) + signum * (n + 1.0) * f(n + 1, z)) / (2.0 * n + 1.0)
 
-    f = function(None, Whole("it is a whole number"), slope, body=scipys, name=name)
+    f = function(None, Whole("it is a whole number"), slope, body=library(scipys), name=name)
 
     def of(n, z, derivative=False):
         return slope(None, n, z) if derivative else f(n, z)
@@ -162,24 +166,6 @@ ker, kerp, kei, keip = kelvins(("ker", "kerp", "kei", "keip"), math.inf, math.in
 def kelvin(x):
     return ber(x) + 1j * bei(x), ker(x) + 1j * kei(x), berp(x) + 1j * beip(x), kerp(x) + 1j * keip(x)
 
-
-def cylinders(scipys, coefficient):
-    """Parabolic cylinder functions: y'' = coefficient(parameter, x) y."""
-    y = function(None, ORDER, lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=scipys.__name__ + "_value")
-    dy = function(
-        None, ORDER, lambda out, v, x: coefficient(v, x) * y(v, x), body=lambda v, x: scipys(v, x)[1], name=scipys.__name__ + "_slope"
-    )
-
-    def of(v, x):
-        return y(v, x), dy(v, x)
-
-    of.__name__ = scipys.__name__
-    return implements(scipys)(of)
-
-
-pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5)
-pbvv = cylinders(sp.pbvv, lambda v, x: 0.25 * x * x - v - 0.5)
-pbwa = cylinders(sp.pbwa, lambda a, x: a - 0.25 * x * x)
 
 # --- Struve functions ---
 

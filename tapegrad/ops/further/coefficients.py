@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._array import xp_of
 from ..._primitive import primal_of, seen, values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, ndim, primitive, shape
+from .._define import dtype, ndim, primitive, shape, xp
 from ..bessel import i0
 from ..corners import floor, maximum
 from ..elementwise import absolute, select
@@ -34,11 +35,12 @@ def poly(seq_of_zeros):
     if ndim(z) == 2:
         return characteristic(z)
     z = line(z)
-    p = np.ones(1, np.result_type(dtype(z), 0.0))
+    library = xp(z)
+    p, none = library.ones(1, np.result_type(dtype(z), 0.0)), library.zeros(1)
     for k in range(shape(z)[0]):
-        p = concatenate(p, np.zeros(1)) - concatenate(np.zeros(1), z[k] * p)
-    roots = seen(primal_of(z))
-    paired = roots is not None and dtype(z).kind == "c" and np.all(np.sort(roots) == np.sort(roots.conj()))
+        p = concatenate(p, none) - concatenate(none, z[k] * p)
+    roots = seen(primal_of(z)) if library is np and dtype(z).kind == "c" else None  # (CuPy's gives complex ones)
+    paired = roots is not None and np.all(np.sort(roots) == np.sort(roots.conj()))
     return real(p) if paired else p
 
 
@@ -52,7 +54,8 @@ def characteristic(a: Any) -> Any:
     if n > SMALL:
         p = poly(eigvals(a))
         return real(p) if dtype(p).kind == "c" and dtype(a).kind != "c" else p
-    found, m, eye = [1.0], np.eye(n), np.eye(n)
+    m = eye = xp(a).eye(n)
+    found = [1.0]
     for k in range(1, n + 1):
         m = a @ m
         c = trace(m) / -k
@@ -63,7 +66,19 @@ def characteristic(a: Any) -> Any:
 
 @primitive()
 def simple_roots(p):
-    return np.roots(p).astype(complex)
+    return roots_of(p).astype(complex)
+
+
+def roots_of(p: Any) -> Any:
+    """NumPy's roots; on a device, as CuPy's function takes few polynomials, the eigenvalues of the companion matrix."""
+    library = xp_of(p)
+    if library is np:
+        return np.roots(p)
+    lead = (p != 0).argmax()  # CuPy's own function looks for it too
+    p = p[int(lead) :]
+    companion = library.eye(len(p) - 1, k=-1, dtype=p.dtype)
+    companion[:1] = -p[1:] / p[0]
+    return library.linalg.eigvals(companion) if len(p) > 1 else companion[0]
 
 
 @implements(np.roots)
@@ -74,10 +89,10 @@ def roots(p):
     if values is None:
         r = simple_roots(primal_of(p))
     else:
-        r, steep = np.roots(values), np.polyder(values)
+        r, steep = roots_of(values), polyder(values)
         if not len(r):
             return r
-        if (abs(np.polyval(steep, r)) <= 1e-10 * np.polyval(abs(steep), abs(r))).any():
+        if (abs(polyval(steep, r)) <= 1e-10 * polyval(abs(steep), abs(r))).any():
             raise SingularError("numpy.roots: a root is multiple, and has no derivative")
     for _ in range(2):
         r = r - polyval(p, r) / polyval(slope, r)
@@ -94,7 +109,7 @@ def polyder(p, m=1):
     p = line(p)
     for _ in range(m):
         n = shape(p)[0]
-        p = p[:-1] * np.arange(n - 1, 0, -1)
+        p = p[:-1] * xp(p).arange(n - 1, 0, -1)
     return p
 
 
@@ -119,6 +134,8 @@ def polyint(p, m=1, k=None):
 def widths(a: Any, b: Any) -> tuple:
     """Two rows of coefficients, the shorter one filled up with zeros before it."""
     a, b = line(a), line(b)
+    library = xp(a) if xp(b) is np else xp(b)
+    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]  # (a number may have been made an array)
     n = max(shape(a)[0], shape(b)[0])
     return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
 
@@ -180,9 +197,9 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
 
 @implements(np.kaiser)
 def kaiser(M, beta):
-    n = np.arange(M)
+    n = xp(beta).arange(M)
     half = (M - 1) / 2.0
-    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else np.ones(M) + 0.0 * beta
+    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else n + 1.0 + 0.0 * beta
 
 
 @implements(np.unwrap)

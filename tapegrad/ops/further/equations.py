@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from ..._array import xp_of
+from ..._late import load
 from ..._primitive import primal_of
 from ...errors import ArgumentError, ShapeError
 from .._define import dtype, ndim, primitive, rules, shape, xp
@@ -27,15 +29,11 @@ from ._declare import host_only, implements
 @primitive(multi=2, batch="matrix")
 def lu_of(x):
     """The factors L (unit lower) and U of a square matrix whose rows are in the order of pivoting."""
-    host_only("scipy.linalg.lu", x)
-    lower, upper = np.zeros_like(x), np.zeros_like(x)
-    for i in np.ndindex(*x.shape[:-2]):
-        a, n = x[i].copy(), x.shape[-1]
-        for k in range(n - 1):
-            a[k + 1 :, k] /= a[k, k]
-            a[k + 1 :, k + 1 :] -= a[k + 1 :, k : k + 1] * a[k : k + 1, k + 1 :]
-        lower[i], upper[i] = np.tril(a, -1) + np.eye(n), np.triu(a)
-    return lower, upper
+    library, a, n = xp_of(x), x.copy(), x.shape[-1]
+    for k in range(n - 1):
+        a[..., k + 1 :, k] /= a[..., k : k + 1, k]
+        a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k : k + 1] * a[..., k : k + 1, k + 1 :]
+    return library.tril(a, -1) + library.eye(n, dtype=a.dtype), library.triu(a)
 
 
 def _lu_vjp(g, out, need, x):
@@ -61,26 +59,40 @@ rules(lu_of, joint=_lu_vjp, jvp=_lu_jvp)
 @primitive(batch="matrix")
 def rows_in_order(x):
     """In which order pivoting takes the rows."""
-    host_only("scipy.linalg.lu", x)
-    order = np.empty(x.shape[:-1], int)
+    library = xp_of(x)
+    order = library.empty(x.shape[:-1], int)
     for i in np.ndindex(*x.shape[:-2]):
-        order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0])
+        order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0]) if library is np else after(pivots_of(x[i]), x.shape[-2])
     return order
+
+
+def pivots_of(a: Any) -> Any:
+    factors = scipy.linalg if xp_of(a) is np else load("cupyx.scipy.linalg")
+    return factors.lu_factor(a)[1]
+
+
+def after(pivots: Any, n: int) -> Any:
+    """The order of n rows after exchanges on a device: what the unit matrix with these pivots makes of 0, 1, .."""
+    library = xp_of(pivots)
+    whole = library.arange(n, dtype=pivots.dtype)
+    whole[: len(pivots)] = pivots
+    return load("cupyx.scipy.linalg").lu_solve((library.eye(n), whole), library.arange(float(n))).astype(int)
 
 
 @primitive(batch="matrix")
 def exchanges(x):
     """LAPACK's pivots: with which row each is exchanged."""
-    host_only("scipy.linalg.lu_factor", x)
-    pivots = np.empty(x.shape[:-1], np.int32)
+    pivots = xp_of(x).empty(x.shape[:-1], np.int32)
     for i in np.ndindex(*x.shape[:-2]):
-        pivots[i] = scipy.linalg.lu_factor(x[i])[1]
+        pivots[i] = pivots_of(x[i])
     return pivots
 
 
 @primitive()
 def exchanged(pivots):
     """The order of rows that exchanges make."""
+    if xp_of(pivots) is not np:
+        return after(pivots, len(pivots))
     order = np.arange(len(pivots))
     for i, p in enumerate(pivots):
         order[[i, p]] = order[[p, i]]
@@ -113,7 +125,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
     back = argsort(order)  # of the rows of a, which SciPy's permutation brings back
     if permute_l:
         return take(low, back, 0), up
-    return (back if p_indices else take(np.eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
+    return (back if p_indices else take(xp(a).eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
 
 
 @implements(scipy.linalg.lu_factor)

@@ -10,7 +10,7 @@ import scipy.linalg
 
 from ..._primitive import values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, shape
+from .._define import dtype, shape, xp
 from ..corners import arctan2
 from ..elementwise import arctan, cos, sin, sqrt
 from ..gathering import diag
@@ -348,4 +348,4 @@ def fiedler_companion(a):
         at[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = 1
         at[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, m, 2) + 2
         at[[0, 1], 0] = [3, 1]
-    return concatenate(np.array([0.0, 1.0]), -a / a[0])[at]
+    return concatenate(xp(a).asarray([0.0, 1.0]), -a / a[0])[at]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._array import xp_of
 from ..._primitive import values_of
 from .._define import ndim, shape
 from ..reductions import sum
@@ -32,10 +33,12 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     edges = [histogram(x, b, r)[1] for x, b, r in zip(xs, bins, limits, strict=True)]
     at, inside, sizes = 0, True, [shape(e)[0] - 1 for e in edges]
     for x, e, n in zip(xs, edges, sizes, strict=True):
-        x, e = np.asarray(values_of(x)), np.asarray(values_of(e))
-        cell = np.searchsorted(e, x, "right") - 1 - (x == e[-1])
+        x, e = values_of(x), values_of(e)
+        library = xp_of(x)
+        x, e = library.asarray(x), library.asarray(e)
+        cell = library.searchsorted(e, x, "right") - 1 - (x == e[-1])
         inside = inside & (cell >= 0) & (cell < n)
-        at = at * n + np.clip(cell, 0, n - 1)
+        at = at * n + library.clip(cell, 0, n - 1)
     w = inside * 1.0
     if weights is not None:
         w = w * (stacked(weights) if isinstance(weights, (list, tuple)) else weights)

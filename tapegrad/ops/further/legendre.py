@@ -5,11 +5,12 @@ Degrees and orders are whole numbers, which are constants."""
 import numpy as np
 import scipy.special as sp
 
+from ..._array import xp_of
 from ..._primitive import primal_of
 from ..elementwise import exp, select
 from ..gamma import factorial
 from ..shaping import stack
-from ._declare import function, implements
+from ._declare import function, implements, library
 from .polynomials import DEGREE, eval_gegenbauer, eval_legendre, sph_harm_y_of
 
 
@@ -112,12 +113,21 @@ def ladder(f, n, m, theta, k):
     return 0.5 * (up * ladder(f, n, m + 1, theta, k - 1) - down * ladder(f, n, m - 1, theta, k - 1))
 
 
+def on_sphere(n, m, theta):
+    """CuPy has the harmonics only, and those of orders beyond the degree are nan."""
+    cp = xp_of(theta)
+    if cp is np:
+        return sp.sph_legendre_p(n, m, theta)[0]
+    inside = cp.asarray(abs(m) <= n)
+    return cp.where(inside, library(sp.sph_harm_y)(n, m * inside, theta, 0.0 * theta).real, 0.0)
+
+
 sph_legendre_of = function(
     None,
     DEGREE,
     DEGREE,
     lambda out, n, m, theta: ladder(sph_legendre_of, primal_of(n), primal_of(m), theta, 1),
-    body=lambda n, m, theta: sp.sph_legendre_p(n, m, theta)[0],
+    body=on_sphere,
     name="sph_legendre_of",
 )
 

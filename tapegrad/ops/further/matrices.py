@@ -19,7 +19,7 @@ from ..products import H, column, diagonals, matmul, row
 from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
 from ..spectral import eigh, eigvalsh, pinv, qr, svd
 from ..zero_derivative import argmax
-from ._declare import host_only, implements
+from ._declare import implements
 from .equations import from_band, whole_band
 
 # --- eigenvalues ---
@@ -28,7 +28,7 @@ from .equations import from_band, whole_band
 def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
     """Eigenvalues and vectors from vectors v that are right and constant: v^-1 a v is diagonal, and moves off it with a; each step
     turns v so that it is diagonal again, to twice the order.  Real parts are taken by the caller."""
-    eye = np.eye(shape(a)[-1])
+    eye = xp(a).eye(shape(a)[-1])
     for _ in range(steps):
         c = solve(v, matmul(a, v))
         d = diagonals(c)
@@ -40,20 +40,22 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
 @primitive(multi=2, batch="matrix")
 def general_spectrum(x):
     """The eigenvalues and eigenvectors of primal values."""
-    host_only("numpy.linalg.eig", x)
-    return tuple(np.linalg.eig(x))
+    return tuple(xp_of(x).linalg.eig(x))
 
 
 @primitive(batch="matrix")
 def apart(w):
     """1 for each set of eigenvalues that differ, nan for one in which two are equal to rounding."""
-    gaps = abs(w[..., :, None] - w[..., None, :]) + np.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
-    return np.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+    library = xp_of(w)
+    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
+    return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
 
 
 def eigen_start(name: str, a: Any) -> tuple:
     square(name, a)
     w, v = general_spectrum(primal_of(a))
+    if xp(a) is not np:  # nobody waits for the device: the results are nan
+        return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
     known = seen(apart(w))
     if known is not None and np.isnan(known).any():
         raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
@@ -65,15 +67,15 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 
 @implements(np.linalg.eig)
 def eig(a):
-    """Each vector has length 1, and its largest element is real, as LAPACK has it."""
+    """Each vector has length 1, and its largest element keeps its phase: LAPACK makes it real."""
     v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
     if dtype(v0).kind == "c":
         size = absolute(v0)
         largest = argmax(size, -2)
-        first = sum(select(np.arange(shape(v0)[-1])[:, None] == row(largest), v, 0.0 * v), -2)
-        v = v * row(conj(first) / absolute(first))
+        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row(largest), x, 0.0 * x), -2) for x in (v, v0)]
+        v = v * row(conj(first) / absolute(first) * was / absolute(was))
     return EigResult(w, v)
 
 

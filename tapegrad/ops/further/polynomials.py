@@ -17,7 +17,7 @@ from ..corners import floor
 from ..elementwise import cos, exp, select
 from ..gamma import binom, digamma, poch
 from ..shaping import sum
-from ._declare import PARTIALS, Whole, function, implements, last
+from ._declare import PARTIALS, Whole, function, implements, last, library
 
 DEGREE = Whole("the degree is a constant")
 
@@ -143,17 +143,23 @@ def diric(x, n):
     return 2.0 / n * builtins.sum(cos((k + 0.5) * x) for k in range(n // 2))
 
 
+def harmonic(n, m, theta, phi):
+    """0 for an order beyond the degree, of which CuPy's function gives nan."""
+    beyond = abs(m) > n
+    return select(beyond, 0.0, 1.0) * sph_harm_y_of(n, select(beyond, 0 * m, m), theta, phi)
+
+
 def along_theta(out, n, m, theta, phi):
     """Half the difference of what the two ladder operators give: nothing is divided by the sine of theta."""
     n, m = primal_of(n), primal_of(m)
     up, down = np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0)), np.sqrt(np.maximum((n + m) * (n - m + 1.0), 0.0))
     turn = exp(1j * phi)
-    raised, lowered = sph_harm_y_of(n, m + 1, theta, phi), sph_harm_y_of(n, m - 1, theta, phi)
+    raised, lowered = harmonic(n, m + 1, theta, phi), harmonic(n, m - 1, theta, phi)
     return 0.5 * (up * raised / turn - down * lowered * turn)
 
 
 sph_harm_y_of = function(
-    None, DEGREE, DEGREE, along_theta, lambda out, n, m, theta, phi: 1j * m * out, body=sp.sph_harm_y, name="sph_harm_y_of"
+    None, DEGREE, DEGREE, along_theta, lambda out, n, m, theta, phi: 1j * m * out, body=library(sp.sph_harm_y), name="sph_harm_y_of"
 )
 
 

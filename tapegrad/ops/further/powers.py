@@ -5,13 +5,13 @@ import math
 import numpy as np
 import scipy.special as sp
 
-from ..._array import xp_of
+from ..._array import is_array, xp_of
 from ..._primitive import primal_of
 from .._define import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
-from ._declare import Whole, function, implements
+from ._declare import Whole, function, implements, library, part
 
 # --- integrals ---
 
@@ -43,7 +43,7 @@ def sine_over(x, *, n=0):
     for k in reversed(range(30)):
         j = 2 * k - n
         if j >= 0:
-            series = series + (-1.0) ** k * y**j / (math.factorial(j) * (2 * k + 1))
+            series = series + (-1.0) ** k / (math.factorial(j) * (2 * k + 1)) * y**j
     f = xp.sin(far) / far
     for k in range(1, n + 1):
         f = (xp.sin(far + 0.5 * math.pi * k) - k * f) / far
@@ -65,10 +65,10 @@ def log_over(z):
 
 
 spence = function(sp.spence, lambda out, z: -log_over(z))
-sine_integral = function(None, lambda out, x: sine_over(x), body=lambda x: sp.sici(x)[0], name="sine_integral")
-cosine_integral = function(None, lambda out, x: cos(x) / x, body=lambda x: sp.sici(x)[1], name="cosine_integral")
-sinh_integral = function(None, lambda out, x: sinh_over(x), body=lambda x: sp.shichi(x)[0], name="sinh_integral")
-cosh_integral = function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=lambda x: sp.shichi(x)[1], name="cosh_integral")
+sine_integral = function(None, lambda out, x: sine_over(x), body=part(sp.sici, 0), name="sine_integral")
+cosine_integral = function(None, lambda out, x: cos(x) / x, body=part(sp.sici, 1), name="cosine_integral")
+sinh_integral = function(None, lambda out, x: sinh_over(x), body=part(sp.shichi, 0), name="sinh_integral")
+cosh_integral = function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=part(sp.shichi, 1), name="cosh_integral")
 fresnel_sine = function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
 fresnel_cosine = function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
 
@@ -163,9 +163,11 @@ def lambertw_slope(out, z, k):
     return exp(-out) / (1.0 + out)
 
 
-lambertw_of = function(
-    None, lambertw_slope, Whole("branches are numbered"), body=lambda z, k: sp.lambertw(z, np.asarray(k).astype(int)), name="lambertw_of"
-)
+def branch(z, k):
+    return library(sp.lambertw)(z, k.astype(int) if is_array(k) else int(k))
+
+
+lambertw_of = function(None, lambertw_slope, Whole("branches are numbered"), body=branch, name="lambertw_of")
 
 
 @implements(sp.lambertw)

@@ -1,0 +1,81 @@
+"""A raw kernel under `vmap`.  Where its declaration names the dimension of its samples, the samples of the vmap lie beside each other
+along it, and there is one launch; else one after the other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._primitive import bind, primal_of
+from ..._stacked import spread
+from ..._variable import Variable
+from ...errors import KernelError
+from ...ops import shaping as s
+from ...ops._define import shape
+from .transpose import sample_axis
+
+
+def in_one_launch(k: Any) -> Callable:
+    """The way of the kernel k (`_stacked.Way`)."""
+
+    def run(trace, prim, operands, params):
+        count = trace.count
+        if not count or not laid_by_samples(k, [batched for _, batched in operands]):
+            return NotImplemented
+        over = k.threads.samples.text
+        known = {name: n * count if name == over else n for name, n in params["known"].items()}
+        values = [beside(trace, a, sample_axis(k, a), o, over) for a, o in zip(k.given, operands, strict=True)]
+        out = bind(prim, values, {"known": known})
+        parts = [apart(y, sample_axis(k, a), count) for a, y in zip(k.outs, out if type(out) is tuple else (out,), strict=True)]
+        check_apart(k, prim, operands, params, parts)
+        return tuple(parts) if type(out) is tuple else parts[0]
+
+    return run
+
+
+def laid_by_samples(k: Any, batched: list) -> bool:
+    """Has all that differs between samples, and each output, the dimension of the samples as one axis, which nothing else depends on?"""
+    over = k.threads.samples
+    if over is None or not over.alone:
+        return False
+    for a in k.args:
+        others = [d for n, d in enumerate(a.dims or ()) if over.text in d.names and n != sample_axis(k, a)]
+        if others and a.role != "work":
+            return False
+    differing = [a for a, yes in zip(k.given, batched, strict=True) if yes]
+    return all([sample_axis(k, a) is not None for a in (*differing, *k.outs)])
+
+
+def beside(trace: Any, a: Any, axis: int | None, operand: tuple, over: str) -> Any:
+    v, batched = operand
+    if axis is None:
+        return v * trace.count if a.name == over else v
+    v = spread(trace, v, batched)
+    if axis:
+        v = s.transpose(v, axes=(*range(1, axis + 1), 0, *range(axis + 1, len(shape(v)))))
+    to = shape(v)
+    return s.reshape(v, to=(*to[:axis], to[axis] * to[axis + 1], *to[axis + 2 :]))
+
+
+def apart(y: Any, axis: int, count: int) -> Any:
+    to = shape(y)
+    y = s.reshape(y, to=(*to[:axis], count, to[axis] // count, *to[axis + 1 :]))
+    return s.transpose(y, axes=(axis, *range(axis), *range(axis + 1, len(to) + 1))) if axis else y
+
+
+def check_apart(k: Any, prim: Any, operands: list, params: dict, parts: list) -> None:
+    """Once a kernel, where values may be looked at: the first and the last sample by themselves."""
+    seen = [(primal_of(v), batched) for v, batched in operands]
+    if "vmap" in k.independent or any([isinstance(v, Variable) for v, _ in seen]):
+        return
+    for at in (0, -1):
+        alone = prim.run(*[v[at] if batched else v for v, batched in seen], **params)
+        for one, many in zip(alone if type(alone) is tuple else (alone,), parts, strict=True):
+            found = primal_of(many)[at]
+            near = np.finfo(one.dtype).eps * 256 * abs(one) if one.dtype.kind == "f" else 0
+            if not bool(((found == one) | (abs(found - one) <= near) | ((found != found) & (one != one))).all()):
+                raise KernelError(
+                    f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread, and under tg.vmap what "
+                    "one gives depends on those beside it. Say threads= in place of samples="
+                )
+    k.independent.add("vmap")

@@ -1,0 +1,153 @@
+"""A tape that lies directly over a recording.
+
+Its operations go to the recording by their numbers there, and what a record of the tape needs to know of shapes and dtypes is looked up
+by what the operands look like: a loop does the same to arrays of the same kind again and again.  What is not of the usual kind goes the
+general way, and the records are those of any tape."""
+
+import functools
+from typing import Any
+
+from .._primitive import Primitive
+from .._tape import IMMUTABLE, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._variable import Variable, bottom, new
+from ..ops._define import PRIMITIVES, is_operator, reads, signature_of
+from ._trips import sweep
+
+SHAPES: dict = {}  # (operation, numbers of looks) -> the rules that fit, and for two arrays what is kept
+KINDS: dict = {}  # operation -> what its records hold
+NOTHING: dict = {}
+
+
+def kind_of(prim: Primitive) -> tuple | None:
+    """(number of arrays, `held` of the rule of each of them, and of both)"""
+    found: tuple | None = None
+    entry = PRIMITIVES.get(prim.name)
+    if getattr(entry, "prim", None) is prim and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
+        signature = signature_of(prim.run)
+        if is_operator(prim, signature):
+            one, two = [held(prim, reads(rule), 2) for rule in prim.vjp]
+            found = 2, one, two, tuple([max(u, v) for u, v in zip(one, two, strict=True)])
+        elif len(signature.arrays) == 1 and not signature.varying:
+            found = 1, held(prim, reads(prim.vjp[0]), 1)
+    KINDS[prim] = found
+    return found
+
+
+SHAPE, WHOLE = 1, 2
+
+
+def held(prim: Primitive, used: list, count: int) -> tuple:
+    """(is the result kept, what is kept of each of so many arrays)"""
+    by_shape = range(count) if prim.shapes == "*" else prim.shapes
+    return used[1], *[(SHAPE if n in by_shape else WHOLE) if u else 0 for n, u in enumerate(used[2 : 2 + count])]
+
+
+def fitting(prim: Primitive, n: int, v: Any, out: Any, of_two: bool) -> Any:
+    """The rule of argument n as a record holds it."""
+    rule, b, o = prim.vjp[n], bottom(v), bottom(out)
+    alike = b.dtype == o.dtype and (not of_two or not prim.same or b.shape == o.shape)
+    if alike and not (prim.holomorphic and o.dtype.kind == "c") or not of_two and not prim.holomorphic:
+        return rule
+    return Fold(rule, v, prim.holomorphic if of_two else True)
+
+
+class TapeOver(Tape):
+    __slots__ = ()
+
+    def __init__(self, swept: bool, below: Any):
+        super().__init__(swept)
+        self.below = below
+        self.sweeps = functools.partial(sweep, below)
+
+    def step(self, prim, args, inputs, slots, params):
+        """One array and settings; all else takes the general way."""
+        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        v = inputs[0]
+        if kind is None or len(inputs) != 1 or type(v) is not Variable or v._trace is not self.below:
+            return self.apply(prim, args, params)
+        out = self.below.step(prim, inputs, inputs, (v._slot,), params)
+        settings = tuple([s if s.__class__ in IMMUTABLE else fixed(s) for s in params.values()])
+        if prim.aliases:
+            v._saved = out._saved = True
+        return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
+
+    def single(self, prim, x, v, i):
+        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        below = self.below
+        if kind is None or type(v) is not Variable or v._trace is not below:
+            return self.apply(prim, (x,), NOTHING)
+        return self.noted(prim, x, v, i, below.single(prim, v, v, v._slot), kind[1], None, None)
+
+    def noted(self, prim, x, v, i, out, kept, form, settings):
+        """The result of an operation of one array, and its record."""
+        looks = self.below.looks
+        key = prim, looks[v._slot][3], looks[out._slot][3]
+        rule = SHAPES.get(key) or remembered(key, fitting(prim, 0, v, out, False))
+        y = new(Variable)
+        y._value = out
+        y._trace = self
+        reads_out, what = kept
+        if prim.aliases:
+            x._saved = y._saved = True
+        if what == WHOLE:
+            x._saved = True
+        else:
+            v = Like(v) if what else None
+        if reads_out:
+            y._saved = True
+        records = self.records
+        y._slot = len(records)
+        records.append((rule, i, form, settings, out if reads_out else None, v, None))
+        return y
+
+    def pair(self, prim, a, b, v, w, i, j):
+        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        below = self.below
+        p = v._slot if type(v) is Variable and v._trace is below else None
+        q = w._slot if type(w) is Variable and w._trace is below else None
+        if (
+            kind is None
+            or (p is None and (i is not None or isinstance(v, Variable)))
+            or (q is None and (j is not None or isinstance(w, Variable)))
+        ):
+            return self.apply(prim, (a if isinstance(a, Variable) else v, b if isinstance(b, Variable) else w), NOTHING)
+        out = below.pair(prim, v, w, v, w, p, q)
+        looks = below.looks
+        key = prim, None if i is None else looks[p][3], None if j is None else looks[q][3], looks[out._slot][3]
+        found = SHAPES.get(key)
+        if found is None:
+            first = None if i is None else fitting(prim, 0, v, out, True)
+            found = remembered(
+                key, (first, NONE if j is None else fitting(prim, 1, w, out, True), *kind[1 + (i is None) + 2 * (None not in (i, j))])
+            )
+        first, second, reads_out, x, y = found
+        if x == WHOLE:
+            if isinstance(a, Variable):
+                a._saved = True
+            else:
+                v = keep(self, v)
+        else:
+            v = Like(v) if x else None
+        if y == WHOLE:
+            if isinstance(b, Variable):
+                b._saved = True
+            else:
+                w = keep(self, w)
+        else:
+            w = Like(w) if y else None
+        z = new(Variable)
+        z._value = out
+        z._trace = self
+        if reads_out:
+            z._saved = True
+        records = self.records
+        z._slot = len(records)
+        records.append((first, i, second, j, out if reads_out else None, v, w))
+        return z
+
+
+def remembered(key: tuple, rule: Any) -> Any:
+    if len(SHAPES) > 9999:
+        SHAPES.clear()
+    SHAPES[key] = rule
+    return rule

@@ -1,0 +1,138 @@
+"""SciPy's functions of functions, whose steps depend on values, under `vmap` and in recordings: as a loop over the samples and as a plain
+call, in both modes and all orders."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.optimize
+
+import tapegrad as tg
+from tapegrad.errors import BatchError
+
+TIMES = np.linspace(0.0, 1.0, 5)
+DATA = np.cos(7.0 * np.arange(12.0))
+X = np.random.default_rng(3).normal(size=(3, 4)) * 0.7
+SCRATCH = np.zeros(2)
+
+
+def oscillator(x):
+    right = lambda t, y: [y[1], -(x[0] ** 2) * y[0] - 0.1 * x[1] * y[1]]
+    return (scipy.integrate.solve_ivp(right, (0.0, 1.0), [1.0, x[2]], t_eval=TIMES, rtol=1e-8).y ** 2).sum()
+
+
+def bracketed(x):
+    return scipy.optimize.brentq(lambda z: z**3 + np.exp(x[0]) * z - 1 - x[1] ** 2, -5, 5)
+
+
+def of_arguments(x):
+    return scipy.optimize.newton(lambda z, a, b: z**3 + z - a - 2 * b, 1.0, args=(x[0], x[1] * x[2]))
+
+
+def result_object(x):
+    found = scipy.optimize.root_scalar(lambda z: z + np.exp(0.1 * z * x[0]) - 3 - x[1], bracket=[-20, 20])
+    return found.root * (2.0 if found.converged else 0.0)
+
+
+def system(x):
+    return scipy.optimize.root(lambda z: [z[0] + 0.1 * z[1] ** 2 - x[0], z[1] + 0.1 * z[0] - x[1]], [0.0, 0.0]).x @ x[:2]
+
+
+def minimum(x):
+    found = scipy.optimize.minimize(lambda z: ((z - x[:2]) ** 2).sum() + 0.1 * np.cos(z[0] * x[2]), np.zeros(2))
+    return found.x @ x[:2] + found.fun
+
+
+def fitted(x):
+    p, covariance = scipy.optimize.curve_fit(lambda t, u, v: u * np.exp(-0.1 * t) + v * t, np.arange(12.0), DATA + x[0], p0=[1.0, 1.0])
+    return p @ x[1:3] + covariance[0, 0]
+
+
+def integral(x):
+    return scipy.integrate.quad(lambda s, p: np.exp(-p * s) * np.sin(x[1] + s), 0, np.exp(0.3 * x[0]), args=(x[2],))[0]
+
+
+FUNCTIONS = [oscillator, bracketed, of_arguments, result_object, system, minimum, fitted, integral]
+FORMS = {
+    "value": (lambda f: tg.vmap(f)(X), lambda f, x: f(x)),
+    "grad inside": (lambda f: tg.vmap(tg.grad(f))(X), lambda f, x: tg.grad(f)(x)),
+    "grad outside": (lambda f: tg.grad(lambda X: tg.vmap(f)(X).sum())(X), lambda f, x: tg.grad(f)(x)),
+    "hvp": (lambda f: tg.vmap(lambda x: tg.hvp(f, x, np.ones(4)))(X), lambda f, x: tg.hvp(f, x, np.ones(4))),
+    "forward": (lambda f: tg.jvp(tg.vmap(f), (X,), (np.ones((3, 4)),))[1], lambda f, x: tg.grad(f)(x).sum()),
+    "hessian": (lambda f: tg.vmap(tg.hessian(f))(X), lambda f, x: tg.hessian(f)(x)),
+    "replayed": (lambda f: tg.prepare(tg.vmap(tg.grad(f)), X + 0.1)(X), lambda f, x: tg.grad(f)(x)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_as_a_loop(f, form):
+    found, one = FORMS[form]
+    np.testing.assert_allclose(found(f), np.stack([one(f, x) for x in X]), 1e-6, 1e-8)
+
+
+def test_two_vmaps():
+    f = lambda x, y: scipy.optimize.brentq(lambda z: z + 0.3 * np.sin(z) - x - 2 * y, -20, 20)
+    x, y = np.arange(3.0), np.array([0.5, 0.9])
+    found = tg.vmap(tg.vmap(tg.grad(f, 1), (None, 0)), (0, None))(x, y)
+    np.testing.assert_allclose(found, [[tg.grad(f, 1)(a, b) for b in y] for a in x], 1e-9)
+
+
+def test_what_is_equal_stays():
+    """Flags that all samples share are plain; counts that differ are gone."""
+
+    def f(x):
+        found = scipy.optimize.root_scalar(lambda z: z + np.exp(z * x) - 3, bracket=[-20, 20])
+        assert found.converged is True and type(found) is scipy.optimize.RootResults
+        assert not hasattr(found, "function_calls")
+        return found.root
+
+    assert np.isfinite(tg.vmap(f)(np.array([0.1, 0.2, 5.0]))).all()
+
+
+def test_refusals():
+    def written(x):
+        def right(z):
+            SCRATCH[:] = z[0] + 0.1 * z[1] - x[0], z[1] + 0.05 * z[0] ** 3 - x[1]
+            return SCRATCH.copy()
+
+        return scipy.optimize.root(right, [0.0, 0.0]).x.sum()
+
+    ragged = lambda x: scipy.integrate.solve_ivp(lambda t, y: -y * x[0] ** 2, (0.0, 1.0), [x[1]]).y[0, -1]
+    counted = lambda x: scipy.optimize.fsolve(lambda z: np.exp(z) - 9.0 + 9.0 * x[0], 1.0, full_output=True)[1]["nfev"] * x[1]
+    for f, told in (written, r"root goes another way .* writes a captured array"), (ragged, "solve_ivp gives shapes that differ.*t_eval="):
+        with pytest.raises(BatchError, match=told):
+            tg.vmap(f)(np.array([[0.1, 1.0], [9.0, 1.0], [3.0, 2.0]]))
+    with pytest.raises(KeyError):
+        tg.vmap(counted)(np.array([[0.1, 1.0], [0.9, 1.0]]))
+    with pytest.raises(ValueError, match="different signs"):
+        tg.vmap(lambda a: scipy.optimize.brentq(lambda z: z * z + a, -1, 1))(np.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_replayed(f):
+    """One recording holds for other values: the solver is one instruction of it."""
+    p = tg.prepare(f, X[0])
+    for x in np.linspace(X[0], X[1], 5):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-8, 1e-10)
+    assert p.forms["grad"].recordings == 1 and p.forms["grad"].replays == 4
+
+
+def test_recorded_flags():
+    """A flag that turns is seen; one who reads counts is run as it is."""
+
+    def flagged(x):
+        found = scipy.optimize.minimize(lambda z: (z[0] - x) ** 2 + 0.1 * z[0] ** 4, [0.0], options={"maxiter": 4}, method="CG")
+        return found.x[0] if found.success else -x
+
+    def counted(x):
+        return x * scipy.optimize.root_scalar(lambda z: z + z**5 - x, bracket=[-9, 9]).function_calls
+
+    for f in (flagged, counted):
+        p = tg.prepare(f, 0.5)
+        for x in (0.5, 0.6, 30.0, 1.0, 1e3):
+            try:
+                expected = f(x)
+            except tg.errors.ConvergenceError:
+                continue
+            assert p(x) == expected
+    assert "function_calls" in str(p.report())

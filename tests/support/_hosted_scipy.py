@@ -1,0 +1,150 @@
+"""The functions of cupyx.scipy whose kernels are written in CUDA and compiled for the device, done by SciPy's of the same name.
+
+Each takes what CuPy's takes: numbers, settings and CuPy arrays, no array of the host but where CuPy converts it (`asarray`)."""
+
+import functools
+import importlib
+
+import cupy
+import cupyx.scipy.sparse.linalg
+import numpy as np
+import scipy.sparse.linalg
+from _hosted_kernels import host_view, to_device
+from _hosted_runtime import stats
+
+NAMES = {
+    "signal": """lfilter sosfilt symiirorder1 symiirorder2 cspline1d qspline1d cspline2d qspline2d spline_filter cspline1d_eval
+        qspline1d_eval find_peaks peak_prominences peak_widths upfirdn order_filter medfilt medfilt2d sepfir2d
+        firwin resample_poly decimate""",
+    "signal.windows": "kaiser general_cosine general_hamming hann hamming blackman get_window",
+    "ndimage": """correlate1d convolve1d correlate convolve spline_filter1d spline_filter map_coordinates affine_transform shift zoom rotate
+        maximum_filter minimum_filter maximum_filter1d minimum_filter1d median_filter percentile_filter rank_filter uniform_filter1d
+        gaussian_filter1d label""",
+    "fft": "dct idct dst idst dctn idctn dstn idstn",
+}
+SPARSE = "spsolve spsolve_triangular lsqr lsmr eigsh svds lobpcg cg cgs gmres bicgstab minres"
+CONVERSIONS = "tocsr tocsc tocoo toarray"
+CLASSES = {"spatial": "Delaunay KDTree", "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline"}
+TYPES = "Only {}-II and {}-III have been implemented."
+
+
+def on_host(x):
+    if isinstance(x, cupy.ndarray):
+        return host_view(x)
+    if cupyx.scipy.sparse.issparse(x):
+        where = {"coo": ("row", "col"), "dia": ("offsets",)}.get(x.format, ("indices", "indptr"))
+        where = [host_view(getattr(x, name)) for name in where]
+        given = (host_view(x.data), tuple(where)) if x.format == "coo" else (host_view(x.data), *where)
+        return getattr(scipy.sparse, type(x).__name__)(given, shape=x.shape)
+    if type(x) in (list, tuple):
+        return type(x)([on_host(v) for v in x])
+    return {k: on_host(v) for k, v in x.items()} if type(x) is dict else x
+
+
+def on_device(x):
+    if isinstance(x, np.ndarray):
+        return to_device(x)
+    if scipy.sparse.issparse(x):
+        return getattr(cupyx.scipy.sparse, type(x).__name__)(x)
+    if type(x) in (list, tuple):
+        return type(x)([on_device(v) for v in x])
+    return {k: on_device(v) for k, v in x.items()} if type(x) is dict else x
+
+
+def hosted(real):
+    @functools.wraps(real)
+    def run(*args, **kwargs):
+        stats["kernels"] += 1
+        output = kwargs.pop("output", None)
+        if real.__name__[:3] in ("dct", "dst") and kwargs.get("type", args[1] if len(args) > 1 else 2) not in (2, 3):
+            raise NotImplementedError(TYPES.replace("{}", real.__name__[:3].upper()))  # (as CuPy has it)
+        with np.errstate(all="ignore"):
+            found = on_device(real(*on_host(args), **on_host(kwargs)))
+        if isinstance(output, cupy.ndarray):
+            output[...] = found
+            return output
+        return found if output is None else found.astype(output)
+
+    return run
+
+
+def hosted_class(real, name=None):
+    """A class whose objects are called: those of SciPy's within."""
+
+    class Hosted:
+        def __init__(self, *args, **kwargs):
+            stats["kernels"] += 1
+            self._real = real(*on_host([getattr(x, "_real", x) for x in args]), **on_host(kwargs))
+
+        def __call__(self, *args, **kwargs):
+            return on_device(self._real(*on_host(args), **on_host(kwargs)))
+
+        def __getattr__(self, name):
+            found = getattr(self._real, name)
+            return hosted(found) if callable(found) else on_device(found)
+
+    Hosted.__name__ = Hosted.__qualname__ = name or real.__name__
+    Hosted.__module__ = f"cupyx.{real.__module__}"
+    return Hosted
+
+
+def conversion(name):
+    def run(self, *args, **kwargs):
+        return on_device(getattr(on_host(self), name)(*args, **kwargs))
+
+    return run
+
+
+def times(self, other):
+    return on_device(on_host(self) @ on_host(other))
+
+
+Factors = hosted_class(scipy.sparse.linalg.splu, "SuperLU")
+
+
+def splu(A, *args, **kwargs):
+    return Factors(A, *args, **kwargs)
+
+
+def trim_zeros(filt, trim="fb"):
+    return to_device(np.trim_zeros(host_view(filt), trim))
+
+
+class Descriptor:
+    """What cuSPARSE is told of a matrix: nothing here."""
+
+    @classmethod
+    def create(cls):
+        return cls()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args: None
+
+
+def dot_convolve(a1, a2, mode):
+    return to_device(np.convolve(host_view(a1), host_view(a2), mode))
+
+
+def scipys():
+    """(module of CuPy's, name, what stands for it)"""
+    for space, names in NAMES.items():
+        theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
+        for name in names.split():
+            if hasattr(theirs, name):
+                yield theirs, name, hosted(getattr(real, name))
+    for space, names in CLASSES.items():
+        theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
+        for name in names.split():
+            yield theirs, name, hosted_class(getattr(real, name))
+    for name in SPARSE.split():
+        yield cupyx.scipy.sparse.linalg, name, hosted(getattr(scipy.sparse.linalg, name))
+    yield cupyx.scipy.sparse.linalg, "splu", splu
+    for form in ("csr", "csc", "coo"):
+        for name in CONVERSIONS.split():
+            setattr(getattr(cupyx.scipy.sparse, f"{form}_matrix"), name, conversion(name))
+        getattr(cupyx.scipy.sparse, f"{form}_matrix")._matmul_dispatch = times
+    yield importlib.import_module("cupyx.cusparse"), "MatDescriptor", Descriptor
+    yield cupy, "trim_zeros", trim_zeros
+    yield cupy._math.misc, "_dot_convolve", dot_convolve
