@@ -26,7 +26,8 @@ from ..ops.einsum import contract
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._blocks import Arena, Block, is_whole, runs
+from ._arena import Arena
+from ._blocks import Block, is_whole, runs
 from ._contracted import product_text
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
