@@ -10,7 +10,7 @@ import numpy as np
 from .._array import F8
 from ._program import Program
 
-KEPT = 1 << 26  # bytes of an arena that is kept for the next run
+KEPT = 1 << 28  # bytes of an arena that is kept for the next run
 LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
 ITEM = 8  # bytes of an integer that tells a place
 
