@@ -4,6 +4,7 @@ call, in both modes and all orders."""
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.linalg
 import scipy.optimize
 
 import tapegrad as tg
@@ -136,3 +137,16 @@ def test_recorded_flags():
                 continue
             assert p(x) == expected
     assert "function_calls" in str(p.report())
+
+
+def test_factorisations_whose_form_depends_on_values():
+    """A real Schur form has blocks where eigenvalues are complex: the samples here have one, none and one."""
+    stack = np.stack([np.array([[1.0, 2.0], [-1.5, 0.5]]), np.array([[1.0, 0.3], [0.2, 3.0]]), np.array([[0.5, 1.0], [-2.0, 0.3]])])
+    invariant = lambda a: (abs(scipy.linalg.schur(a)[0]) ** 2).sum() + scipy.linalg.ldl(a + a.T)[1].sum()
+    each = np.stack([tg.grad(invariant)(a) for a in stack])
+    assert np.allclose(tg.vmap(tg.grad(invariant))(stack), each, rtol=1e-10)
+    assert np.allclose(tg.grad(lambda s: tg.vmap(invariant)(s).sum())(stack), each, rtol=1e-10)
+    p = tg.prepare(tg.vmap(invariant), stack)
+    assert np.allclose(p(stack), [invariant(a) for a in stack], rtol=1e-12) and "scipy.schur" in p.report()
+    with pytest.raises(BatchError, match="numpy.union1d gives shapes that differ between samples"):
+        tg.vmap(lambda x: np.union1d(x, np.array([1.0, 2.0])))(np.array([[1.0, 2.0], [1.0, 3.0]]))
