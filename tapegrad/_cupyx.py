@@ -1,16 +1,19 @@
-"""The stand-in of cupyx: what adds into an array in place, `rsqrt`, and cupyx.scipy, which is `tapegrad.scipy`."""
+"""The stand-in of cupyx: what adds into an array in place, `rsqrt`, cupyx.linalg, and cupyx.scipy, which is `tapegrad.scipy`."""
 
 import cupyx as _cupyx
 import numpy as _np
+import scipy.linalg as _scipy_linalg
 
 from . import scipy as scipy
 from ._cupy_kernels import kernel_class as _kernel_class
+from ._faces import faces_of as _faces_of
 from ._faces import fill as _fill
 from ._faces import has_variable as _has_variable
 from .ops._define import NUMPY as _NUMPY
 from .ops._protocols import store as _store
 from .ops._protocols import ufunc_at as _ufunc_at
 
+linalg = _faces_of("tapegrad._cupyx.linalg", _cupyx.linalg, _scipy_linalg, old={"invh": "inv"})
 GeneralizedUFunc = _kernel_class(_cupyx.GeneralizedUFunc)
 
 

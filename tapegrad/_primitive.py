@@ -138,6 +138,9 @@ class Trace:
     tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
+    # How a tape is swept: a function (records, cotangents, those owned, first record, `run`), where `run(k, stop)` sweeps the records from
+    # number k down to, but without, `stop`.  None: all of them like that.
+    sweeps: Any = None
     tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
     single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings

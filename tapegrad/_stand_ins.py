@@ -89,7 +89,8 @@ def of_instance(kind: type) -> Any:
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
     elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
-        ours = getattr(find(".".join(module.split(".")[1:3])), kind.__name__, None)
+        place = "scipy.sparse.linalg" if kind.__name__ in UNNAMED else ".".join(module.split(".")[1:3])
+        ours = getattr(find(place), kind.__name__, None)
     elif module.startswith(("cupy.", "cupyx.")):
         ours = KINDS.get(kind.__name__)
     else:

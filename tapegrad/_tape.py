@@ -77,7 +77,7 @@ class Fold:
     pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
     broadcasting and promotion."""
 
-    __slots__ = ("rule", "shape", "dtype", "conjugate")
+    __slots__ = ("rule", "shape", "dtype", "conjugate", "other")
 
     def __init__(self, rule, v, holomorphic):
         v = bottom(v)
@@ -98,9 +98,11 @@ class Fold:
         return late.fit(c, self.shape, self.dtype)
 
     def made_with(self, rule):
-        """The same fit around another rule."""
-        other = Fold.__new__(Fold)
-        other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
+        """The same fit around another rule; made once, for one rule is asked for (`SAFE`)."""
+        other = getattr(self, "other", None)
+        if other is None or other.rule is not rule:
+            self.other = other = Fold.__new__(Fold)
+            other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
         return other
 
 
@@ -325,8 +327,8 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     entered = SWEEPING.enter()
     try:
         if type(invalid) is Unknown:
-            return _sweep([safe_record(r) for r in trace.records], seeds, last, [], invalid)
-        return _sweep(trace.records, seeds, last, invalid, invalid)
+            return _sweep(trace, [safe_record(r) for r in trace.records], seeds, last, [], invalid)
+        return _sweep(trace, trace.records, seeds, last, invalid, invalid)
     finally:
         leave(entered)
         OPEN.invalid = outer
@@ -342,7 +344,7 @@ def safe_record(record: tuple) -> tuple:
     return (rule and safest(rule), i, second if second is None or type(second) is Form else safest(second), j, *rest)
 
 
-def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
+def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
     """`of_many`: what is known of invalid operations in general records."""
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made, owned = getattr(records, "cotangents", None), set()
@@ -350,7 +352,15 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()
-    for k in range(top, -1, -1):
+    if trace.sweeps is None:
+        _swept(records, G, owned, top, -1, last, invalid, of_many)
+    else:
+        trace.sweeps(records, G, owned, top, lambda k, stop: _swept(records, G, owned, k, stop, last, invalid, of_many))
+    return G
+
+
+def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, invalid: Any, of_many: Any) -> None:
+    for k in range(top, stop, -1):
         g = G[k]
         if g is None:
             continue
@@ -421,7 +431,6 @@ def _sweep(records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -
             if G[i] is None:
                 G[i] = [None] * out
             G[i][j] = g
-    return G
 
 
 def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, is_differentiable, same_bits, xp_of
+from ._array import is_array, is_differentiable, kept, same_bits, xp_of
 from ._calls import full_like, name_of, value_out, where_of
 from ._implicit_systems import System
 from ._linearize import Outside
@@ -214,7 +214,7 @@ MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solv
 
 def held(v: Any) -> Any:
     """An argument that nobody else writes."""
-    return v.copy() if is_array(v) else v
+    return kept(v) if is_array(v) else v
 
 
 class Problem:

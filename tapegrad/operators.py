@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._array import is_array, is_differentiable, same_bits, settled, xp_of
+from ._array import is_array, is_differentiable, kept, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._directions import for_each, largest, swept_at_once
 from ._late import load
@@ -135,7 +135,7 @@ def put(call: str, out: Any, found: Any) -> Any:
 
 def own(a: Any) -> Any:
     """An argument that is kept: nobody else writes it."""
-    return a.copy() if is_array(a) and not settled(a) else a
+    return kept(a) if is_array(a) and not settled(a) else a
 
 
 OFTEN = 40  # products at one point, which together cost about as much as a recording

@@ -11,6 +11,7 @@ from .._array import is_array
 from .._variable import Variable, View
 from ..ops._define import shape
 from ._declare import array, plain
+from ._device import beside
 from ._matrices import (
     FACES,
     SPARSE,
@@ -115,6 +116,7 @@ def kron(A, B, format=None):
     (p, a), (q, b) = A._elements(), B._elements()
     rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
     to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
+    a, b = beside(a, b)
     y = of_elements(np.reshape(a[:, None] * b, -1), Pattern(rows, cols, to), A if is_matrix(A, B) else B, to)
     return y.asformat(format) if format else y
 

@@ -29,6 +29,7 @@ from .._late import load
 from .._loans import lend
 from .._one_by_one import one_by_one
 from .._primitive import OPEN, is_tracked, layout_of, values_of
+from .._stand_ins import of_instance
 from .._variable import Variable, View
 from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
@@ -258,7 +259,7 @@ class Namespace:
             if guards and OPEN.depth:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
             if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
-                return self.faced(library_function(f, self.device, args)(*args, **kwargs))
+                return self.faced(self.function_for(f, args)(*args, **kwargs))
             if functional or tracked(args, kwargs):
                 if ours is not None:
                     there = on_a_device((args, kwargs))
@@ -275,9 +276,15 @@ class Namespace:
                     fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain(args)
-            return made(self.faced(library_function(f, self.device, args)(*args, **plain(kwargs))))
+            return made(self.faced(self.function_for(f, args)(*args, **plain(kwargs))))
 
         return on_variables
+
+    def function_for(self, f: Callable, args: Any) -> Callable:
+        """f, or CuPy's on its arrays and sparse matrices."""
+        if any([type(x).__module__.startswith("cupyx.") for x in args]):
+            return getattr(load(self.device), f.__name__, f)
+        return library_function(f, self.device, args)
 
     def guarded(self, x: Any, f: Any) -> Any:
         """Functions of the user's among the arguments of what has no rule: they may have captured what is tracked."""
@@ -303,8 +310,8 @@ class Namespace:
             return x
         if type(x) is tuple or type(x) is list:
             return type(x)([self.faced(v) for v in x])
-        ours = getattr(self.rules.get(type(x)), "_of", None)
-        return x if ours is None else ours(x, same)
+        ours = self.rules.get(type(x)) or of_instance(type(x))
+        return ours._of(x, same) if hasattr(ours, "_of") else x
 
 
 class Kind(type):

@@ -31,6 +31,11 @@ def there(x: Any) -> Any:
     return {k: there(v) for k, v in x.items()} if kind is dict else x
 
 
+def beside(*xs: Any) -> Any:
+    """All on the device, if one of them is there."""
+    return [there(x) for x in xs] if on_a_device(xs) else xs
+
+
 def parts_there(x: Any, within: bool = False) -> Any:
     """The same of an argument.  What is listed beside an array of the device is an array there; so is a list of numbers that are not
     all integers, which may be a shape or axes."""

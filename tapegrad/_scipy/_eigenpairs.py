@@ -10,16 +10,18 @@ import scipy.sparse as sps
 import scipy.sparse.linalg as sla
 
 from .. import numpy as np
+from .._array import xp_of
 from ._declare import array, bare, refusal
 from ._matrices import FACES, LINALG, SPARSE, Sparse, sparse
-from ._sparse_systems import matrix_of, solved
+from ._sparse_systems import called, matrix_of, solved
 
 STEPS = 3  # of Newton's method: derivatives of up to the seventh order
 
 
 def distinct(w: Any, name: str) -> None:
-    apart = plain_np.abs(w[:, None] - w[None, :]) + plain_np.diag(plain_np.full(len(w), plain_np.inf))
-    if apart.min(initial=plain_np.inf) < 1e-9 * max(1.0, float(abs(w).max(initial=0.0))):
+    library = xp_of(w)
+    apart = abs(w[:, None] - w[None, :]) + library.diag(library.full(len(w), plain_np.inf))
+    if len(w) and float(apart.min()) < 1e-9 * max(1.0, float(abs(w).max())):
         raise refusal(name, "with equal eigenvalues", "a function of the matrix that does not tell them apart")
 
 
@@ -59,7 +61,8 @@ def arpack(f: Any, symmetric: bool) -> Any:
 
     def run(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True, **settings):
         A, B = matrices(A, M, name, symmetric)
-        w, V = f(A._plain(), k, plain_of(B), bare(sigma), which, bare(v0), ncv, maxiter, tol, True, **bare(settings))
+        given = {"M": plain_of(B), "sigma": bare(sigma), "which": which, "v0": bare(v0), "ncv": ncv, "maxiter": maxiter, "tol": tol}
+        w, V = called(f, name, A._plain(), k, **given, **bare(settings))
         distinct(w, name)
         if not symmetric:
             A = A * (1 + 0j)
@@ -78,7 +81,8 @@ def lobpcg(A, X, B=None, M=None, Y=None, tol=None, maxiter=None, largest=True, v
     if Y is not None or any(histories.values()):
         raise refusal(f"{name}(Y=)", "within a subspace, or with histories", "it without them")
     A, B = matrices(A, B, name, True)
-    w, V = sla.lobpcg(A._plain(), bare(X), plain_of(B), None if M is None else bare(M), None, tol, maxiter, largest, verbosityLevel)
+    given = plain_of(B), None if M is None else bare(M), None, tol, maxiter, largest, verbosityLevel
+    w, V = called(sla.lobpcg, name, A._plain(), bare(X), *given)
     distinct(w, name)
     return together([refined(A, B, w[i], V[:, i], True) for i in range(len(w))], True)
 
@@ -90,7 +94,8 @@ def svds(A, k=6, ncv=None, tol=0, which="LM", v0=None, maxiter=None, return_sing
     A = matrix_of(A, name)
     if A.dtype.kind == "c":
         raise refusal(name, "of a complex matrix", "numpy.linalg.svd(A.toarray())")
-    u, s, vt = sla.svds(A._plain(), k, ncv, tol, which, bare(v0), maxiter, True, **bare(settings))
+    given = {"ncv": ncv, "tol": tol, "which": which, "v0": bare(v0), "maxiter": maxiter}
+    u, s, vt = called(sla.svds, name, A._plain(), k, **given, **bare(settings))
     distinct(s, name)
     m = A.shape[0]
     H = SPARSE.rules[sps.block_array]([[None, A], [A.T, None]], format="csc")

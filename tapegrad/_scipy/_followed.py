@@ -332,6 +332,12 @@ def whole_range(*ends: Any) -> range:
     return range(*[int(bare(n)) for n in ends])
 
 
+def whole_zip(*xs: Any, strict: bool = False) -> zip:
+    """Python's; whole numbers that lie on the device are Python's, too."""
+    whole = lambda x: on_a_device((x,)) and getattr(x, "dtype", np.dtype(float)).kind in "iu"
+    return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
+
+
 class OnDevice(Follower):
     """The follower of the same code on CuPy arrays."""
 
@@ -357,8 +363,9 @@ class OnDevice(Follower):
 
     def space(self, real: dict) -> Globals:
         new = super().space(real)
-        if "range" not in real:
-            dict.__setitem__(new, "range", whole_range)
+        for name, ours in (("range", whole_range), ("zip", whole_zip)):
+            if name not in real:
+                dict.__setitem__(new, name, ours)
         return new
 
     def rebuilt_once(self, f: Any) -> Callable:

@@ -4,6 +4,7 @@ One is a vector of values and a matrix of SciPy's whose elements are places in t
 (slices, transposes, other formats, blocks) is SciPy's own function on the places, and the derivative is that of taking elements.  What is
 not tracked is SciPy's in all."""
 
+import math
 import operator
 from typing import Any
 
@@ -17,7 +18,8 @@ from .._late import load
 from .._variable import Variable, View
 from ..ops._define import dtype, ndim, shape
 from ..ops.creation import made
-from ._declare import Carrier, Kind, Namespace, array, bare, plain, refusal, same, tracked
+from ._declare import Carrier, Kind, Namespace, array, bare, on_a_device, plain, refusal, same, tracked
+from ._device import beside
 from ._linear import mapped
 from ._measured import Sums
 from ._solving import Pattern, sparse_product
@@ -55,7 +57,7 @@ class Sparse(Carrier):
         name = type(self)._theirs.__name__
         if isinstance(arg, (Sparse, Editable)):
             made_of = sparse(arg).asformat(self.format)
-        elif not tracked(arg):
+        elif not tracked(arg) and not on_a_device((arg,)):
             made_of = of_real(type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more))
         else:
             made_of = self._read(name, arg, plain(shape))
@@ -67,7 +69,7 @@ class Sparse(Carrier):
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = array(arg)
             dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
-            at = plain_np.flatnonzero(bare(dense))
+            at = on_host(bare(dense).reshape(-1).nonzero()[0])
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
             return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
@@ -244,7 +246,7 @@ class Sparse(Carrier):
 
     def _times(self, x: Any, back: bool) -> Any:
         pattern, values = self._elements()
-        x = array(x, values if tracked(values) else x)
+        values, x = beside(values, array(x, values if tracked(values) else x))
         if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
             raise ValueError(f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape {shape(x)}")
         if ndim(x) == 1:
@@ -273,10 +275,11 @@ class Sparse(Carrier):
 
     def multiply(self, other):
         if is_scalar(other):
-            return self._with(lambda v: v * other)
+            return self._with(lambda v: math.prod(beside(v, other)))
         if is_sparse(other):
             return elementwise(self, sparse(other))
         pattern, values = self._elements()
+        values, other = beside(values, other)
         dense = np.broadcast_to(array(other, values), self.shape)
         return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
 
@@ -389,6 +392,10 @@ def of_device(real: Any, shadow: Any) -> Sparse:
     return canonical(of_places(np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)))
 
 
+def is_device_matrix(x: Any) -> bool:
+    return type(x).__module__.startswith("cupyx.")
+
+
 def on_device(places: Any, data: Any) -> Any:
     """CuPy's matrix of these values."""
     library, at = xp_of(data), places.data.astype(int) - 1
@@ -472,6 +479,7 @@ def product(A: Sparse, B: Sparse) -> Sparse:
     within = plain_np.arange(len(mine)) - plain_np.repeat(plain_np.cumsum(counts) - counts, counts)
     theirs = order[first[p.cols][mine] + within]
     pairs = Pattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
+    a, b = beside(a, b)
     return of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_matrix(A, B) else B, pairs.shape)
 
 
@@ -484,7 +492,7 @@ def together(parts: list) -> tuple:
         start += shape(A._values)[0]
         values.append(A._values)
         places.append(form)
-    return np.concatenate(values), places
+    return np.concatenate(beside(*values)), places
 
 
 def added(A: Sparse, B: Sparse) -> Sparse:
@@ -499,6 +507,7 @@ def added(A: Sparse, B: Sparse) -> Sparse:
 
 def elementwise(A: Sparse, B: Sparse) -> Sparse:
     (p, a), (q, b) = A._elements(), B._elements()
+    a, b = beside(a, b)
     _, i, j = plain_np.intersect1d(p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True)
     return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
 

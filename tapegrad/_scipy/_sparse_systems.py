@@ -1,5 +1,6 @@
 """Sparse linear systems: direct, by a factorisation, and by the iterations of SciPy's."""
 
+import inspect
 from typing import Any
 
 import numpy as plain_np
@@ -7,14 +8,17 @@ import scipy.sparse as sps
 import scipy.sparse.linalg as sla
 
 from .. import numpy as np
+from .._array import xp_of
+from .._late import load
 from .._primitive import primal_of
-from ..errors import ArgumentError
+from ..errors import ArgumentError, callers_line
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Carrier, Kind, array, bare, plain, refusal, tracked
+from ._device import beside
 from ._followed import Follower, Object
 from ._linear import Map, mapped
-from ._matrices import FACES, LINALG, Sparse, is_sparse, sparse
+from ._matrices import FACES, LINALG, Sparse, is_device_matrix, is_sparse, sparse
 from ._solving import sparse_solution
 
 FOLLOWED = Follower("scipy.sparse.linalg")
@@ -23,24 +27,40 @@ for _c in (sla.LinearOperator, *[c for c in vars(sla._interface).values() if isi
 DENSE = 1000  # unknowns up to which the matrix of an operator is made
 
 
-def matrix_of(A: Any, name: str) -> Sparse:
+def matrix_of(A: Any, name: str, like: Any = None) -> Sparse:
+    """`like`: what an operator is applied to."""
     if is_sparse(A):
         return sparse(A)
     if isinstance(A, Object) and A.shape[0] == A.shape[1] <= DENSE:  # an operator, by its matrix
-        return FACES[sps.csc_array](np.stack([A.matvec(e) for e in plain_np.eye(A.shape[1])], 1))
+        units = beside(plain_np.eye(A.shape[1]), like)[0]
+        return FACES[sps.csc_array](np.stack([A.matvec(e) for e in units], 1))
     if isinstance(A, (Object, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):
         raise refusal(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
     return FACES[sps.csc_array](A)
 
 
+def called(f: Any, name: str, *args: Any, **settings: Any) -> Any:
+    """SciPy's function, or CuPy's on a device, which has fewer settings."""
+    if not is_device_matrix(args[0]):
+        return f(*args, **settings)
+    theirs = getattr(load("cupyx.scipy.sparse.linalg"), f.__name__, None)
+    if theirs is None:
+        raise refusal(name, "CuPy has no such function", "a matrix of the host, A.get()")
+    known, usual = [inspect.signature(g).parameters for g in (theirs, f)]
+    missing = [n for n, v in settings.items() if n not in known and v is not usual[n].default]
+    if missing:
+        raise ArgumentError(f"{callers_line()}: {name}: CuPy's has no {missing[0]}=")
+    return theirs(*args, **{n: v for n, v in settings.items() if n in known})
+
+
 def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
-    A = matrix_of(A, name)
+    A = matrix_of(A, name, b)
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
         raise ValueError(f"{name}: matrix must be square (has shape {A.shape})")
     if is_sparse(b):
         return FACES[sps.csr_array](solved(A, sparse(b).toarray(), name, back))
-    b = array(b, values if tracked(values) else b)
+    values, b = beside(values, array(b, values if tracked(values) else b))
     if shape(b)[0] != pattern.shape[0]:
         raise ValueError(f"{name}: matrix of shape {A.shape} and right side of shape {shape(b)} do not fit")
     if ndim(b) == 1:
@@ -119,8 +139,8 @@ class Solver(Map):
             super().__init__(lambda b: self.rows(b, trans), lu.shape[0], lambda g: self.rows(g, other))
 
     def rows(self, b: Any, trans: str) -> Any:
-        flat = plain_np.asfortranarray(b.reshape(-1, b.shape[-1]).T)
-        return plain_np.ascontiguousarray(self.lu.solve(flat, trans).T, b.dtype).reshape(b.shape)
+        flat, library = b.reshape(-1, b.shape[-1]).T, xp_of(b)
+        return library.ascontiguousarray(self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype).reshape(b.shape)
 
 
 @LINALG.rule(sla.splu)
@@ -145,7 +165,7 @@ def iterative(f: Any) -> Any:
         if settings.get("callback") is not None or tracked(M, x0):
             raise refusal(name, "with callback=, or a tracked start or preconditioner", "it without them")
         exact = solved(A, b, name)
-        x, info = f(matrix_of(A, name)._plain(), bare(b), bare(x0), **plain(settings))
+        x, info = called(f, name, matrix_of(A, name, b)._plain(), bare(b), bare(x0), **plain(settings))
         return x + (exact - primal_of(exact)), info
 
     return run

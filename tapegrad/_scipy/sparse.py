@@ -1,5 +1,6 @@
 """scipy.sparse and scipy.sparse.linalg: products and linear systems, by the values of the matrix and by the vector."""
 
+import inspect
 import math
 from typing import Any
 
@@ -14,7 +15,7 @@ from . import _assembled as _assembled
 from . import _eigenpairs as _eigenpairs
 from ._declare import Namespace, array, bare, refusal, tracked
 from ._matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
-from ._sparse_systems import FOLLOWED, matrix_of, solved
+from ._sparse_systems import FOLLOWED, called, matrix_of, solved
 
 # --- functions of a matrix ---
 
@@ -99,7 +100,9 @@ def least_squares(f: Any) -> Any:
 
     def run(A, b, damp=0.0, *rest, **settings):
         A = matrix_of(A, name)
-        found = f(A._plain(), bare(b), float(bare(damp)), *bare(rest), **bare(settings))
+        given = dict(zip([*inspect.signature(f).parameters][3:], bare(rest), strict=False), **bare(settings))
+        given |= {"damp": float(bare(damp))} if bare(damp) else {}
+        found = called(f, name, A._plain(), bare(b), **given)
         if A.shape[0] < A.shape[1] and not bare(damp):
             raise refusal(name, "with more unknowns than equations", "damp=")
         normal = A.T @ A

@@ -266,7 +266,7 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
         start, stop = 0, start
     if step is None:
         step = 1
-    xp = xp_of(layout_of(like))
+    xp = next((library for x in (like, start, step) if (library := xp_of(layout_of(x))) is not np), np)
     n = len(np.arange(float(values_of(start)), float(values_of(stop)), float(values_of(step))))
     if not isinstance(start, Variable) and not isinstance(step, Variable):
         return handle(xp.arange(start, values_of(stop), step, dtype=dtype))

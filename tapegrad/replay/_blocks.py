@@ -18,7 +18,7 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._interpreter import IN_LINES, LIBM, NUMBER, ROW, SINGLE, SUMMED, interpreter
+from ._interpreter import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
 from ._rolled import HEAVIEST, Listed
@@ -34,6 +34,8 @@ FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that
 COPIED = 3000  # elements that take as long to copy as it takes to begin
 KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
+FIRST = frozenset(("mul", "add", "sub"))
+PAIR = 32  # elements of an instruction that is one row with the next
 LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
@@ -291,6 +293,13 @@ class Arena:
             self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
         return self.once[id(at)][0]
 
+    def keep(self, values: Any, n: int) -> None:
+        """Instruction n reads them as well."""
+        for a in values:
+            for h in self.held[a]:
+                h.until = max(h.until, n)
+            heapq.heappush(self.dying, (n, a))
+
     def release(self, n: int) -> None:
         """What no instruction after n reads."""
         while self.dying and self.dying[0][0] <= n:
@@ -391,6 +400,8 @@ class Block:
                 else:
                     self.given.append(a)
                     arena.place(a)
+        self.single = {} if arena.rolling else self.read_once(code, start, wanted)
+        self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
         for n, (k, i) in enumerate(code, start):
             self.instruction(n, k, i)
@@ -479,7 +490,11 @@ class Block:
         to = arena.at[k]
         name = BINARY.get(prim) or UNARY.get(prim)
         if name is not None:
-            self.row(name, to, *at)
+            if k in self.single and not self.is_paired(i):
+                self.pending[k] = name, at
+                arena.keep(i.args, self.single[k][0])
+            elif not self.pair(name, to, i, at):
+                self.row(name, to, *at)
             return
         written_out = way(i, [arena.shown[a][1] for a in i.args])
         if prim is matmul.prim:
@@ -491,8 +506,10 @@ class Block:
             axis = i.params["axis"]
             axes = tuple(range(at[0].ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
             first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
-            terms, sums = [np.moveaxis(v, axes, first) for v in (at[0], np.broadcast_to(to.reshape(kept), at[0].shape))]
-            self.row("addto", sums, terms)
+            name, terms = self.pending.pop(i.args[0], ("addto", at))
+            terms = [v if v.shape == at[0].shape else np.broadcast_to(v, at[0].shape) for v in terms]
+            sums, *terms = [np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)]
+            self.row("muladd" if name == "mul" else name, sums, *terms)
         elif written_out is not None:
             written_out(self, to, i, at, arena.shown[i.args[0]])
             arena.free_temporaries()
@@ -509,6 +526,54 @@ class Block:
         else:  # root_slope
             self.row("mul", to, at[0], self.number(0.5))
             self.row("div", to, to, at[1])
+
+    # --- two operations in one row ---
+
+    def read_once(self, code: list, start: int, wanted: Any) -> dict:
+        """Products, sums and differences of which one instruction of the block is the only reader, and can do them as well: value ->
+        (number of the instruction, itself)."""
+        readers: dict = {}
+        for n, (k, i) in enumerate(code, start):
+            for a in i.args:
+                readers.setdefault(a, []).append((n, k, i))
+        found, shown, guards = {}, self.arena.shown, self.arena.program.guards
+        for k, i in code:
+            first, shape = BINARY.get(i.prim), shown[k][1]
+            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIR:
+                continue
+            n, reader, other = readers[k][0]
+            if self.arena.last[k] > n:  # another block reads it
+                continue
+            if other.prim is shaping.sum.prim:
+                fits = first == "mul"
+            else:
+                second = BINARY.get(other.prim, "")
+                second = f"r{second}" if second == "sub" and other.args[1] == k else second
+                fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
+            if fits:
+                found[k] = n, other
+        return found
+
+    def is_paired(self, i: Instruction) -> bool:
+        return any([a in self.pending for a in i.args])
+
+    def pair(self, second: str, to: Any, i: Instruction, at: list) -> bool:
+        """This operation, and that of its operand which waits for it.  Is there one?"""
+        which = next((n for n, a in enumerate(i.args) if a in self.pending), None)
+        if which is None:
+            return False
+        first, (x, y) = self.pending.pop(i.args[which])
+        z, between = at[1 - which], at[which]
+        if i.args[1 - which] in self.pending:
+            name, operands = self.pending.pop(i.args[1 - which])
+            self.row(name, z, *operands)
+        name = f"{first}_{'r' * (second == 'sub' and which == 1)}{second}"
+        if first != "sub" and x.size < y.size:
+            x, y = y, x
+        if not self.lines(name, to, (x, y, z)):
+            self.row(first, between, x, y)
+            self.row(second, to, *at)
+        return True
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
         if to.ndim > 2:

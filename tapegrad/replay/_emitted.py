@@ -30,8 +30,8 @@ from ._blocks import Arena, Block, runs
 from ._contracted import product_text
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
-from ._recorder import is_pure
 from ._rolled import is_rolled, repeated, rolled
+from ._ways import is_pure
 
 INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
 UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}

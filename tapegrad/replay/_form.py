@@ -23,8 +23,9 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_pure, is_single
+from ._recorder import Guard, Recorded, is_single
 from ._signature import READ, Signature, Surroundings, flat_of
+from ._ways import is_pure
 
 MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay._emitted"

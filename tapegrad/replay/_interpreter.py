@@ -54,6 +54,14 @@ IN_LINES = {
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 SINGLE = {f"{name} one": name for name in BODIES}
+# Two operations one after the other along lines, of which only the second result is kept: (x how y) how z.
+SECOND = {"mul": "fmul double %p, %z", "add": "fadd double %p, %z", "sub": "fsub double %p, %z", "rsub": "fsub double %z, %p"}
+PAIRED = {
+    f"{first}_{second}": f"%p = f{first} double %x, %y\n  %r = {SECOND[second]}"
+    for first, seconds in (("mul", SECOND), ("add", ("mul", "add")), ("sub", ("mul", "add")))
+    for second in seconds
+}
+IN_LINES |= {f"{name} {way}": Lines(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
 OUTSIDE = {"called": Called(), "dgemm": Product("dgemm"), "dgemv": Product("dgemv")}
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}

@@ -13,7 +13,8 @@ from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import Primitive
 from .._random import DRAW
-from ._recorder import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, Guard, Instruction, Recorded, is_of_another, ways_of
+from ._recorder import Guard, Instruction, Recorded
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 

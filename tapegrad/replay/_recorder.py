@@ -9,7 +9,6 @@ variables that change: who sees what after a write was decided when the handle m
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
 import itertools
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,13 +28,11 @@ from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
 from ..errors import BatchError, callers_line
-from ..ops import elementwise as e
-from ..ops._define import PRIMITIVES
 from ..ops.zero_derivative import Place
 from ._tape_over import TapeOver
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
-ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 KINDS = ("divide", "over", "under", "invalid")
 SINGLE = ("f2", "f4", "c8")
 FEW = 64  # elements of a constant that is compared with others
@@ -44,9 +41,6 @@ PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
 LOOKS: dict = {}  # what values look like
 GIVEN: dict = {}  # elementwise operation -> {numbers of its operands' looks -> look of the result}
 COUNT = itertools.count()
-PURE: set = set()  # operations of tapegrad's own
-WAYS: dict = {}  # how they are done (`ways_of`)
-INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NOTHING: dict = {}
 NO_STEPS = ()  # Python has one empty tuple
@@ -137,18 +131,6 @@ def settled_of(prim: Primitive, params: dict) -> tuple:
         return {name: fixed(p) for name, p in params.items()}, None
 
 
-def is_pure(prim: Primitive) -> bool:
-    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
-    if prim in PURE:
-        return True
-    if prim is DRAW:
-        return False
-    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
-        PURE.add(prim)
-        return True
-    return prim.vjp is None
-
-
 class Instruction:
     """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`: which flags of floating-point
     arithmetic a plain call would look at."""
@@ -161,23 +143,6 @@ class Instruction:
     def __repr__(self) -> str:
         name = self.prim.name if isinstance(self.prim, Primitive) else self.prim
         return f"{name}{self.args}{self.params or ''}"
-
-
-def ways_of(prim: Primitive) -> tuple:
-    """(its body, is it pure?, does its result own its memory, and that alone?)"""
-    found = WAYS.get(prim)
-    if found is None:
-        found = INFIX.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
-        if found[1]:
-            WAYS[prim] = found
-    return found
-
-
-def is_of_another(out: Any, values: list) -> bool:
-    """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of them.)"""
-    if type(out) is ndarray:
-        return out.base is not None or any([out is v for v in values])
-    return not is_scalar(out)
 
 
 class Guard:
@@ -219,6 +184,7 @@ class Record(Trace):
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
         self.same: dict = {}
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
+        self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
         self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
         self.around = sys.exception()
@@ -553,6 +519,7 @@ class Record(Trace):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
         if slot in self.alone:
             self.alone.discard(slot)
+            self.placed.add(len(self.known))
         else:
             values[0] = kept(values[0])
 

@@ -4,12 +4,14 @@ Its operations go to the recording by their numbers there, and what a record of 
 by what the operands look like: a loop does the same to arrays of the same kind again and again.  What is not of the usual kind goes the
 general way, and the records are those of any tape."""
 
+import functools
 from typing import Any
 
 from .._primitive import Primitive
 from .._tape import IMMUTABLE, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._variable import Variable, bottom, new
 from ..ops._define import PRIMITIVES, is_operator, reads, signature_of
+from ._trips import sweep
 
 SHAPES: dict = {}  # (operation, numbers of looks) -> the rules that fit, and for two arrays what is kept
 KINDS: dict = {}  # operation -> what its records hold
@@ -55,10 +57,7 @@ class TapeOver(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
-
-    def close(self):
-        super().close()
-        self.below = None
+        self.sweeps = functools.partial(sweep, below)
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""

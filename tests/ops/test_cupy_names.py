@@ -159,6 +159,15 @@ def test_rsqrt(xp):
     check_grads(lambda x: cupyx.rsqrt(x), (xp.asarray(X),), order=2)
 
 
+def test_cupyx_linalg(xp):
+    cupyx, a = importlib.import_module("cupyx"), SQUARE @ SQUARE.T + np.eye(3)
+    of = lambda inv: tg.grad(lambda a: (inv(a) ** 2).sum())
+    np.testing.assert_allclose(of(lambda a: cupyx.linalg.invh(a))(xp.asarray(a)).get(), of(np.linalg.inv)(a), rtol=1e-10)
+    solve = lambda a: cupyx.linalg.cho_solve((xp.linalg.cholesky(a), True), xp.asarray(X.T))
+    want = of(lambda a: np.linalg.solve(a, X.T))(a)
+    np.testing.assert_allclose(of(solve)(xp.asarray(a)).get(), 0.5 * (want + want.T), rtol=1e-10)
+
+
 def test_a_function_that_cupy_gave_the_name_of_another(xp):
     from cupyx.scipy.special import ellipk
 

@@ -17,7 +17,10 @@ import calls_solutions
 import calls_sparse
 import calls_systems
 import pytest
+import scipy.optimize
 from public_calls import judged
+
+import tapegrad as tg
 
 TABLES = (
     calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize, calls_polynomial, calls_programs,
@@ -48,3 +51,26 @@ def test_values_and_both_modes(call):
 def test_to_second_order_and_of_samples(call):
     _, f, x, options = call
     judged(f, *x, **options)
+
+
+BOX = [(-2.0, 2.0)]
+# searches of the minimum of (t - x)^2 + x^3, which is x^3
+MINIMA = {
+    "fmin": lambda f: scipy.optimize.fmin(f, [0.1], xtol=1e-9, full_output=True, disp=0)[1],
+    "fmin_bfgs": lambda f: scipy.optimize.fmin_bfgs(f, [0.1], full_output=True, disp=0)[1],
+    "fmin_l_bfgs_b": lambda f: scipy.optimize.fmin_l_bfgs_b(f, [0.1], approx_grad=True)[1],
+    "fmin_slsqp": lambda f: scipy.optimize.fmin_slsqp(f, [0.1], iprint=0, full_output=True)[1],
+    "brent": lambda f: scipy.optimize.brent(lambda t: f([t]), full_output=True)[1],
+    "fminbound": lambda f: scipy.optimize.fminbound(lambda t: f([t]), -2, 2, full_output=True)[1],
+    "brute": lambda f: scipy.optimize.brute(f, BOX, full_output=True)[1],
+    "direct": lambda f: scipy.optimize.direct(f, BOX, eps=1e-8).fun,
+    "dual_annealing": lambda f: scipy.optimize.dual_annealing(f, BOX, maxiter=5, rng=1).fun,
+    "shgo": lambda f: scipy.optimize.shgo(f, BOX).fun,
+}
+
+
+@pytest.mark.parametrize("name", MINIMA)
+def test_the_value_of_a_minimum(name):
+    f = lambda x: MINIMA[name](lambda t: (t[0] - x) ** 2 + x**3)
+    assert tg.grad(f)(0.7) == pytest.approx(3 * 0.49, rel=1e-6)
+    assert tg.jvp(tg.grad(f), (0.7,), (1.0,))[1] == pytest.approx(6 * 0.7, rel=1e-6)

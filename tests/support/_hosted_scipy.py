@@ -6,7 +6,9 @@ import functools
 import importlib
 
 import cupy
+import cupyx.scipy.sparse.linalg
 import numpy as np
+import scipy.sparse.linalg
 from _hosted_kernels import host_view, to_device
 from _hosted_runtime import stats
 
@@ -20,6 +22,8 @@ NAMES = {
         gaussian_filter1d label""",
     "fft": "dct idct dst idst dctn idctn dstn idstn",
 }
+SPARSE = "spsolve spsolve_triangular lsqr lsmr eigsh svds lobpcg cg cgs gmres bicgstab minres"
+CONVERSIONS = "tocsr tocsc tocoo toarray"
 CLASSES = {"spatial": "Delaunay KDTree", "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline"}
 TYPES = "Only {}-II and {}-III have been implemented."
 
@@ -27,6 +31,11 @@ TYPES = "Only {}-II and {}-III have been implemented."
 def on_host(x):
     if isinstance(x, cupy.ndarray):
         return host_view(x)
+    if cupyx.scipy.sparse.issparse(x):
+        where = {"coo": ("row", "col"), "dia": ("offsets",)}.get(x.format, ("indices", "indptr"))
+        where = [host_view(getattr(x, name)) for name in where]
+        given = (host_view(x.data), tuple(where)) if x.format == "coo" else (host_view(x.data), *where)
+        return getattr(scipy.sparse, type(x).__name__)(given, shape=x.shape)
     if type(x) in (list, tuple):
         return type(x)([on_host(v) for v in x])
     return {k: on_host(v) for k, v in x.items()} if type(x) is dict else x
@@ -35,6 +44,8 @@ def on_host(x):
 def on_device(x):
     if isinstance(x, np.ndarray):
         return to_device(x)
+    if scipy.sparse.issparse(x):
+        return getattr(cupyx.scipy.sparse, type(x).__name__)(x)
     if type(x) in (list, tuple):
         return type(x)([on_device(v) for v in x])
     return {k: on_device(v) for k, v in x.items()} if type(x) is dict else x
@@ -57,7 +68,7 @@ def hosted(real):
     return run
 
 
-def hosted_class(real):
+def hosted_class(real, name=None):
     """A class whose objects are called: those of SciPy's within."""
 
     class Hosted:
@@ -72,8 +83,27 @@ def hosted_class(real):
             found = getattr(self._real, name)
             return hosted(found) if callable(found) else on_device(found)
 
-    Hosted.__name__ = Hosted.__qualname__ = real.__name__
+    Hosted.__name__ = Hosted.__qualname__ = name or real.__name__
+    Hosted.__module__ = f"cupyx.{real.__module__}"
     return Hosted
+
+
+def conversion(name):
+    def run(self, *args, **kwargs):
+        return on_device(getattr(on_host(self), name)(*args, **kwargs))
+
+    return run
+
+
+def times(self, other):
+    return on_device(on_host(self) @ on_host(other))
+
+
+Factors = hosted_class(scipy.sparse.linalg.splu, "SuperLU")
+
+
+def splu(A, *args, **kwargs):
+    return Factors(A, *args, **kwargs)
 
 
 def trim_zeros(filt, trim="fb"):
@@ -108,6 +138,13 @@ def scipys():
         theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
         for name in names.split():
             yield theirs, name, hosted_class(getattr(real, name))
+    for name in SPARSE.split():
+        yield cupyx.scipy.sparse.linalg, name, hosted(getattr(scipy.sparse.linalg, name))
+    yield cupyx.scipy.sparse.linalg, "splu", splu
+    for form in ("csr", "csc", "coo"):
+        for name in CONVERSIONS.split():
+            setattr(getattr(cupyx.scipy.sparse, f"{form}_matrix"), name, conversion(name))
+        getattr(cupyx.scipy.sparse, f"{form}_matrix")._matmul_dispatch = times
     yield importlib.import_module("cupyx.cusparse"), "MatDescriptor", Descriptor
     yield cupy, "trim_zeros", trim_zeros
     yield cupy._math.misc, "_dot_convolve", dot_convolve

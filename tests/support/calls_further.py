@@ -22,7 +22,7 @@ def t(name, f, *x, **options):
 
 
 def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
+    return np.concatenate([np.reshape(np.asarray(v), -1) for v in xs])
 
 
 rng = np.random.default_rng(0)
@@ -250,3 +250,29 @@ t("svds of csr", lambda d: solvers.svds(csr(d), 2, v0=np.ones(N))[1], d, **SOLVE
 
 def superlu(lu, b):
     return lu.solve(b) * (1.0 if isinstance(lu, solvers.SuperLU) else np.nan)
+
+
+# --- with arrays where NumPy and SciPy take lists too, and with single arguments, as CuPy wants it ---
+t("fromfunction of indices", lambda x: np.fromfunction(lambda i, j: i * 2.0 + j, (2, 4)) * x[:4], x)
+t("eigvals of a symmetric one", lambda a: np.sort(np.linalg.eigvals(a + a.T).real), SQUARE, rtol=1e-5)
+t("poly of a symmetric one", lambda a: np.poly(a + a.T), SQUARE, rtol=1e-5)
+t("sph_harm_y inside", lambda u, v: special.sph_harm_y(2, 1, u, v), np.array([0.4, 1.2, 2.0]), np.array([0.3, 0.7, -1.1]))
+t("tf2zpk of arrays", lambda b, a: cat(*signal.tf2zpk(b, a)[:2]), np.array([1.0, 0.4]), np.array([1.3, 0.7, 0.5]), rtol=1e-5)
+for name in ("lp2bp_zpk", "lp2bs_zpk"):
+    t(f"{name} of numbers", lambda z, p, name=name: cat(*getattr(signal, name)(z, p, 1.3, 1.7, 0.4)[:2]), Z[:1].copy(), P)
+BANDS, GAINS = np.array([0.0, 0.3, 0.5, 1.0]), np.array([1.0, 0.9, 0.1, 0.0])
+t("firls of arrays", lambda g: signal.firls(7, BANDS, g), GAINS + 0.2)
+t("firwin2 of arrays", lambda g: signal.firwin2(7, BANDS, g), GAINS)
+t("gaussian_filter1d of a number", lambda x: ndimage.gaussian_filter1d(x, 1.0), X)
+LABELS, SOME = np.array([[1, 1, 2, 0], [2, 1, 2, 2], [0, 1, 1, 2]]), np.array([1, 2])
+for name in ("sum", "sum_labels", "mean", "variance", "standard_deviation", "maximum", "minimum", "median"):
+    t(f"{name} of labels", lambda x, name=name: getattr(ndimage, name)(x, LABELS, SOME), X)
+    t(f"{name} of all", lambda x, name=name: getattr(ndimage, name)(x * x), X)
+t("center_of_mass", lambda x: np.stack([np.asarray(c) for c in ndimage.center_of_mass(x * x)]), X)
+t("extrema", lambda x: np.stack([np.asarray(c) for c in ndimage.extrema(x)[:2]]), X)
+GRID, KNOTS = np.linspace(0, 1, 9), np.array([0.4, 0.6])
+WAVES = np.sin(3 * GRID)
+t("LSQUnivariateSpline of arrays", lambda y, p: interpolate.LSQUnivariateSpline(GRID, y, KNOTS)(p), WAVES, z * 0.4)
+for name in ("splder", "splantider"):
+    t(f"{name} of a spline", lambda y, p, name=name: getattr(interpolate, name)(interpolate.make_interp_spline(GRID, y))(p), WAVES, z * 0.4)
+t("Akima of arrays", lambda y, p: interpolate.Akima1DInterpolator(GRID, y)(p), WAVES + GRID**2, z * 0.43)

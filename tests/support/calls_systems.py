@@ -42,7 +42,7 @@ def t(name, f, *x, **options):
 
 
 def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
+    return np.concatenate([np.reshape(np.asarray(v), -1) for v in xs])
 
 
 rng = np.random.default_rng(0)

@@ -141,8 +141,17 @@ LINES = [
     *KELVIN,
     *TUPLES,
     *[
-        case(f.__name__, lambda x, f=f: f(1.5, x), P, numpy_only=True, covers=(f.__name__ + "_value", f.__name__ + "_slope"))
-        for f in (sp.pbdv, sp.pbvv, sp.pbwa)
+        case(
+            f"{f.__name__} {n or ''}".strip(),
+            f,
+            v,
+            x,
+            numpy_only=True,
+            covers=(f.__name__ + "_value", f.__name__ + "_slope", *covers),
+            rtol=1e-8,
+        )
+        for f, covers in ((sp.pbdv, ("cylinder_order", "cylinder_series")), (sp.pbvv, ()), (sp.pbwa, ("w_at_zero",)))
+        for n, (v, x) in enumerate(((0.3 + Q, P), (Q - 0.9, -P), (-1.2 - Q, X)))
     ],
     plain("struve", sp.struve, V, 0.4 + P, order=2),
     plain("modstruve", sp.modstruve, V, 0.4 + P, order=2),

@@ -5,6 +5,7 @@ Most answer for SciPy's names, some for NumPy's; `_protocols.function_for` loads
 from . import bessels as bessels
 from . import coefficients as coefficients
 from . import cumulative as cumulative
+from . import cylinders as cylinders
 from . import eigenfunctions as eigenfunctions
 from . import ellipsoidal as ellipsoidal
 from . import elliptic as elliptic

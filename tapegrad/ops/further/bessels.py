@@ -17,8 +17,6 @@ from ..shaping import sum
 from ._declare import Whole, at_real, function, implements, last, library, unit_nodes
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 
-ORDER = "there is no formula for the order"
-
 # --- cylinder functions of real order ---
 
 jv = function(sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
@@ -168,24 +166,6 @@ ker, kerp, kei, keip = kelvins(("ker", "kerp", "kei", "keip"), math.inf, math.in
 def kelvin(x):
     return ber(x) + 1j * bei(x), ker(x) + 1j * kei(x), berp(x) + 1j * beip(x), kerp(x) + 1j * keip(x)
 
-
-def cylinders(scipys, coefficient):
-    """Parabolic cylinder functions: y'' = coefficient(parameter, x) y."""
-    y = function(None, ORDER, lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=scipys.__name__ + "_value")
-    dy = function(
-        None, ORDER, lambda out, v, x: coefficient(v, x) * y(v, x), body=lambda v, x: scipys(v, x)[1], name=scipys.__name__ + "_slope"
-    )
-
-    def of(v, x):
-        return y(v, x), dy(v, x)
-
-    of.__name__ = scipys.__name__
-    return implements(scipys)(of)
-
-
-pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5)
-pbvv = cylinders(sp.pbvv, lambda v, x: 0.25 * x * x - v - 0.5)
-pbwa = cylinders(sp.pbwa, lambda a, x: a - 0.25 * x * x)
 
 # --- Struve functions ---
 

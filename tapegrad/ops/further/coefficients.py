@@ -134,6 +134,8 @@ def polyint(p, m=1, k=None):
 def widths(a: Any, b: Any) -> tuple:
     """Two rows of coefficients, the shorter one filled up with zeros before it."""
     a, b = line(a), line(b)
+    library = xp(a) if xp(b) is np else xp(b)
+    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]  # (a number may have been made an array)
     n = max(shape(a)[0], shape(b)[0])
     return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
 

@@ -7,8 +7,9 @@ from ...errors import ArgumentError
 from ..elementwise import exp
 from ..shaping import stack
 from ._declare import implements
-from .bessels import pbdv, pbvv, spherical_jn, spherical_yn
+from .bessels import spherical_jn, spherical_yn
 from .cumulative import hyp0f1
+from .cylinders import pbdv, pbvv
 
 
 def both(pairs):
@@ -35,10 +36,10 @@ def cylinders(scipys, f):
     """Of orders v - int(v), .., v."""
 
     def of(v, x):
-        v = float(primal_of(v))
-        if v < 0:
+        if primal_of(v) < 0:
             raise ArgumentError(f"scipy.special.{scipys.__name__}: of v < 0 is not supported on a tracked Variable; call {f.__name__}")
-        return both([f(v - int(v) + k, x) for k in range(max(int(v), 1) + 1)])
+        most = int(primal_of(v))
+        return both([f(v - most + k, x) for k in range(max(most, 1) + 1)])
 
     of.__name__ = scipys.__name__
     return implements(scipys)(of)

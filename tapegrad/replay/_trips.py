@@ -1,0 +1,386 @@
+"""Loops within a tape over a recording, swept by the trip.
+
+A loop of Python leaves records that repeat, trip by trip.  The sweep of one trip is determined by its records and by the cotangents that
+it finds.  So if the records of a trip are those of the one swept last, but for numbers that have moved on, and if the cotangents between
+the last two trips were the same but for that, too, then what the rules of this trip would do is known without asking them: the
+instructions of the last trip, with their operands moved.  They are done by their numbers.
+
+What is compared is all that the rules see: a number of the recording has moved as its place in the records says, or it is the same one;
+anything else is equal."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .._array import is_scalar, kept, same_bits
+from .._primitive import ADD_AT, ASSIGN, READ, Primitive
+from .._tape import PART as ONE_OF_SEVERAL
+from .._tape import REGION, Fold, Form, Like
+from .._variable import Variable
+from ._ways import CONSTANT, PART, ways_of
+
+LEAST = 6  # trips, from which on it pays
+ALIKE = 3  # records by which periods are found
+SHORT = 60  # records, below which there is nothing to gain; nor is there, unless
+PART_OF = 6  # one of so many is more than an operation of one or two arrays
+LONGEST = 4096  # records of a trip
+SEVERAL = 4
+HANDY = 48  # records that are compared at once
+TRIED = 4  # trips that are swept as they are, before it is given up
+
+
+REGIONS = frozenset((READ, ASSIGN, ADD_AT))
+
+
+class Unlike(Exception):
+    """Two trips are not the same."""
+
+
+# --- which records repeat ---
+
+
+def codes_of(records: list) -> ndarray:
+    met: dict = {}
+    made = []
+    for rule, _, second, *_ in records:
+        key = rule.rule if type(rule) is Fold else rule, second.rule if type(second) is Fold else second
+        made.append(met.setdefault(key, len(met)))
+    return np.array(made)
+
+
+def distances(codes: ndarray) -> list:
+    """The most frequent distances from some codes to the next that are the same."""
+    h = np.zeros(len(codes) - ALIKE + 1, np.int64)
+    for k in range(ALIKE):
+        h = h * (codes.max() + 1) + codes[k : k + len(h)]
+    order = np.argsort(h, kind="stable")
+    near = np.diff(order)[h[order[1:]] == h[order[:-1]]]
+    found, counts = np.unique(near[near <= LONGEST], return_counts=True)
+    return found[np.argsort(-counts, kind="stable")][:12].tolist()
+
+
+def longest(codes: ndarray) -> tuple | None:
+    """(start, period, trips) of the longest run of codes that repeat."""
+    best, most = None, 0
+    for p in distances(codes):
+        edges = np.concatenate([[-1], np.flatnonzero(codes[:-p] != codes[p:]), [len(codes) - p]])
+        gaps = np.diff(edges) - 1
+        n = int(gaps.argmax())
+        if gaps[n] > most and gaps[n] >= (LEAST - 1) * p:
+            best, most = (int(edges[n]) + 1, p, (int(gaps[n]) + p) // p), gaps[n]
+    return best
+
+
+def loops(codes: ndarray, first: int = 0) -> Iterator[tuple]:
+    """Runs of codes that repeat, from the last to the first."""
+    found = longest(codes) if len(codes) > 4 * LEAST else None
+    if found is not None:
+        start, period, trips = found
+        stop = start + period * trips
+        yield from loops(codes[stop:], first + stop)
+        yield first + start, period, trips
+        yield from loops(codes[:start], first)
+
+
+# --- are two trips the same? ---
+
+
+class Moved:
+    """How numbers of one trip have moved in another; `below`: the recording; `start`: the first record of the loop."""
+
+    def __init__(self, below: Any, start: int):
+        self.below, self.start, self.to = below, start, {}
+
+    def number(self, a: int, b: int) -> None:
+        looks = self.below.looks
+        if self.to.setdefault(a, b) != b or looks[a][3] != looks[b][3]:
+            raise Unlike
+
+    def compare(self, a: Any, b: Any) -> None:
+        """Is b, of the other trip, what a is?"""
+        kind = type(a)
+        if kind is not type(b):
+            raise Unlike
+        if kind is Variable:
+            if a._trace is not self.below or b._trace is not self.below:
+                raise Unlike
+            self.number(a._slot, b._slot)
+        elif a is b:
+            return
+        elif kind is tuple or kind is list:
+            if len(a) != len(b):
+                raise Unlike
+            for u, v in zip(a, b, strict=True):
+                if u is not v or type(u) is Variable:
+                    self.compare(u, v)
+        elif kind is dict:
+            self.compare(tuple(a.items()), tuple(b.items()))
+        elif kind is slice:
+            self.compare((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+        elif kind is Fold:
+            self.compare((a.rule, a.shape, a.dtype, a.conjugate), (b.rule, b.shape, b.dtype, b.conjugate))
+        elif kind is Like:
+            self.compare((a.shape, a.dtype), (b.shape, b.dtype))
+        elif kind is ndarray:
+            if a.shape != b.shape or a.strides != b.strides or a.dtype != b.dtype or not same_bits(a, b):
+                raise Unlike
+        elif kind is float or kind is complex or is_scalar(a):
+            if repr(a) != repr(b):
+                raise Unlike
+        elif a != b or not (kind in (int, bool, str) or isinstance(a, np.dtype)):
+            raise Unlike
+
+    def records(self, records: list, first: int, other: int, period: int) -> None:
+        """Are the records from `other` on those from `first` on?"""
+        by, start, to, looks, below = other - first, self.start, self.to, self.below.looks, self.below
+        for one, two in zip(records[first : first + period], records[other : other + period], strict=True):
+            rule, i, second, j, *_ = one
+            rule2, i2, second2, j2, *_ = two
+            if rule is None and second is None:
+                raise Unlike  # a leaf
+            if rule is not rule2:
+                self.compare(rule, rule2)
+            if second is not second2:
+                self.compare(second, second2)
+            if type(i) is not int or i2 != (i + by if i >= start else i):
+                self.slots(i, i2, by)
+            if type(j) is not int or second is ONE_OF_SEVERAL:
+                self.compare(j, j2)
+            elif j2 != (j + by if j >= start else j):
+                raise Unlike
+            if second is REGION and rule.prim in REGIONS:
+                if one[4] != two[4] or one[5] != two[5]:  # layouts, shapes and steps
+                    raise Unlike
+                self.compare(one[6], two[6])
+                continue
+            for a, b in ((one[4], two[4]), (one[5], two[5]), (one[6], two[6])):
+                if type(a) is Variable is type(b) and a._trace is below is b._trace:
+                    k, n = a._slot, b._slot
+                    if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                        raise Unlike
+                elif a is not b or type(a) is Variable:
+                    self.compare(a, b)
+
+    def slots(self, a: Any, b: Any, by: int) -> None:
+        """Values made in the loop have moved on, those made before are the same."""
+        if type(a) is list and type(b) is list and len(a) == len(b):
+            for u, v in zip(a, b, strict=True):
+                self.slots(u, v, by)
+        elif a is None or b is None:
+            if a is not b:
+                raise Unlike
+        elif type(a) is not int or type(b) is not int or b != (a + by if a >= self.start else a):
+            raise Unlike
+
+    def follow(self, a: int, b: int, depth: int = 3) -> None:
+        """Is the value number b what a is?  One that no record names is known by how it was made."""
+        if self.to.get(a, b) != b:
+            raise Unlike
+        if a in self.to:
+            return
+        if a != b:
+            one, other = self.below.rows[a], self.below.rows[b]
+            if not depth or type(one[0]) is not Primitive or one[0] is not other[0] or one[0].writes or not ways_of(one[0])[1]:
+                raise Unlike
+            self.compare(one[2:], other[2:])
+            for u, v in zip(one[1], other[1], strict=True):
+                self.follow(u, v, depth - 1)
+        self.number(a, b)
+
+
+# --- the sweep ---
+
+
+class Trip:
+    """What the sweep of one trip has done: rows low to high of the recording, and the cotangents that it left, `owned` or not."""
+
+    def __init__(self, low: int, high: int, state: dict, owned: set):
+        self.low, self.high, self.state, self.owned = low, high, state, owned
+
+
+class Loop:
+    """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first row of the sweep."""
+
+    def __init__(self, below: Any, records: list, G: list, owned: set, loop: tuple, run: Callable, base: int):
+        self.below, self.G, self.owned, self.run, self.base = below, G, owned, run, base
+        self.start, self.period, self.trips = loop
+        self.records = records[self.start : self.start + self.period * self.trips]
+
+    def sweep(self) -> tuple:
+        """(first record that is left to be swept, have trips been repeated?)"""
+        before, tried, t, done = None, 0, self.trips - 1, 0
+        while t > 2 and tried < TRIED:
+            trip = self.trip(t)
+            t -= 1
+            tried += 1
+            if trip is not None and before is not None:
+                done = self.repeated(before, trip, t + 1)
+                if done:
+                    t -= done
+                    break
+            before = trip
+        return self.start + self.period * (t + 1) - 1, done > 0
+
+    def trip(self, t: int) -> Trip | None:
+        below, first = self.below, self.start + self.period * t
+        low, asked = len(below.rows), len(below.guards)
+        self.run(first + self.period - 1, first - 1)
+        state = {j: g for j, g in enumerate(self.G[:first]) if g is not None}
+        if below.same or len(below.guards) != asked:
+            return None
+        if not all([g._trace is below if type(g) is Variable else is_scalar(g) for g in state.values()]):
+            return None
+        return Trip(low, len(below.rows), state, self.owned.intersection(state))
+
+    def repeated(self, before: Trip, trip: Trip, t: int) -> int:
+        """How many further trips were done as this one, number t."""
+        try:
+            moved = Moved(self.below, self.start)
+            moved.records(self.records, self.period * (t + 1), self.period * t, self.period)
+            steps = self.steps(before, trip, moved)
+        except Unlike:
+            return 0
+        base, size, alone = self.base, trip.high - trip.low, self.below.alone
+        made, given = [k for k, d in steps.items() if k >= base and d], [(k, d) for k, d in steps.items() if k < base or not d]
+        code, n, last = self.code(trip), 0, None
+        while t - n > 2:
+            try:
+                to = self.places(trip, given, t, n + 1)
+            except Unlike:
+                break
+            n += 1
+            by = n * size
+            to.update([(k, k + by) for k in made])
+            self.do(code, to)
+            alone.difference_update(to.values())
+            last = to
+        if last is not None:
+            self.hand_on(trip, last, n)
+        return n
+
+    def steps(self, before: Trip, trip: Trip, moved: Moved) -> dict:
+        """Each number that the rows of a trip, or the cotangents that it leaves, name: by how much it has moved since the trip before."""
+        rows, size, placed, found = self.below.rows, trip.high - trip.low, self.below.placed, {}
+        if before.high - before.low != size:
+            raise Unlike
+
+        def step(a: int, b: int) -> None:
+            d = b - a
+            if b >= self.base:
+                if not (d == size and a >= before.low - size and b < trip.high) and not (d == 0 and b < before.low):
+                    raise Unlike
+            else:
+                moved.follow(a, b)
+            if found.setdefault(b, d) != d:
+                raise Unlike
+
+        for k in range(trip.low, trip.high):
+            one, other = rows[k - size], rows[k]
+            prim = other[0]
+            if one[0] is not prim or ((k - size) in placed) != (k in placed) or self.below.looks[k][3] != self.below.looks[k - size][3]:
+                raise Unlike
+            if prim is CONSTANT:
+                moved.compare(self.below.known[k - size], self.below.known[k])
+                continue
+            if prim is not PART and not (type(prim) is Primitive and ways_of(prim)[1]):
+                raise Unlike
+            moved.compare(one[2:], other[2:])
+            for a, b in zip(one[1], other[1], strict=True):
+                step(a, b)
+        if len(before.state) != len(trip.state):
+            raise Unlike
+        for j, g in trip.state.items():
+            i = j + self.period if j >= self.start else j
+            if i not in before.state or (i in before.owned) != (j in trip.owned):
+                raise Unlike
+            if type(g) is type(before.state[i]) is Variable:
+                step(before.state[i]._slot, g._slot)
+            else:
+                moved.compare(before.state[i], g)
+        return found
+
+    def places(self, trip: Trip, given: list, t: int, n: int) -> dict:
+        """What the numbers of a trip, but those that it makes itself, are n trips further down, if its records are those of that."""
+        moved = Moved(self.below, self.start)
+        moved.records(self.records, self.period * t, self.period * (t - n), self.period)
+        base, to = self.base, moved.to
+        for k, d in given:
+            if k >= base:
+                to[k] = k
+            elif k not in to:
+                if not 0 <= k + d * n < base:
+                    raise Unlike
+                moved.follow(k, k + d * n)
+        if any([self.start <= j < self.start + self.period * n for j in trip.state]):
+            raise Unlike
+        return to
+
+    def code(self, trip: Trip) -> list:
+        """The rows of a trip as they are done: (row, what it looks like, body, operands if there are no settings, number)."""
+        found, rows, looks = [], self.below.rows, self.below.looks
+        for k in range(trip.low, trip.high):
+            row = rows[k]
+            prim = row[0]
+            run = ways_of(prim)[0] if type(prim) is Primitive else None
+            brief = run is not None and not row[2]
+            found.append((row, looks[k], run, len(row[1]) if brief else 0, k))
+        return found
+
+    def do(self, code: list, to: dict) -> None:
+        """The rows of the trip once more, with numbers moved."""
+        below = self.below
+        rows, known, looks, placed = below.rows, below.known, below.looks, below.placed
+        for row, look, run, count, k in code:
+            if count == 2:
+                prim, (i, j), params, watched = row
+                i, j = to[i], to[j]
+                out = run(known[i], known[j])
+                row = prim, (i, j), params, watched
+            elif row[0] is CONSTANT:
+                out = known[k]
+            else:
+                prim, ks, params, *watched = row
+                ks = tuple([to[j] for j in ks])
+                values = [known[j] for j in ks]
+                if prim is PART:
+                    out = values[0][params]
+                else:
+                    if prim.writes and k not in placed:
+                        values[0] = kept(values[0])
+                    out = run(*values, **params)
+                row = (prim, ks, params, *watched)
+            rows.append(row)
+            known.append(out)
+            looks.append(look)
+
+    def hand_on(self, trip: Trip, to: dict, n: int) -> None:
+        """The cotangents as the last of n further trips leaves them."""
+        G, by = self.G, n * self.period
+        for j in trip.state:
+            G[j] = None
+            self.owned.discard(j)
+        for j, g in trip.state.items():
+            i = j - by if j >= self.start else j
+            G[i] = self.below.handles(to[g._slot]) if type(g) is Variable else g
+            if j in trip.owned:
+                self.owned.add(i)
+
+
+def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:
+    """All of a tape over the recording `below`, from the record `top` on."""
+    simple = top < SHORT or PART_OF * sum([type(record[2]) is Form for record in records]) < top
+    if not (simple or below.over or below.same or below.weak):
+        base = len(below.rows)
+        for start, period, trips in loops(codes_of(records[: top + 1])):
+            stop = start + period * trips
+            run(top, stop - 1)
+            top, period = stop - 1, period * max(1, HANDY // period)
+            for several in range(1, SEVERAL + 1):  # what looks like one trip may be a part of one
+                trips = (top + 1 - start) // (period * several)
+                first = top + 1 - trips * period * several
+                top, done = Loop(below, records, G, owned, (first, period * several, trips), run, base).sweep()
+                if done:
+                    break
+    run(top, -1)

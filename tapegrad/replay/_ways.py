@@ -1,0 +1,46 @@
+"""What the instructions of a recording are, and how operations are done in it."""
+
+import operator
+from typing import Any
+
+from numpy import ndarray
+
+from .._array import is_scalar
+from .._primitive import READ, Primitive
+from .._random import DRAW
+from ..ops import elementwise as e
+from ..ops._define import PRIMITIVES
+
+ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
+INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
+PURE: set = set()  # operations of tapegrad's own
+WAYS: dict = {}  # how they are done (`ways_of`)
+
+
+def is_pure(prim: Primitive) -> bool:
+    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
+    if prim in PURE:
+        return True
+    if prim is DRAW:
+        return False
+    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
+        PURE.add(prim)
+        return True
+    return prim.vjp is None
+
+
+def ways_of(prim: Primitive) -> tuple:
+    """(its body, is it pure?, does its result own its memory, and that alone?)"""
+    found = WAYS.get(prim)
+    if found is None:
+        found = INFIX.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
+        if found[1]:
+            WAYS[prim] = found
+    return found
+
+
+def is_of_another(out: Any, values: list) -> bool:
+    """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of them.)"""
+    if type(out) is ndarray:
+        return out.base is not None or any([out is v for v in values])
+    return not is_scalar(out)
