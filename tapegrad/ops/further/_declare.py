@@ -44,7 +44,7 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
         if any_tracked(args) or any_tracked(kwargs.values()):
             if any([t.samples for t in OPEN.hiding]):
                 name = f"{getattr(theirs(), '__module__', 'scipy').partition('.')[0]}.{f.__name__}"
-                return load("tapegrad._one_by_one").one_by_one(name, f, args, kwargs, False)
+                return load("tapegrad._one_by_one").one_by_one(name, f, args, kwargs, False, run)
             return f(*args, **kwargs)
         return theirs()(*lend(args), **lend(kwargs))
 
