@@ -37,8 +37,8 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
         return f(*args, **kwargs)
     except BatchError:
         call = Call(name, f, args, kwargs, False)
-        if not call.handles:
-            raise
+        if not call.handles or any([callable(getattr(x, "random", None)) for x in (*args, *kwargs.values())]):
+            raise  # (a generator among the arguments has been drawn from, and would give each sample other numbers)
     if heard is not None:
         del heard[known:]
     return call.result()
