@@ -98,6 +98,10 @@ def number(real: type) -> type:
     return Number(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
 
 
+# NumPy's functions of these names are others: its product is that of all elements
+BY_OPERATORS = {"prod": math.prod, "remainder": lambda x, y: x - y * round(bare(x) / bare(y))}
+
+
 def on_numbers(module: types.ModuleType, name: str) -> Callable:
     """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
     f = getattr(module, name)
@@ -105,6 +109,8 @@ def on_numbers(module: types.ModuleType, name: str) -> Callable:
     def run(*args, **kwargs):
         if name == "prod" or not carries(args):  # (Python's own multiplies anything)
             return f(*args, **kwargs)
+        if name in BY_OPERATORS:
+            return BY_OPERATORS[name](*args, **kwargs)
         if tracked(args) and name not in ("ceil", "floor", "trunc"):
             return getattr(faces, name)(*args)
         return f(*bare(args), **kwargs)

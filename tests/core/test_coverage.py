@@ -18,7 +18,6 @@ from tapegrad.ops.names import NATURE, WHY
 
 TABLE = coverage_table.table()
 EXECUTED = executed.read()
-EXCHANGED = {"ellipk", "ellipkm1"}  # CuPy exchanged the names of their kernels
 IN_PARTS = 71  # of which the default run executes one, another one each day
 
 
@@ -83,7 +82,7 @@ def test_every_differentiated_name_is_executed():
     assert not executed.made_here() or set(EXECUTED) == set(coverage_table.differentiated())
     for name, entry in EXECUTED.items():
         assert {entry.numpy[mode] for mode in ("reverse", "forward", "second")} == {executed.RIGHT}, name
-        assert executed.WRONG not in {*entry.numpy.values(), *(entry.cupy or {}).values()} or name[1] in EXCHANGED, name
+        assert executed.WRONG not in {*entry.numpy.values(), *(entry.cupy or {}).values()}, name
         assert entry.lines and set(entry.lines) <= set(executed.lines()), name
 
 
@@ -107,7 +106,7 @@ def test_some_of_today():
 @pytest.mark.cupy_only
 def test_some_of_today_on_cupy(xp):
     for name, entry in today():
-        if entry.cupy is not None and name[1] not in EXCHANGED:
+        if entry.cupy is not None:
             kept(entry.cupy, executed.of_name([executed.on_cupy(executed.lines()[line], xp) for line in entry.lines]), name)
 
 

@@ -260,6 +260,12 @@ t("sph_harm_y inside", lambda u, v: special.sph_harm_y(2, 1, u, v), np.array([0.
 t("tf2zpk of arrays", lambda b, a: cat(*signal.tf2zpk(b, a)[:2]), np.array([1.0, 0.4]), np.array([1.3, 0.7, 0.5]), rtol=1e-5)
 for name in ("lp2bp_zpk", "lp2bs_zpk"):
     t(f"{name} of numbers", lambda z, p, name=name: cat(*getattr(signal, name)(z, p, 1.3, 1.7, 0.4)[:2]), Z[:1].copy(), P)
+FILTER = np.array([1.0, 0.4, 0.3]), np.array([1.3, 0.7, 0.5]), x
+t("lfilter_zi in use", lambda b, a, x: signal.lfilter(b, a, x, zi=signal.lfilter_zi(b, a) * x[0])[0], *FILTER)
+t("lfiltic in use", lambda b, a, x: signal.lfilter(b, a, x, zi=signal.lfiltic(b, a, x[:2], x[2:4]))[0], *FILTER)
+SECTION = lambda q: np.concatenate([q[:3], np.ones(1), q[3:]])[None]
+t("sosfilt_zi in use", lambda q, x: signal.sosfilt(SECTION(q), x, zi=signal.sosfilt_zi(SECTION(q)) * x[0])[0],
+  np.array([1.0, 0.2, 0.1, 0.3, 0.2]), x)  # fmt: skip
 BANDS, GAINS = np.array([0.0, 0.3, 0.5, 1.0]), np.array([1.0, 0.9, 0.1, 0.0])
 t("firls of arrays", lambda g: signal.firls(7, BANDS, g), GAINS + 0.2)
 t("firwin2 of arrays", lambda g: signal.firwin2(7, BANDS, g), GAINS)
