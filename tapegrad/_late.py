@@ -52,6 +52,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.scipy": ("__init__", "_stand_ins"),
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
+    "tapegrad._one_by_one": ("ops.further._declare",),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     **{
