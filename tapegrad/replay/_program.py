@@ -11,10 +11,10 @@ import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
-from .._primitive import Primitive
+from .._primitive import READ, Primitive
 from .._random import DRAW
 from ._recorder import Guard, Instruction, Recorded
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -121,15 +121,15 @@ class Program:
                 if i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
-                args = [env[j] for j in i.args]
-                if type(i.prim) is Primitive and i.prim.writes:
+                args, prim = [env[j] for j in i.args], i.prim
+                if type(prim) is Primitive and prim.writes:
                     buffer = i.args[0]
                     in_place = buffer in own and last.get(buffer) == n and i.args.count(buffer) == 1
-                    env[k] = i.prim.run(*args, **i.params) if in_place else done(i, args)
+                    env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
                     own.add(k)
                 else:
                     env[k] = done(i, args)
-                    if own and type(i.prim) is Primitive and not all(ways_of(i.prim)[1:]) and is_of_another(env[k], args):
+                    if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
                         own.difference_update(i.args)
                 failed = self.failing(k, env[k]) if k in self.guards else None
                 if failed is not None:
