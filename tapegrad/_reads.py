@@ -124,6 +124,12 @@ def space_of(f: types.FunctionType) -> dict:
     return getattr(f.__globals__, "real", f.__globals__)
 
 
+@functools.lru_cache(64)
+def code_of(text: str) -> types.CodeType:
+    """(The gradient and the value of a function read the same.)"""
+    return compile(text, "<what a function reads>", "exec")
+
+
 class Walk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
@@ -167,7 +173,7 @@ class Walk:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
         text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
-        exec(text, self.given)
+        exec(code_of(text), self.given)
         return self.given.pop("same")  # which would keep itself alive
 
     def follow(self, values: Iterable) -> None:

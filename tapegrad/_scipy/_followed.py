@@ -107,7 +107,7 @@ def on_numbers(module: types.ModuleType, name: str) -> Callable:
     f = getattr(module, name)
 
     def run(*args, **kwargs):
-        if not carries(args):
+        if name == "prod" or not carries(args):  # (Python's own multiplies anything)
             return f(*args, **kwargs)
         if name in BY_OPERATORS:
             return BY_OPERATORS[name](*args, **kwargs)
@@ -406,7 +406,7 @@ class Rules(OnDevice):
         if kind is types.FunctionType and is_rule(x):
             return self.rebuilt(x)
         if kind is types.ModuleType:
-            return super().stand_in(x, kind)
+            return x if x.__name__ in MATH else super().stand_in(x, kind)
         return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
 
     def klass(self, c: type) -> type:

@@ -1,5 +1,6 @@
 """Products of splines on a grid."""
 
+import inspect
 import math
 from typing import Any
 
@@ -7,11 +8,12 @@ import numpy as plain_np
 import scipy.interpolate as itp
 
 from .. import numpy as np
-from .._primitive import primal_of
+from .._primitive import primal_of, seen
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ..ops.creation import made
 from ._declare import Kind, array, bare, constant, plain, refusal, tracked
+from ._linear import Map, mapped
 from ._piecewise import INTERPOLATE, BSpline, Interpolant, basis, like_of, pieces_of, trailing
 from ._splines import made_spline
 
@@ -198,6 +200,41 @@ def given_by_tck(real: Any) -> type:
 
 for _real in (itp.BivariateSpline, itp.SmoothBivariateSpline, itp.LSQBivariateSpline):
     INTERPOLATE.rule(_real)(given_by_tck(_real))
+
+
+class OnSphere(RectBivariateSpline):
+    """On a sphere: for places, weights and knots that stay, the coefficients are linear in the data."""
+
+    def __init__(self, *args, **kwargs):
+        real = type(self)._theirs
+        given = inspect.signature(real).bind(*args, **kwargs).arguments
+        r = given.pop("r")
+        if tracked(given) or tracked(r) and (real is itp.SmoothSphereBivariateSpline or given.get("s")):
+            raise refusal(f"scipy.interpolate.{real.__name__}", "by anything but the data, or with s > 0", "it with plain places, and s=0")
+        given = plain(given)
+        coefficients = lambda y: plain_np.array([real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])])
+        self.tx, self.ty, c = real(**given, r=plain_np.ones(shape(r)) if tracked(r) else plain(r)).tck  # (the knots are of the places)
+        self.degrees = kx, ky = 3, 3
+        if tracked(r):
+            n = math.prod(shape(r))
+            c = mapped(np.reshape(array(r), -1), map=Map(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n))
+        self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
+
+    def _plain(self) -> Any:
+        return RectBivariateSpline._plain(self)
+
+    def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
+        at = seen(theta) if tracked(theta) else plain_np.asarray(plain(theta))
+        if at is not None and at.size and not 0 <= at.min() <= at.max() <= math.pi:
+            raise ValueError("scipy.interpolate: requested theta out of bounds.")
+        return RectBivariateSpline.__call__(self, theta, phi, dtheta, dphi, grid)
+
+    def ev(self, theta, phi, dtheta=0, dphi=0):
+        return self(theta, phi, dtheta, dphi, grid=False)
+
+
+for _real in (itp.RectSphereBivariateSpline, itp.LSQSphereBivariateSpline, itp.SmoothSphereBivariateSpline):
+    INTERPOLATE.rule(_real)(Kind(_real.__name__, (OnSphere,), {"_theirs": _real, "__doc__": _real.__doc__}))
 
 
 @INTERPOLATE.rule(itp.bisplev)

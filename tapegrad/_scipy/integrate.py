@@ -15,6 +15,7 @@ from ._boundary import solve_bvp
 from ._declare import Namespace, array, bare, constant, integer, refusal, tracked
 from ._followed import Follower
 from ._linear import Settled, along
+from ._ode import complex_ode, ode
 from ._steps import solved
 
 INTEGRATE = Namespace(itg)
@@ -349,7 +350,9 @@ def odeint(
 
 INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
 INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
-INTEGRATE.refuse("it is compiled", "solve_ivp", itg.ode, itg.complex_ode, itg.LSODA)
+INTEGRATE.rule(itg.ode)(ode)
+INTEGRATE.rule(itg.complex_ode)(complex_ode)
+INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
 for _name in ("cubature", "qmc_quad", "newton_cotes"):
     if hasattr(itg, _name):
         INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))

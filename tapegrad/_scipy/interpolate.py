@@ -336,7 +336,7 @@ for _ours in (NdPPoly, CloughTocher2DInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
 INTERPOLATE.refuse(
     "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or SmoothBivariateSpline",
-    itp.bisplrep, itp.LSQSphereBivariateSpline, itp.SmoothSphereBivariateSpline, itp.RectSphereBivariateSpline,
+    itp.bisplrep,
 )  # fmt: skip
 
 stand_in = INTERPOLATE.stand_in("tapegrad.scipy.interpolate")

@@ -11,10 +11,10 @@ import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
-from .._primitive import Primitive
+from .._primitive import READ, Primitive
 from .._random import DRAW
 from ._recorder import Guard, Instruction, Recorded
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -77,7 +77,8 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
-        targets = set()
+        self.shown: dict = {}  # what the values look like
+        targets, looks = set(), trace.looks
         for k in range(len(rows) - 1, -1, -1):
             row = rows[k]
             prim = row[0]
@@ -85,6 +86,7 @@ class Program:
                 targets.add(row[1][0])
             if k not in needed and prim is not DRAW:
                 continue
+            self.shown[k] = looks[k][1 if getattr(known[k], "base", None) is None else 2]
             if prim is CONSTANT:
                 self.constants[k] = known[k]
             elif prim is CAPTURED:
@@ -94,8 +96,6 @@ class Program:
                 self.code.append((k, Instruction(*row)))
         self.code.reverse()
         self.writes_arguments = not targets.isdisjoint(self.arguments)
-        looks = trace.looks
-        self.shown = {k: looks[k][1 if getattr(known[k], "base", None) is None else 2] for k in needed.union([k for k, _ in self.code])}
         drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
         self.generators = list(drawing.values())
         self.size = len(rows)
@@ -121,15 +121,15 @@ class Program:
                 if i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
-                args = [env[j] for j in i.args]
-                if type(i.prim) is Primitive and i.prim.writes:
+                args, prim = [env[j] for j in i.args], i.prim
+                if type(prim) is Primitive and prim.writes:
                     buffer = i.args[0]
                     in_place = buffer in own and last.get(buffer) == n and i.args.count(buffer) == 1
-                    env[k] = i.prim.run(*args, **i.params) if in_place else done(i, args)
+                    env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
                     own.add(k)
                 else:
                     env[k] = done(i, args)
-                    if own and type(i.prim) is Primitive and not all(ways_of(i.prim)[1:]) and is_of_another(env[k], args):
+                    if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
                         own.difference_update(i.args)
                 failed = self.failing(k, env[k]) if k in self.guards else None
                 if failed is not None:

@@ -1,5 +1,8 @@
 """The same calls on CuPy's arrays, where the rule is made of operations that both libraries have."""
 
+import importlib
+
+import executed
 import numpy as np
 import pytest
 import scipy.integrate
@@ -65,3 +68,89 @@ def test_samples_do_not_share_a_generator():
     f = lambda p: scipy.integrate.qmc_quad(lambda x: p * x[0], [0.0], p, qrng=scipy.stats.qmc.Halton(1, rng=5)).integral
     with pytest.raises(tg.errors.BatchError):
         tg.vmap(f)(X[:2])
+
+
+B, A = np.array([1.0, 0.3, 0.2]), np.array([1.2, -0.5, 0.1, 0.05])
+SOS = scipy.signal.butter(4, 0.3, output="sos")
+
+
+def signal_of(xp):
+    return scipy.signal if xp is np else importlib.import_module("cupyx.scipy.signal")
+
+
+def from_rest(s, b, a, x):
+    return s.lfilter(b, a, x, zi=s.lfilter_zi(b, a) * x[0])[0]
+
+
+def in_two_parts(s, b, a, x):
+    y, zf = s.lfilter(b, a, x[:5], zi=s.lfilter_zi(b, a) * x[0])
+    return s.lfilter(b, a, x[5:], zi=zf)[0] + y[-1]
+
+
+def after_others(s, b, a, x):
+    return s.lfilter(b, a, x, zi=s.lfiltic(b, a, x[:3], x[3:5]))[0]
+
+
+def sections(s, b, a, x):
+    xp = np if type(tg.value(x)) is np.ndarray else importlib.import_module("cupy")
+    sos = xp.asarray(SOS)
+    y, zf = s.sosfilt(sos, x, zi=s.sosfilt_zi(sos) * x[0])
+    return s.sosfilt(sos, y, zi=zf)[0] + b[0] + a[1]
+
+
+@pytest.mark.parametrize("f", [from_rest, in_two_parts, after_others, sections])
+def test_a_state_of_a_filter_is_that_of_its_library(xp, f):
+    """CuPy's is made of the last inputs and outputs, SciPy's is not; within one library the results are the same."""
+    s = signal_of(xp)
+    scalar = lambda s: lambda b, a, x: (f(s, b, a, x) ** 2).sum()
+    wanted = tg.grad(scalar(scipy.signal), (0, 1, 2))(B, A, X)
+    x = [xp.asarray(v) for v in (B, A, X)]
+    plain, found = f(s, *x), tg.grad(scalar(s), (0, 1, 2))(*x)
+    host = lambda v: v if xp is np else v.get()
+    np.testing.assert_allclose(host(plain), f(scipy.signal, B, A, X), rtol=1e-10)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(host(a), b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.cupy_only
+def test_a_state_of_another_library_is_refused(xp):
+    s = signal_of(xp)
+    zi = xp.asarray(scipy.signal.lfilter_zi(B, A))
+    with pytest.raises(ValueError, match="zi has shape .3,.; its length along the axis must be 5"):
+        tg.grad(lambda x: s.lfilter(xp.asarray(B), xp.asarray(A), x, zi=zi)[0].sum())(xp.asarray(X))
+
+
+# Lines of the tables of calls, one or two for each way in which SciPy's functions come to CuPy's arrays: code that is followed there,
+# rules in CuPy's names, maps whose matrix is made, equations in the place of compiled fits, CuPy's own classes, sparse matrices.
+# (By default the shorter ones; test_coverage.py goes over all lines in turn.)
+SHORT = {
+    ("systems", "residue"), ("systems", "CZT"), ("signal", "freqz_sos"), ("signal", "cspline1d"), ("ndimage", "com L"),
+    ("ndimage", "maximum"), ("interpolate", "LSQUS"), ("interpolate", "nnd"), ("sparse", "splu in"), ("sparse", "kron"),
+}  # fmt: skip
+WAYS = {
+    "systems": ("lsim", "residue", "firwin_2d", "CZT", "SFT cap stft", "cspline2d", "unique"),
+    "signal": ("filtfilt", "butter sos", "find_peaks h", "freqz_sos", "upfirdn c", "cspline1d"),
+    "ndimage": ("sum", "maximum", "com L", "rotate r", "zoom reflect"),
+    "interpolate": ("mis clamped", "cs periodic", "akima", "lnd nodes", "nnd", "LSQUS"),
+    "sparse": ("solve", "A+B", "kron", "lsqr", "eigsh v", "splu in"),
+    "operators": ("gmres operator", "svds"),
+}
+
+
+def line_of(table, name):
+    return next(executed.Line(name, f, x, options) for n, f, x, options in importlib.import_module(f"calls_{table}").CALLS if n == name)
+
+
+@pytest.mark.cupy_only
+@pytest.mark.filterwarnings("ignore")  # SciPy's own, of formats that cost time
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        pytest.param(table, name, marks=() if (table, name) in SHORT else pytest.mark.long)
+        for table, names in WAYS.items()
+        for name in names
+    ],
+)
+def test_lines_of_the_tables(xp, table, name):
+    said = executed.on_cupy(line_of(table, name), xp)
+    assert set(said.values()) == {executed.RIGHT}, said

@@ -74,6 +74,18 @@ def test_settings_that_are_tracked_are_refused():
         tg.grad(lambda x: scipy.signal.filtfilt([1.0], [1.0, 0.1], x, method="gust").sum())(X)
 
 
+def test_an_initial_value_that_goes_on_step_by_step_is_refused():
+    def f(x, **how):
+        r = scipy.integrate.ode(lambda t, y: -x[0] * y).set_integrator("dopri5").set_initial_value(x, 0.0)
+        return np.sum(r.integrate(0.5, **how))
+
+    assert tg.grad(f)(X)[1] == pytest.approx(np.exp(-0.5 * X[0]), rel=1e-8)
+    with pytest.raises(ArgumentError, match=r"test_refusals.*scipy\.integrate\.ode\.integrate .*use solve_ivp"):
+        tg.grad(lambda x: f(x, step=True))(X)
+    with pytest.raises(ArgumentError, match=r"ode\.set_solout has no derivative; use solve_ivp\(events=\)"):
+        tg.grad(lambda x: scipy.integrate.ode(lambda t, y: -y).set_solout(print))(X)
+
+
 def test_every_function_is_of_one_kind():
     for name in ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize"):
         assert getattr(tapegrad.scipy, name).__name__ == f"tapegrad.scipy.{name}"

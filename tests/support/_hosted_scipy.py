@@ -8,12 +8,13 @@ import importlib
 import cupy
 import cupyx.scipy.sparse.linalg
 import numpy as np
+import scipy.signal
 import scipy.sparse.linalg
 from _hosted_kernels import host_view, to_device
 from _hosted_runtime import stats
 
 NAMES = {
-    "signal": """lfilter sosfilt symiirorder1 symiirorder2 cspline1d qspline1d cspline2d qspline2d spline_filter cspline1d_eval
+    "signal": """symiirorder1 symiirorder2 cspline1d qspline1d cspline2d qspline2d spline_filter cspline1d_eval
         qspline1d_eval find_peaks peak_prominences peak_widths upfirdn order_filter medfilt medfilt2d sepfir2d
         firwin resample_poly decimate""",
     "signal.windows": "kaiser general_cosine general_hamming hann hamming blackman get_window",
@@ -106,6 +107,46 @@ def splu(A, *args, **kwargs):
     return Factors(A, *args, **kwargs)
 
 
+def lfilter(b, a, x, axis=-1, zi=None):
+    """The state is CuPy's: the last inputs, then the last outputs."""
+    b, a, x = map(on_host, (b, a, x))
+    stats["kernels"] += 1
+    if zi is None:
+        return to_device(scipy.signal.lfilter(b, a, x, axis))
+    m = len(b) - 1
+    past = np.moveaxis(host_view(zi), axis, -1)
+    start = lambda z: scipy.signal.lfiltic(b, a, z[m:][::-1], z[:m][::-1])
+    y = scipy.signal.lfilter(b, a, x, axis, np.moveaxis(np.apply_along_axis(start, -1, past), -1, axis))[0]
+    last = [np.moveaxis(v, axis, -1)[..., v.shape[axis] + 1 - len(c) :] for v, c in ((x, b), (y, a))]
+    return to_device(y), to_device(np.moveaxis(np.concatenate(last, -1), -1, axis))
+
+
+def lfilter_zi(b, a):
+    b, a = on_host(b), on_host(a)
+    return to_device(np.concatenate([np.ones(len(b) - 1), np.full(len(a) - 1, b.sum() / a.sum())]))
+
+
+def sosfilt(sos, x, axis=-1, zi=None):
+    ends = []
+    for k, row in enumerate(sos):
+        x = lfilter(row[:3], row[3:], x, axis, None if zi is None else zi[k])
+        x, end = x if zi is not None else (x, None)
+        ends.append(end)
+    return x if zi is None else (x, cupy.stack(ends))
+
+
+def sosfilt_zi(sos):
+    scale, rows = 1.0, []
+    for row in on_host(sos):
+        gain = row[:3].sum() / row[3:].sum()
+        rows.append(scale * np.array([1.0, 1.0, gain, gain]))
+        scale *= gain
+    return to_device(np.stack(rows))
+
+
+OWN = {"cupyx.scipy.signal": (lfilter, lfilter_zi, sosfilt, sosfilt_zi)}
+
+
 def trim_zeros(filt, trim="fb"):
     return to_device(np.trim_zeros(host_view(filt), trim))
 
@@ -146,5 +187,8 @@ def scipys():
             setattr(getattr(cupyx.scipy.sparse, f"{form}_matrix"), name, conversion(name))
         getattr(cupyx.scipy.sparse, f"{form}_matrix")._matmul_dispatch = times
     yield importlib.import_module("cupyx.cusparse"), "MatDescriptor", Descriptor
+    for space, functions in OWN.items():
+        for f in functions:
+            yield importlib.import_module(space), f.__name__, f
     yield cupy, "trim_zeros", trim_zeros
     yield cupy._math.misc, "_dot_convolve", dot_convolve

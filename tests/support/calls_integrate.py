@@ -85,3 +85,21 @@ t(
     samples=False,
     order=1,
 )
+
+
+def ode(kind, name, **settings):
+    def run(u, p):
+        slope = lambda t, u, a: [u[1], -a * np.sin(u[0]) if kind is s.ode else 1j * a * u[0]]
+        r = kind(lambda t, u: slope(t, u, p[0])) if kind is s.complex_ode else kind(slope).set_f_params(p[0])
+        r.set_integrator(name, rtol=1e-11, atol=1e-12, **settings)
+        r.set_initial_value(u, 0.0)
+        first = r.integrate(0.7)
+        return np.concatenate([first, r.integrate(0.7 + p[1])])
+
+    return run
+
+
+ODE = {"samples": False, "exact": 1e-9, "rtol": 1e-5, "h": 1e-2}
+t("ode", ode(s.ode, "dopri5"), np.array([1.0, 0.2]), z, **ODE)
+t("ode adams", ode(s.ode, "vode", method="adams"), np.array([1.0, 0.2]), z, **ODE)
+t("complex_ode", ode(s.complex_ode, "dop853"), np.array([1.0, 0.2]), z, **ODE)

@@ -153,3 +153,13 @@ tck = s.bisplrep(np.repeat(g1, 6), np.tile(g2, 7), Z.ravel(), s=25.0)
 t("bisplev", lambda a, b, c: s.bisplev(a, b, (tck[0], tck[1], c, 3, 3)), g1[1:4] + 0.001, g2[2:4] + 0.001, tck[2], h=1e-5, rtol=1e-5)
 TN = (np.r_[np.zeros(4), 0.4, np.ones(4)], np.r_[np.zeros(3), 0.6, np.ones(3)])
 t("NdBSpline", lambda c, q: s.NdBSpline(TN, c, (3, 2))(q), rng.normal(size=(5, 4)), Q, h=1e-4, rtol=1e-5)
+
+north, east = np.linspace(0.3, 2.8, 7), np.linspace(0, 2 * np.pi, 9)[:-1]
+theta, phi = rng.uniform(0.2, 2.9, 60), rng.uniform(0.1, 6.1, 60)
+at_theta, at_phi = np.array([0.5, 1.1, 2.0]), np.array([0.4, 2.2, 5.0])
+inner = np.array([0.8, 1.5, 2.2]), np.array([1.0, 2.5, 4.0, 5.0])
+round_data = 2 + np.cos(theta) * np.sin(phi)
+t("sphere", lambda r, p, q: s.RectSphereBivariateSpline(north, east, r).ev(p, q), rng.normal(size=(7, 8)), at_theta, at_phi)
+t("sphere grid", lambda r, p: s.RectSphereBivariateSpline(north, east, r)(p, at_phi, dtheta=1), rng.normal(size=(7, 8)), at_theta)
+t("sphere lsq", lambda r, p: s.LSQSphereBivariateSpline(theta, phi, r, *inner)(p, at_phi), rng.normal(size=60), at_theta)
+t("sphere smooth", lambda p, q: s.SmoothSphereBivariateSpline(theta, phi, round_data, s=3.0).ev(p, q), at_theta, at_phi)

@@ -14,8 +14,9 @@ import numpy as np
 import scipy.special
 
 from ..._array import is_array, xp_of
+from ..._late import load
 from ..._loans import lend
-from ..._primitive import is_tracked, primal_of
+from ..._primitive import OPEN, is_tracked, primal_of
 from ...errors import ArgumentError, NoRuleError
 from .._define import dtype, ndim, primitive, rules, same, shape
 from .._define import implements as answers
@@ -25,21 +26,27 @@ from ..incomplete import first_array
 from ..shaping import reshape
 
 
-def implements(*functions: Callable) -> Callable:
-    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
+def implements(*functions: Callable, by_values: bool = False) -> Callable:
+    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors.
+    `by_values`: what is done depends on values (pivots, blocks, an order); of several samples it is done for one after another."""
 
     def declare(f):
-        return answers(*functions)(where_tracked(f, lambda: functions[0]))
+        name = f"{functions[0].__module__.rpartition('._')[0]}.{f.__name__}" if by_values else None
+        return answers(*functions)(where_tracked(f, lambda: functions[0], name))
 
     return declare
 
 
-def where_tracked(f: Callable, theirs: Callable) -> Callable:
-    """f for calls with something tracked, what `theirs()` is for others."""
+def where_tracked(f: Callable, theirs: Callable, name: str | None = None) -> Callable:
+    """f for calls with something tracked, what `theirs()` is for others.  Samples whose values decide what it does are run one after the
+    other.  `name`: that of a function by values."""
 
     @functools.wraps(f)
     def run(*args, **kwargs):
         if any_tracked(args) or any_tracked(kwargs.values()):
+            if any([t.samples for t in OPEN.hiding]):
+                called = name or f"{getattr(theirs(), '__module__', 'scipy').partition('.')[0]}.{f.__name__}"
+                return load("tapegrad._one_by_one").one_by_one(called, f, args, kwargs, False, run)
             return f(*args, **kwargs)
         return theirs()(*lend(args), **lend(kwargs))
 
