@@ -10,6 +10,7 @@ import scipy.interpolate
 import scipy.ndimage
 import scipy.signal
 import scipy.spatial.distance
+import scipy.stats
 
 import tapegrad as tg
 
@@ -50,6 +51,23 @@ def test_both_libraries(xp, name):
     got = g(xp.asarray(X))
     assert isinstance(got, xp.ndarray)
     np.testing.assert_allclose(want, got if xp is np else got.get(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.cupy_only
+def test_a_product_of_arrays_in_followed_code(xp):
+    """math.prod of a list of arrays, in a rule that runs in CuPy's names, is no product of their elements."""
+    sections = np.array([[1.0, 0.2, 0.1, 1.0, 0.3, 0.2], [1.0, -0.4, 0.3, 1.0, 0.1, 0.5]])
+    f = lambda q: abs(scipy.signal.sosfreqz(q, 5)[1])
+    value, slopes = tg.jvp(f, (xp.asarray(sections),), (xp.asarray(sections**2),))
+    np.testing.assert_allclose(value.get(), f(sections), rtol=1e-12)
+    np.testing.assert_allclose(slopes.get(), tg.jvp(f, (sections,), (sections**2,))[1], rtol=1e-12)
+
+
+def test_samples_do_not_share_a_generator():
+    """What is repeated for each sample would draw on, and give each other points."""
+    f = lambda p: scipy.integrate.qmc_quad(lambda x: p * x[0], [0.0], p, qrng=scipy.stats.qmc.Halton(1, rng=5)).integral
+    with pytest.raises(tg.errors.BatchError):
+        tg.vmap(f)(X[:2])
 
 
 B, A = np.array([1.0, 0.3, 0.2]), np.array([1.2, -0.5, 0.1, 0.05])

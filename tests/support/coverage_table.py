@@ -164,10 +164,11 @@ def page():
 Made by `tests/support/coverage_table.py` for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/core/test_coverage.py` holds
 it. *Differentiated*, *constant* (no argument has a derivative, or the result does not move with it) and *refused* (a tracked value raises
 `NoRuleError`, which says why and what to write instead) are what is declared; the last column is the share of the first among the first
-and third. The other columns count what is executed, by public names in typical calls: *reverse*, *forward* and *second* order (forward over
-reverse) right against differences of the plain function, *batched* under `vmap` against the samples one by one; *CuPy has* a function of
-that name, and it is *right there* in all three modes, against NumPy. A wrong number fails the tests. (`tests/support/executed.txt` says
-which calls; CuPy runs over host memory.)
+and third. The other columns count what is executed, by public names in up to four calls each: *reverse*, *forward* and *second* order
+(forward over reverse) against differences of the plain function, *batched* under `vmap` against the samples one by one; *CuPy has* a
+function of that name, and it is *right there* in the first three, against NumPy. A name counts where a call is right and none is wrong (a
+call may raise: an option that a library has not); a wrong number fails the tests. `tests/support/executed.txt` says which calls; CuPy runs
+over host memory.
 
 | namespace | differentiated | reverse | forward | second | batched | CuPy has | right there | constant | refused | |
 |---|---|---|---|---|---|---|---|---|---|---|
