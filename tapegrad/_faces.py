@@ -24,7 +24,7 @@ from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
-from .ops.creation import CREATORS, arange, array, asarray, linspace, made, placed
+from .ops.creation import CREATORS, arange, array, linspace, made, placed
 from .ops.gathering import concatenate
 
 
@@ -202,8 +202,8 @@ class Joined:
     As NumPy has it: each part is brought to `ndmin` axes (of one with fewer, those it has begin at axis `trans1d`, -1: at the end),
     then all are joined along `axis`; a leading string such as '0,2,1' gives these three numbers."""
 
-    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable = asarray):
-        """`move`: to where the arrays are made."""
+    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable | None = None):
+        """`move`: to the device where the result is."""
         self.real, self.directions, self.move = real, (axis, ndmin, trans1d), move
 
     def __getitem__(self, at):
@@ -229,7 +229,7 @@ class Joined:
 
     def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
         own = ndim(x)
-        x = array(self.move(x), copy=None, ndmin=ndmin)
+        x = array(x if self.move is None else self.move(x), copy=None, ndmin=ndmin)
         if trans1d == -1 or own >= ndmin:
             return x
         more = ndmin - own

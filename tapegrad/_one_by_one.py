@@ -15,6 +15,7 @@ from ._memory import Rebind, out_of
 from ._primitive import OPEN, Primitive, bind, handle, layout_of, live
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
+from ._variable import Variable
 from .errors import OPEN as HEARD
 from .errors import BatchError, callers_line
 from .implicit import given, of_some
@@ -25,9 +26,9 @@ SETTLED = (bool, np.bool_, str, type(None))  # flags and messages: others of the
 APART = object()  # and this for what is no number, and differs between samples
 
 
-def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool) -> Any:
+def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
     """f(*args, **kwargs), where a trace hides values: under `vmap` for one sample after another where it cannot be for all at once.
-    `by_steps`: the values decide what is done; then a recording has the call as one instruction."""
+    `by_steps`: the values decide what is done; then a recording has the call as one instruction.  `each`: f for plain arguments, too."""
     if by_steps and not all([t.samples for t in OPEN.hiding]):
         call = Call(name, f, args, kwargs, True)
         return call.result() if call.handles else f(*args, **kwargs)
@@ -36,7 +37,9 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
     try:
         return f(*args, **kwargs)
     except BatchError:
-        call = Call(name, f, args, kwargs, False)
+        if any([callable(getattr(v, "random", None)) and not isinstance(v, Variable) for v in leaves([list(args), kwargs])]):
+            raise  # it draws random numbers, which one sample after another would share
+        call = Call(name, each or f, args, kwargs, False)
         if not call.handles:
             raise
     if heard is not None:
@@ -108,6 +111,8 @@ class Call:
 
     def seen(self, tree: Any) -> None:
         tree = self.common(tree, tree if self.tree is None else self.tree)
+        if tree is APART:
+            raise BatchError(f"{self.where}: {self.name} gives an object for each sample; loop over the samples")
         if self.done and not same_trees(tree, self.tree):
             raise BatchError(f"{self.where}: {self.name} ends in another way than when it was recorded")
         self.tree = tree

@@ -66,7 +66,11 @@ def face_of(f: Any) -> Any:
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]  # scipy.integrate.ivp, which is not public, and scipy.integrate
     for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
         theirs, ours = sys.modules.get(place), find(place)
-        if ours is not None and theirs is not None and getattr(theirs, name, None) is f:
+        if ours is None or theirs is None:
+            continue
+        if getattr(theirs, name, None) is not f and root in ("cupy", "cupyx"):  # `cupy.linalg.cross` calls itself linalg_cross
+            name = next((n for n, x in vars(theirs).items() if x is f and not n.startswith("_")), name)
+        if getattr(theirs, name, None) is f:
             face = getattr(ours, name, None)
             if face is not None and len(FACES) < 9999:
                 FACES[id(f)] = f, face

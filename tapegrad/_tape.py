@@ -327,7 +327,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     entered = SWEEPING.enter()
     try:
         if type(invalid) is Unknown:
-            return _sweep(trace, [safe_record(r) for r in trace.records], seeds, last, [], invalid)
+            return _sweep(trace, list(trace.records), seeds, last, [], invalid)
         return _sweep(trace, trace.records, seeds, last, invalid, invalid)
     finally:
         leave(entered)
@@ -345,7 +345,10 @@ def safe_record(record: tuple) -> tuple:
 
 
 def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
-    """`of_many`: what is known of invalid operations in general records."""
+    """`of_many`: what is known of invalid operations in general records.  Where nobody can tell of any, the rules are to be safe, and
+    the list of records is the sweep's own."""
+    safe = type(of_many) is Unknown
+
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made, owned = getattr(records, "cotangents", None), set()
     G: list = [None] * (top + 1) if made is None else made(top + 1)
@@ -353,9 +356,15 @@ def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()
     if trace.sweeps is None:
-        _swept(records, G, owned, top, -1, last, invalid, of_many)
-    else:
-        trace.sweeps(records, G, owned, top, lambda k, stop: _swept(records, G, owned, k, stop, last, invalid, of_many))
+        _swept(records if not safe else [safe_record(r) for r in records], G, owned, top, -1, last, invalid, of_many)
+        return G
+
+    def run(k: int, stop: int) -> None:
+        if safe:
+            records[stop + 1 : k + 1] = [safe_record(r) for r in records[stop + 1 : k + 1]]
+        _swept(records, G, owned, k, stop, last, invalid, of_many)
+
+    trace.sweeps(records, G, owned, top, run)
     return G
 
 

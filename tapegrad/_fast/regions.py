@@ -7,6 +7,7 @@ from numpy import float64, ndarray
 
 from .._array import F8, NUMBERS, zeros_laid_out
 from .._dual import Dual
+from .._hollow import Hollow
 from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
 from .._tape import ELEMENT, REGION, Tape, fixed
 from .._variable import Variable, View, bottom, new, variable
@@ -141,10 +142,14 @@ def getitem(x, at):
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
-        elif type(value) is Variable and type(x._trace) is Tape:  # a tape over other transforms
+        elif type(value) is Hollow:  # a trace that hides its values
+            at_one = (at,) if type(at) is int else at
+            if x._trace.element is not None and type(at_one) is tuple and is_element(at_one, value.ndim):
+                return x._trace.element(x, at)
+        elif type(value) is Variable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
             trace, below = x._trace, bottom(value)
             at_one = (at,) if type(at) is int else at
-            if type(below) is ndarray and type(at_one) is tuple and is_element(at_one, below.ndim):
+            if type(below) in (ndarray, Hollow) and type(at_one) is tuple and is_element(at_one, below.ndim):
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
                 if y._slot > trace.look:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from .._dual import Dual
-from .._tape import REGION, Tape, summed
+from .._tape import REGION, summed
 from .._variable import Variable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
@@ -21,7 +21,7 @@ def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: A
     if type(g) is ndarray:
         parts = g.ravel()
     else:
-        g = reshape(g, to=(-1,))
+        g = g if len(g.shape) == 1 else reshape(g, to=(-1,))
         parts = [g[n] for n in range(len(slots))]
     for s, c in zip(slots, parts, strict=True):
         if s is not None:
@@ -51,7 +51,7 @@ def joined(x):
                     return joined_generally(x)
                 trace = other
             kind = type(e)
-            if kind is Variable and slot is not None and type(bottom(e)) is float64:
+            if kind is Variable and slot is not None and issubclass(type(bottom(e)), float64):
                 deep, kind = True, float64
         if kind is not float64 and (kind is not float or slot is not None):
             return joined_generally(x)
@@ -61,7 +61,7 @@ def joined(x):
     if kind is Dual and not deep and TANGENTS.issuperset(map(type, slots)):
         tangents = np.array([0.0 if t is None else t for t in slots])
         return variable(np.array(values).reshape(to), trace, tangents.reshape(to))
-    if kind is not Tape:
+    if trace is None or not trace.pulls:
         return joined_generally(x)
     y = new(Variable)
     if deep:  # numbers of transforms below

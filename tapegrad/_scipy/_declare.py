@@ -267,8 +267,9 @@ class Namespace:
                         adapters[there] = Adapter(f, load("tapegrad._scipy._followed").on_device(ours) if there else ours)
                     adapter = adapters[there]
                     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
-                    if functional and OPEN.hiding:
-                        return one_by_one(name, lambda *args, **kwargs: adapter(args, kwargs), args, kwargs, f in self.by_steps)
+                    if OPEN.hiding and (functional or any([t.samples for t in OPEN.hiding])):
+                        attempt = lambda *args, **kwargs: adapter(args, kwargs)
+                        return one_by_one(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
                     return adapter(args, kwargs)
                 if f not in self.constants:
                     raise refusal(name, *self.refusals.get(f, ()))

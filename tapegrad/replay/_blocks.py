@@ -3,8 +3,8 @@
 Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
 operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
 
+import collections
 import functools
-import heapq
 import itertools
 import math
 from typing import Any
@@ -18,6 +18,7 @@ from ..ops import shaping
 from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
+from ._arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
 from ._interpreter import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
@@ -32,11 +33,9 @@ OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, 
 ROOM = 1 << 15  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
 COPIED = 3000  # elements that take as long to copy as it takes to begin
-KEPT = 1 << 26  # bytes of an arena that is kept for the next run
 SHORT = 3  # elements of a line below which a table is as good
 FIRST = frozenset(("mul", "add", "sub"))
 PAIR = 32  # elements of an instruction that is one row with the next
-LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
 BINARY = {
     e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
     e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
@@ -60,7 +59,6 @@ NUMBERS = frozenset((float, int))
 
 
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
-ITEM = 8  # bytes of an integer that tells a place
 
 
 @functools.lru_cache(4096)
@@ -162,214 +160,6 @@ class Kinds:
         return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
 
 
-class Held:
-    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last instruction that reads a
-    value there."""
-
-    __slots__ = ("places", "own", "until", "first")
-
-    def __init__(self, places: Any, own: bool, first: int = 0):
-        self.places, self.own, self.until, self.first = places, own, -1, first
-
-
-class Arena:
-    """Where the values of the blocks of a program lie, from the instruction that makes them to the last one that reads them.
-    `last`: number of a value -> that instruction.  `rolling`: each value has places of its own, so that trips of a loop are alike."""
-
-    def __init__(self, program: Program, last: dict, rolling: bool = False):
-        self.program, self.last, self.shown, self.rolling = program, last, program.shown, rolling
-        self.size, self.table, self.known, self.free = 1, [], {}, {}
-        self.length = self.first = 0
-        self.laid: dict = {}  # (first place, shape, strides) -> places
-        self.once: dict = {}  # id of places -> (is each there once?, the places)
-        self.counting: dict = {}  # id -> the consecutive integers of which those are views
-        self.whole = np.arange(0)  # the last of these
-        self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
-        self.forms: dict = {}  # id of places -> (their form, the places)
-        self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
-        self.constants: list = [(np.zeros((), np.int64), 0.0)]
-        self.numbers: dict = {}
-        self.nothing = np.zeros((), np.int64)
-        self.temporaries: list = []
-        self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
-        self.at: dict = {}  # value -> its places
-        self.held: dict = {}  # value -> the `Held`s where it may lie
-        self.dying: list = []  # (last instruction that reads a value, the value)
-        self.pool: list = []
-
-    def take(self) -> "Memory":
-        try:
-            return self.pool.pop()
-        except IndexError:
-            return Memory(self)
-
-    def give_back(self, memory: "Memory") -> None:
-        if ITEM * self.size <= KEPT:
-            self.pool.append(memory)
-
-    def settle(self) -> None:
-        """All blocks are there."""
-        self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
-        self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
-        self.forms, self.seam, self.counting, self.whole = {}, {}, {}, np.arange(0)
-
-    # --- places ---
-
-    def taken(self, k: int) -> Any:
-        """New places for a value, in its memory order."""
-        _, shape, strides, _, _ = self.shown[k]
-        return self.consecutive(shape, strides)
-
-    def consecutive(self, shape: tuple, strides: tuple) -> Any:
-        count = math.prod(shape)
-        idle = self.free.get(count)
-        if idle:
-            first = idle.pop()
-        else:
-            first, self.size = self.size, self.size + count
-        self.first = first
-        at = self.laid.get((first, shape, strides))
-        if at is None:
-            at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
-        return at
-
-    def integers(self, first: int, count: int) -> np.ndarray:
-        """Consecutive ones."""
-        if first + count > len(self.whole):
-            self.whole = np.arange(2 * (first + count))
-            self.counting[id(self.whole)] = self.whole
-        return self.whole[first : first + count]
-
-    def place(self, k: int) -> None:
-        self.at[k] = at = self.taken(k)
-        self.hold(k, [Held(at, True, self.first)])
-
-    def hold(self, k: int, helds: list) -> None:
-        self.held[k] = helds
-        heapq.heappush(self.dying, (self.last.get(k, -1), k))
-        for h in helds:
-            h.until = max(h.until, self.last.get(k, -1))
-
-    def constant(self, k: int) -> None:
-        v = self.program.constants[k]
-        if self.shown[k][0] is None:
-            self.at[k] = self.number(float(v))
-        else:
-            self.at[k] = self.taken_for_ever(v)
-        self.hold(k, [Held(self.at[k], False)])
-
-    def taken_for_ever(self, v: Any) -> Any:
-        at = ordered(self.integers(self.size, v.size), v.shape, v.strides)
-        self.size += v.size
-        self.constants.append((at, v))
-        return at
-
-    def temporary(self, *shape: int) -> Any:
-        """New places until the end of the instruction."""
-        at = self.consecutive(shape, ())
-        self.temporaries.append(at)
-        return at
-
-    def free_temporaries(self) -> None:
-        for at in () if self.rolling else self.temporaries:
-            self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
-        self.temporaries = []
-
-    def number(self, v: float) -> Any:
-        key = v.hex()
-        if key not in self.numbers:
-            self.numbers[key] = at = np.array(self.size)
-            self.size += 1
-            self.constants.append((at, v))
-        return self.numbers[key]
-
-    def is_dead(self, k: int, n: int) -> bool:
-        """May its places be written by instruction n?"""
-        return all([h.own and h.until <= n for h in self.held[k]])
-
-    def is_once(self, at: np.ndarray) -> bool:
-        """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
-        if id(at) not in self.once:
-            self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
-        return self.once[id(at)][0]
-
-    def keep(self, values: Any, n: int) -> None:
-        """Instruction n reads them as well."""
-        for a in values:
-            for h in self.held[a]:
-                h.until = max(h.until, n)
-            heapq.heappush(self.dying, (n, a))
-
-    def release(self, n: int) -> None:
-        """What no instruction after n reads."""
-        while self.dying and self.dying[0][0] <= n:
-            for h in self.held[heapq.heappop(self.dying)[1]]:
-                if h.own and h.until <= n:
-                    h.own = False
-                    if not self.rolling:
-                        self.free.setdefault(h.places.size, []).append(h.first)
-
-    def indices(self, at: Any, shape: tuple) -> int:
-        """Where the places of an operand, broadcast to this shape, begin in the table."""
-        met = self.begins.get((id(at), shape))
-        if met is not None:
-            return met[0]
-        places = at if at.shape == shape else at + zeros_of(shape)  # a fifth of the time of broadcast_to
-        key = places.astype(np.int32).tobytes()
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self.length
-            self.table.append(key)
-            self.length += len(key) // 4
-        self.begins[id(at), shape] = found, at
-        return found
-
-    def form_of(self, at: np.ndarray) -> Any:
-        """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
-        if id(at.base) in self.counting:  # an integer takes as much memory as a number
-            return at.shape, at.strides
-        if at.size < LEAST_CUT:
-            return False
-        found = self.forms.get(id(at))
-        if found is None:
-            steps = steps_of(at)
-            found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
-        return found[0]
-
-    def cuts_of(self, to: Any, operands: tuple) -> list | None:
-        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is one box, or too many."""
-        cuts: Any = None
-        if self.form_of(to) is False and not self.is_once(to):
-            return None  # the last one that is written to a place stays
-        for at in (to, *operands):
-            if at.size > 1 and self.form_of(at) is False:
-                cuts = cuts or [{0, n} for n in to.shape]
-                for axis in range(1, at.ndim + 1):
-                    if at.shape[-axis] > 1:
-                        cuts[-axis] |= self.seams(at, axis)
-        count = math.prod([len(c) - 1 for c in cuts]) if cuts else 0
-        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * LEAST_CUT else None
-
-    def seams(self, at: np.ndarray, axis: int) -> set:
-        """Where, along this axis from the last one, the steps between neighbours change."""
-        key = id(at), axis
-        if key not in self.seam:
-            steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
-            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1  # the step from there on is another one
-            for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
-                if k >= last + 1 and (steps[k] != steps[last]).any():
-                    found.add(k + 1)
-                    last = k + 1
-            self.seam[key] = found, at
-        return self.seam[key][0]
-
-    def view_of(self, at: np.ndarray) -> tuple | None:
-        """(first place, strides) by which the arena shows these places; None if it cannot."""
-        if id(at.base) in self.counting and at.size:
-            return int(at.flat[0]), at.strides
-        return steps_of(at)
-
-
 class Block:
     """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values that are read outside of
     blocks.
@@ -400,6 +190,7 @@ class Block:
                 else:
                     self.given.append(a)
                     arena.place(a)
+        self.reads = collections.Counter([a for _, i in code for a in i.args])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
@@ -447,8 +238,7 @@ class Block:
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        if name in LOOPS:
-            first += places_of(name)
+        first += places_of(name) if name in LOOPS else []
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
@@ -460,8 +250,9 @@ class Block:
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
             arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
-            if 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1):
-                arena.place(k)  # a copy, for else the write would make one of all of the buffer
+            written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
+            if written or self.is_apart(k, view):
+                arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
                 self.row("copy", arena.at[k], view)
                 return
             arena.hold(
@@ -470,6 +261,19 @@ class Block:
             return
         if prim is ASSIGN or prim is ADD_AT:
             base = i.args[0]
+            whole = prim is ASSIGN and is_whole(i.params["path"], i.params["at"])
+            if whole and self.is_given_up(i.args[1], at, n):
+                arena.at[k] = at[1]  # what is written becomes the buffer
+                arena.hold(k, arena.held[i.args[1]])
+                return
+            if whole:
+                arena.place(k)
+                self.row("copy", arena.at[k], at[1])
+                return
+            if prim is ADD_AT and is_whole(i.params["path"], i.params["at"]) and not arena.is_dead(base, n):
+                arena.place(k)
+                self.row("add", arena.at[k], *at)
+                return
             if (
                 arena.is_dead(base, n)
                 and arena.is_once(at[0])
@@ -526,6 +330,16 @@ class Block:
         else:  # root_slope
             self.row("mul", to, at[0], self.number(0.5))
             self.row("div", to, to, at[1])
+
+    def is_given_up(self, y: int, at: list, n: int) -> bool:
+        """Does nobody read y after instruction n, and does it lie as the buffer does?"""
+        return at[0].shape == at[1].shape and at[0].strides == at[1].strides and self.arena.is_dead(y, n)
+
+    def is_apart(self, k: int, view: np.ndarray) -> bool:
+        """Do the elements of a view that is read more than once lie one by one?"""
+        if self.listed is not None or view.size < LEAST_CUT or self.reads[k] < 2:
+            return False
+        return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     # --- two operations in one row ---
 
@@ -652,58 +466,9 @@ def left(arena: np.ndarray, way: tuple, view: Any) -> Any:
     return v.astype(bool) if truth else v
 
 
-class Memory:
-    """An arena for one run at a time, and views of it."""
-
-    __slots__ = ("arena", "address", "views")
-
-    def __init__(self, arena: Arena):
-        self.arena, self.views = np.zeros(arena.size), {}
-        for at, v in arena.constants:
-            self.arena[at] = v
-        self.address = self.arena.ctypes.data
-
-    def of(self, block: Block) -> tuple:
-        """Where the block finds what it is given, and leaves what it gives."""
-        found = self.views.get(block)
-        if found is None:
-            found = self.views[block] = (
-                [viewed(self.arena, *way) for way in block.taking],
-                [None if way is None else viewed(self.arena, *way) for way in block.giving],
-            )
-        return found
-
-
-def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
-    """The part of the arena at these places as a view; None if it is none."""
-    if 0 in shape:
-        return np.zeros(shape)
-    return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
-
-
-def steps_of(at: np.ndarray) -> tuple | None:
-    """(first place, strides) of places that lie as the elements of a view do."""
-    if not at.size:
-        return None
-    first = int(at.flat[0])
-    steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
-    told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
-    if not np.array_equal(np.broadcast_to(told, at.shape), at):
-        return None
-    return first, tuple([8 * step for step in steps])
-
-
-@functools.cache
-def zeros_of(shape: tuple) -> np.ndarray:
-    return np.zeros(shape, np.int64)
-
-
-def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
-    """These integers in the memory order that the strides tell."""
-    if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
-        return flat.reshape(shape)
-    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    return flat.reshape([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])
+def is_whole(path: tuple, at: Any) -> bool:
+    """Is all of the buffer written?"""
+    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 
 
 def is_move(prim: Any) -> bool:

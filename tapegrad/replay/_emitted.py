@@ -26,7 +26,8 @@ from ..ops.einsum import contract
 from ..ops.indexing import basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
-from ._blocks import Arena, Block, runs
+from ._arena import Arena
+from ._blocks import Block, is_whole, runs
 from ._contracted import product_text
 from ._frames import Frames
 from ._program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
@@ -545,11 +546,6 @@ def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.nd
 
 def counted(what: str, n: int) -> str:
     return f"{n} {what}{'s' if n > 1 else ''}"
-
-
-def is_whole(path: tuple, at: Any) -> bool:
-    """Is all of the buffer written?"""
-    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 
 
 def is_elementwise(prim: Any) -> bool:

@@ -15,8 +15,8 @@ import numpy as np
 from ..kernels.launch import waiting
 from ..kernels.launch.cpu import HEADER, address, compiled
 from ._elements import ENDING, Element, Exact, of_truth, ufunc_of
+from ._keys import key_of
 from ._loops import STARTS, Access, Loops, Nest
-from ._recorder import key_of
 from ._regions import Added, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}

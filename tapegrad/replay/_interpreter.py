@@ -4,8 +4,8 @@ A row says an operation, how many elements it has, and where in one array of flo
 lie: one element, or lines of them (_lines.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
 is no row, but other places.
 
-A row may also stand for a compiled loop over many rows (_rolled.py).  The answer says whether a result was not finite: what NumPy would
-note there is found out by who asked."""
+A row may also call NumPy's loop of a function or BLAS (_outside.py), or stand for a compiled loop over many rows (_rolled.py).  The
+answer says whether a result was not finite: what NumPy would note there is found out by who asked."""
 
 import ctypes
 import ctypes.util

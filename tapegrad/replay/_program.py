@@ -77,7 +77,8 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
-        targets = set()
+        self.shown: dict = {}  # what the values look like
+        targets, looks = set(), trace.looks
         for k in range(len(rows) - 1, -1, -1):
             row = rows[k]
             prim = row[0]
@@ -85,6 +86,7 @@ class Program:
                 targets.add(row[1][0])
             if k not in needed and prim is not DRAW:
                 continue
+            self.shown[k] = looks[k][1 if getattr(known[k], "base", None) is None else 2]
             if prim is CONSTANT:
                 self.constants[k] = known[k]
             elif prim is CAPTURED:
@@ -94,8 +96,6 @@ class Program:
                 self.code.append((k, Instruction(*row)))
         self.code.reverse()
         self.writes_arguments = not targets.isdisjoint(self.arguments)
-        looks = trace.looks
-        self.shown = {k: looks[k][1 if getattr(known[k], "base", None) is None else 2] for k in needed.union([k for k, _ in self.code])}
         drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
         self.generators = list(drawing.values())
         self.size = len(rows)

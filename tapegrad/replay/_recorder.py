@@ -8,7 +8,6 @@ variables that change: who sees what after a write was decided when the handle m
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
-import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,115 +19,29 @@ from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import Handler
-from .._hollow import hollow, hollow_number, read_only_as
-from .._primitive import ADD_AT, ASSIGN, OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._hollow import hollow, read_only_as
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
 from ..errors import BatchError, callers_line
-from ..ops.zero_derivative import Place
+from ._keys import FEW, NO_STEPS, key_of, settled_of
+from ._looks import LOOKS, given, look_at, look_of
 from ._tape_over import TapeOver
 from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")
 SINGLE = ("f2", "f4", "c8")
-FEW = 64  # elements of a constant that is compared with others
 NUMBERS = frozenset((float, int, bool, complex, np.float64))
-PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
-LOOKS: dict = {}  # what values look like
-GIVEN: dict = {}  # elementwise operation -> {numbers of its operands' looks -> look of the result}
-COUNT = itertools.count()
-REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NOTHING: dict = {}
-NO_STEPS = ()  # Python has one empty tuple
-
-
-def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
-    """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of NumPy's) of an array.  A layout:
-    (is it an array of NumPy?  None: a number, shape, strides, dtype, does it own its memory?)"""
-    if len(LOOKS) > 999:
-        LOOKS.clear()
-    rest = (xp is np, shape, strides, dtype)
-    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False), next(COUNT), ndarray if xp is np else None, dtype
-    LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
-    return found
-
-
-def look_at(v: Any) -> tuple:
-    if type(v) is ndarray:
-        key = v.shape, v.strides, v.dtype
-        return LOOKS.get(key) or look_of(np, *key)
-    return look_of(xp_of(v), v.shape, v.strides, v.dtype) if is_array(v) else LOOKS.get(type(v)) or look_of_number(v)
-
-
-def look_of_number(v: Any) -> tuple:
-    found = LOOKS.get(type(v))
-    if found is None and type(v) in (tuple, list):  # of several results
-        found = LOOKS[type(v)] = None, *[(None, (), (), None, True)] * 2, next(COUNT), None, None
-    elif found is None:
-        d = v.dtype if is_scalar(v) else np.asarray(v).dtype
-        kind = type(v) if is_scalar(v) else None
-        found = hollow_number(d), *[(None, (), (), getattr(v, "dtype", None), True)] * 2, next(COUNT), kind, d
-        if d.kind in "biufc":
-            LOOKS[type(v)] = found
-    return found
 
 
 def is_single(x: Any) -> bool:
     """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
-
-
-def key_of(p: Any) -> Any:
-    """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
-    kind = type(p)
-    if kind in PLAIN:
-        return kind, p
-    if kind is dict:
-        return (*p, *[key_of(v) for v in p.values()])
-    if kind is tuple or kind is list:
-        return (kind, *[key_of(v) for v in p]) if p else kind
-    if kind is slice:
-        return slice, p.start, p.stop, p.step
-    if kind is ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
-        return p.shape, p.strides, p.dtype.str, p.tobytes()
-    if kind is float or kind is complex or isinstance(p, np.generic):
-        return kind, repr(p)
-    if kind is Place:
-        return kind, p.k
-    hash(p)
-    return kind, p
-
-
-def index_key(at: Any) -> tuple:
-    """The same for an index, or a step of a view: numbers and slices, mostly."""
-    kind = type(at)
-    if kind is tuple:
-        return kind, *[i if type(i) is int else index_key(i) for i in at]
-    if kind in PLAIN:
-        return kind, at
-    return (kind, at.start, at.stop, at.step) if kind is slice else key_of(at)
-
-
-def settled_of(prim: Primitive, params: dict) -> tuple:
-    """(settings as an instruction may hold them, their key: None where there is none)."""
-    try:
-        if prim in REGIONS:
-            at = params["at"]
-            if type(at) not in PLAIN and type(at) is not slice:
-                params = {**params, "at": fixed(at)}
-            key = tuple([(kind, index_key(step)) for kind, step in params["path"]]) if params["path"] else NO_STEPS
-            return params, (key, index_key(at), params.get("copy"))
-        kinds = tuple(map(type, params.values()))
-        if PLAIN.issuperset(kinds):
-            return params, (*params.items(), kinds)
-        params = {name: fixed(p) for name, p in params.items()}
-        return params, tuple([(name, index_key(p)) for name, p in params.items()])
-    except TypeError:
-        return {name: fixed(p) for name, p in params.items()}, None
 
 
 class Instruction:
@@ -171,6 +84,7 @@ class Record(Trace):
         self.known: list = []
         self.looks: list = []
         self.guards: dict = {}
+        self.asked = 0  # how often values were asked for
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
         self.constants = frozenset(map(id, constants))
@@ -222,6 +136,7 @@ class Record(Trace):
         """(A copy: whoever asks may write it.)"""
         k = x._slot
         v = self.known[k]
+        self.asked += 1
         if (k, False) not in self.guards:
             self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
         return kept(v) if is_array(v) else v
@@ -229,6 +144,7 @@ class Record(Trace):
     def truth(self, x):
         k = x._slot
         v = bool(self.known[k])
+        self.asked += 1
         if (k, True) not in self.guards:
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
@@ -357,6 +273,9 @@ class Record(Trace):
             slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
         return self.done(prim, slots, params)
 
+    def element(self, x, at):
+        return self.done(READ, (x._slot,), {"path": NO_STEPS, "at": at, "copy": False})
+
     def single(self, prim, x, v, i):
         setting = now()
         if setting is not self.setting or (self.weak and i in self.weak):
@@ -366,7 +285,7 @@ class Record(Trace):
             short = self.shortened(prim) if short is None else short
             if not short:
                 return self.done(prim, (i,), NOTHING)
-        run, met, given, watched = short
+        run, met, to_look, watched = short
         slots = (i if not self.same else self.same.get(i, i),)
         looks = self.looks
         k = met.get(slots)
@@ -376,9 +295,9 @@ class Record(Trace):
             known = self.known
             k = len(known)
             out = run(known[i])
-            look = given.get(looks[i][3])
+            look = to_look.get(looks[i][3])
             if look is None or type(out) is not look[4] or out.dtype is not look[5]:
-                look = given[looks[i][3]] = look_at(out)
+                look = to_look[looks[i][3]] = look_at(out)
             self.rows.append((prim, slots, NOTHING, watched))
             known.append(out)
             looks.append(look)
@@ -402,7 +321,7 @@ class Record(Trace):
             short = self.shortened(prim) if short is None else short
             if not short:
                 return self.done(prim, (i, j), NOTHING)
-        run, met, given, watched = short
+        run, met, to_look, watched = short
         slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
         looks = self.looks
         k = met.get(slots)
@@ -413,9 +332,9 @@ class Record(Trace):
             k = len(known)
             out = run(known[i], known[j])
             of_looks = looks[i][3], looks[j][3]
-            look = given.get(of_looks)
+            look = to_look.get(of_looks)
             if look is None or type(out) is not look[4] or out.dtype is not look[5]:
-                look = given[of_looks] = look_at(out)
+                look = to_look[of_looks] = look_at(out)
             self.rows.append((prim, slots, NOTHING, watched))
             known.append(out)
             looks.append(look)
@@ -446,14 +365,12 @@ class Record(Trace):
         self.met, self.short = self.mets.setdefault(watched, ({}, {}))
 
     def shortened(self, prim):
-        """(body, what of it was met: operands -> number, GIVEN of it, flags) of an elementwise operation of tapegrad's own; else ()"""
+        """(body, what of it was met: operands -> number, what results look like, flags) of an elementwise operation of tapegrad's own, or
+        ()."""
         run, pure, fresh = ways_of(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi:
-            given = GIVEN.setdefault(prim, {})
-            if len(given) > 999:
-                given.clear()
-            short = run, {}, given, self.watched
+            short = run, {}, given(prim), self.watched
         self.short[prim] = short
         return short
 

@@ -17,9 +17,9 @@ from numpy import ndarray
 from .._array import is_scalar, kept, same_bits
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._tape import PART as ONE_OF_SEVERAL
-from .._tape import REGION, Fold, Form, Like
+from .._tape import REGION, Fold, Form, Like, primitive_of
 from .._variable import Variable
-from ._ways import CONSTANT, PART, ways_of
+from ._ways import CONSTANT, PART, is_pure, ways_of
 
 LEAST = 6  # trips, from which on it pays
 ALIKE = 3  # records by which periods are found
@@ -225,10 +225,10 @@ class Loop:
 
     def trip(self, t: int) -> Trip | None:
         below, first = self.below, self.start + self.period * t
-        low, asked = len(below.rows), len(below.guards)
+        low, asked = len(below.rows), below.asked
         self.run(first + self.period - 1, first - 1)
         state = {j: g for j, g in enumerate(self.G[:first]) if g is not None}
-        if below.same or len(below.guards) != asked:
+        if below.same or below.asked != asked:
             return None
         if not all([g._trace is below if type(g) is Variable else is_scalar(g) for g in state.values()]):
             return None
@@ -236,9 +236,12 @@ class Loop:
 
     def repeated(self, before: Trip, trip: Trip, t: int) -> int:
         """How many further trips were done as this one, number t."""
+        first = self.period * t
+        if not all([prim is None or is_pure(prim) for prim in map(primitive_of, self.records[first : first + self.period])]):
+            return 0  # a rule of the user's, which may count its calls
         try:
             moved = Moved(self.below, self.start)
-            moved.records(self.records, self.period * (t + 1), self.period * t, self.period)
+            moved.records(self.records, first + self.period, first, self.period)
             steps = self.steps(before, trip, moved)
         except Unlike:
             return 0

@@ -3,9 +3,7 @@
 import operator
 from typing import Any
 
-from numpy import ndarray
-
-from .._array import is_scalar
+from .._array import is_array, is_scalar
 from .._primitive import READ, Primitive
 from .._random import DRAW
 from ..ops import elementwise as e
@@ -41,6 +39,6 @@ def ways_of(prim: Primitive) -> tuple:
 
 def is_of_another(out: Any, values: list) -> bool:
     """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of them.)"""
-    if type(out) is ndarray:
+    if is_array(out):
         return out.base is not None or any([out is v for v in values])
     return not is_scalar(out)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ops import linalg
 from ..ops.one_triangle import alike_each, folded, mirrored, tolerance
-from ._recorder import key_of
+from ._keys import key_of
 
 UNKNOWNS, COLUMNS = 4, 16
 PROBED = 64  # elements of the operand of a linear operation

@@ -8,8 +8,9 @@ import scipy.linalg
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.replay import _blocks, _form
-from tapegrad.replay._blocks import BINARY, COMPARED, UNARY, steps_of, viewed
+from tapegrad.replay import _arena, _blocks, _form
+from tapegrad.replay._arena import steps_of, viewed
+from tapegrad.replay._blocks import BINARY, COMPARED, UNARY
 from tapegrad.replay._interpreter import CHECKED, IN_LINES, NUMBER, OPERATIONS, PAIRED, interpreter
 from tapegrad.replay._outside import LOOPS, UFUNCS, loop_of
 
@@ -412,7 +413,7 @@ def test_each_kind_of_line(row, shape):
     name, way, rng = row.split()[0], row.split()[-1], np.random.default_rng(0)
     wide = (*shape[:-1], shape[-1] + 2)
     for bad in (False, True):
-        arena = _blocks.Arena(SimpleNamespace(program=None, shown={}), {})
+        arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
         values = [rng.integers(0, 4, size=wide) / 2 + 0.5 for _ in range(1 + len(way))]
         if name == "select":
             values[1] -= 1.0
@@ -427,7 +428,7 @@ def test_each_kind_of_line(row, shape):
         block = object.__new__(_blocks.Block)
         block.arena, block.rows, block.along = arena, [], 0
         block.row(name, *places)
-        memory = _blocks.Memory(arena)
+        memory = _arena.Memory(arena)
         arena.settle()
         block.settle()
         assert block.code[0] == NUMBER[row] and block.along == 1
@@ -443,7 +444,7 @@ def test_each_kind_of_line(row, shape):
 
 def bare_block(*values):
     """A block without a program, and the places of these values."""
-    arena = _blocks.Arena(SimpleNamespace(program=None, shown={}), {})
+    arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
     block = object.__new__(_blocks.Block)
     block.arena, block.rows, block.along, block.listed = arena, [], 0, None
     block.nothing, block.temporary = arena.nothing, arena.temporary
@@ -451,7 +452,7 @@ def bare_block(*values):
 
 
 def run_of(block):
-    memory = _blocks.Memory(block.arena)
+    memory = _arena.Memory(block.arena)
     block.arena.settle()
     block.settle()
     return memory.arena, block.run(*block.before, memory.address)
@@ -513,7 +514,7 @@ def test_products_by_blas(monkeypatch, one, other):
             block.matmul(to, *shown(places))
             block.arena.free_temporaries()
             assert {row[0] for row in block.rows} & {NUMBER["dgemm"], NUMBER["dgemv"]}
-            memory = _blocks.Memory(block.arena)
+            memory = _arena.Memory(block.arena)
             memory.arena[to] = np.nan  # what was there before is of no account
             memory.arena[shown(places)[0].flat[0]] = np.inf if bad else a.flat[0]
             block.arena.settle()

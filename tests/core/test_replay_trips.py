@@ -1,4 +1,5 @@
-"""Loops whose sweep is recorded by the trip (replay/_trips.py): random loops, regular and not, against plain calls."""
+"""Loops that are recorded: their sweep, by the trip (replay/_trips.py), for random loops, regular and not, against plain calls; and what
+is copied of a buffer that they fill."""
 
 import warnings
 
@@ -6,9 +7,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay import _trips
+from tapegrad.replay import _program, _recorder, _trips
 
 N = 4
+X = np.array([0.3, 0.5, 0.2])
 M = np.random.default_rng(1).normal(size=(N, N)) / N
 
 
@@ -182,3 +184,65 @@ def test_trips_of_usual_loops(counts):
     assert len(done) >= 12
     np.testing.assert_allclose(found, tg.grad(f)(x), rtol=1e-12)
     np.testing.assert_allclose(p.grad(2 * x), tg.grad(f)(2 * x), rtol=1e-12)
+
+
+def test_copies_are_in_proportion_to_what_is_written(monkeypatch):
+    def copied(T):
+        """Bytes that are copied of buffers, by a recording and by the first replay."""
+
+        def f(x):
+            r = np.zeros((T, 8), like=x)
+            r[0] = x
+            for t in range(1, T):
+                r[t] = 0.9 * r[t - 1] + 0.1 * np.sin(r[t - 1] * r[t - 1, 0])
+            return (r * r).sum()
+
+        total = [0]
+        for module in (_recorder, _program):
+            kept = module.kept
+            monkeypatch.setattr(module, "kept", lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1])
+        x = np.linspace(0.1, 0.8, 8)
+        p = tg.prepare(f, x)
+        for _ in range(2):
+            np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-13)
+        monkeypatch.undo()
+        return total[0]
+
+    assert copied(80) < 3 * copied(40)
+
+
+def test_rules_of_the_users_are_called_for_each_trip():
+    calls = []
+
+    def vjp(g, out, x):
+        calls.append(len(calls))
+        return 2 * g * x
+
+    square = tg.rule(lambda x: x * x, vjp=vjp)
+
+    def f(x):
+        y = x
+        for _ in range(60):
+            y = square(np.array([y[0], y[1] * 0.9, y[2]])) * 0.5 + x
+        return y.sum()
+
+    x = np.array([0.1, 0.2, 0.15])
+    want = tg.grad(f)(x)
+    calls.clear()
+    np.testing.assert_allclose(tg.prepare(f, x).grad(x), want, rtol=1e-13)
+    assert len(calls) == 60
+
+
+def test_values_that_a_loop_asks_for():
+    """A branch in the loop tells trips apart that look the same."""
+
+    def f(p):
+        y, z = p * 1.0, np.zeros(3, like=p)
+        for _ in range(60):
+            z[1:] = y[1:] * p[0]
+            y = y * 0.9 + z[[0, 2, 1]] if y[0] > 0.05 else y * 1.5 - z
+        return (y * y).sum()
+
+    p = tg.prepare(f, X)
+    for at in (X, 1.1 * X, X):
+        np.testing.assert_allclose(p.grad(at), tg.grad(f)(at), rtol=1e-12)

@@ -4,7 +4,11 @@ call, in both modes and all orders."""
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.interpolate
+import scipy.linalg
 import scipy.optimize
+import scipy.signal
+import scipy.stats
 
 import tapegrad as tg
 from tapegrad.errors import BatchError
@@ -136,3 +140,43 @@ def test_recorded_flags():
                 continue
             assert p(x) == expected
     assert "function_calls" in str(p.report())
+
+
+def test_factorisations_whose_form_depends_on_values():
+    """A real Schur form has blocks where eigenvalues are complex: the samples here have one, none and one."""
+    stack = np.stack([np.array([[1.0, 2.0], [-1.5, 0.5]]), np.array([[1.0, 0.3], [0.2, 3.0]]), np.array([[0.5, 1.0], [-2.0, 0.3]])])
+    invariant = lambda a: (abs(scipy.linalg.schur(a)[0]) ** 2).sum() + scipy.linalg.ldl(a + a.T)[1].sum()
+    each = np.stack([tg.grad(invariant)(a) for a in stack])
+    assert np.allclose(tg.vmap(tg.grad(invariant))(stack), each, rtol=1e-10)
+    assert np.allclose(tg.grad(lambda s: tg.vmap(invariant)(s).sum())(stack), each, rtol=1e-10)
+    p = tg.prepare(tg.vmap(invariant), stack)
+    assert np.allclose(p(stack), [invariant(a) for a in stack], rtol=1e-12) and "scipy.schur" in p.report()
+    with pytest.raises(BatchError, match="numpy.union1d gives shapes that differ between samples"):
+        tg.vmap(lambda x: np.union1d(x, np.array([1.0, 2.0])))(np.array([[1.0, 2.0], [1.0, 3.0]]))
+
+
+def test_designs_and_programs_by_values():
+    """Functions of SciPy's that look at values and take no function."""
+    low = lambda x: np.concatenate(scipy.signal.butter(3, 0.2 + 0.1 * np.tanh(x[0])))
+    cheapest = lambda x: scipy.optimize.linprog(x, [[1.0, 1.0, 1.0, 1.0]], [1.5], bounds=[(0, 1)] * 4).fun
+    for f in (low, cheapest):
+        g = lambda x, f=f: (f(x) ** 2).sum()
+        each = np.stack([tg.grad(g)(x) for x in X])
+        assert np.allclose(tg.vmap(f)(X), [f(x) for x in X], rtol=1e-12)
+        assert np.allclose(tg.vmap(tg.grad(g))(X), each, rtol=1e-9)
+        assert np.allclose(tg.grad(lambda s, g=g: tg.vmap(g)(s).sum())(X), each, rtol=1e-9)
+
+
+def test_one_engine_of_random_numbers_is_not_shared():
+    def f(x):
+        engine = scipy.stats.qmc.Halton(2, seed=np.random.default_rng(5))
+        square = lambda t: np.exp(-x[0] * (t * t).sum(0))
+        return scipy.integrate.qmc_quad(square, np.zeros(2), np.exp(x[:2]), n_points=8, n_estimates=2, qrng=engine).integral
+
+    with pytest.raises(BatchError):
+        tg.vmap(f)(X)
+
+
+def test_an_object_for_each_sample_is_refused():
+    with pytest.raises(BatchError, match="make_splrep gives an object for each sample"):
+        tg.vmap(lambda x: scipy.interpolate.make_splrep(np.arange(4.0), x, s=0.01)(1.5))(X)

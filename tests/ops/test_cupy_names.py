@@ -2,12 +2,15 @@
 
 import functools
 import importlib
+import re
 
+import keyword_calls
 import numpy as np
 import pytest
 import scipy.special as sp
 
 import tapegrad as tg
+from tapegrad._tree import leaves
 from tapegrad.errors import NoRuleError
 from tapegrad.testing import check_grads
 
@@ -175,6 +178,9 @@ def test_a_function_that_cupy_gave_the_name_of_another(xp):
     want = tg.value_and_grad(lambda x: sp.ellipk(x / 2).sum())(X)
     np.testing.assert_allclose(got[0].get(), want[0], rtol=1e-14)
     np.testing.assert_allclose(got[1].get(), want[1], rtol=1e-12)
+    from cupy.linalg import cross  # it calls itself linalg_cross
+
+    check_grads(cross, (xp.asarray(X), xp.asarray(X[::-1] ** 2)), order=1)
     with pytest.raises(NoRuleError, match="sph_harm"):
         tg.grad(lambda x: special(xp).sph_harm(1, 2, x, x).real.sum())(xp.asarray(X))
 
@@ -232,13 +238,112 @@ WAITING = ("roots", "setxor1d", "histogram2d", "histogramdd", "asarray_chkfinite
 QUIET = [n for n in CALLS if n not in WAITING]
 
 
-@pytest.mark.parametrize("name", [*QUIET, "nanvar"])
+MORE = {
+    "nanvar": lambda xp, x: xp.nanvar(x),
+    "eigh_tridiagonal": lambda xp, x: tg.scipy.linalg.eigh_tridiagonal(x[0], x[1, :2])[1][0].sum(),  # (CuPy has none)
+}
+
+
+@pytest.mark.parametrize("name", [*QUIET, *MORE])
 def test_nobody_waits_for_the_device(xp, name):
     hosted = pytest.importorskip("hosted_cupy")
-    f = of(name, xp) if name in CALLS else lambda x: xp.nanvar(x)
+    f = of(name, xp) if name in CALLS else functools.partial(MORE[name], xp)
     x = xp.asarray(CALLS.get(name, ("", X))[1])
     for run in (lambda: tg.value_and_grad(f)(x), lambda: tg.jvp(f, (x,), (x,))):
         run()
         hosted.reset_counts()
         run()
         assert hosted.stats["syncs"] == 0
+
+
+# --- every keyword of NumPy's functions, as CuPy takes it ---
+
+SPACES = {"numpy": "cupy", "numpy.linalg": "cupy.linalg", "numpy.fft": "cupy.fft", "scipy.special": "cupyx.scipy.special"}
+APART = {*keyword_calls.IN_PLACE, *keyword_calls.SYMMETRISED, *keyword_calls.CHOSEN, np.ldexp, np.trim_zeros, np.real_if_close}
+REFUSED = "nan_to_num.*copy=False|weights subtracts|qr: mode=|AxisError|axis .* is out of bounds|only 'C' or 'F'|of complex numbers"
+
+
+def as_cupys(xp):
+    """(call of keyword_calls.py, CuPy's module and name)"""
+    homes = {}
+    for theirs, ours in SPACES.items():
+        theirs, ours = importlib.import_module(theirs), importlib.import_module(ours)
+        for name in set(dir(theirs)) & set(dir(ours)):
+            f = getattr(theirs, name)
+            if callable(f) and not isinstance(f, type) and callable(getattr(ours, name)):
+                homes.setdefault(f, (ours, name))
+    for call in (*keyword_calls.calls(), *keyword_calls.ufunc_calls()):
+        result = any([isinstance(v, str) and v == "result" for v in call.kwargs.values()])
+        loop = isinstance(call.f, np.ufunc) and "dtype" in call.kwargs  # CuPy rounds the operands for a loop of another dtype
+        if not (call.method or call.ufunc or call.f in APART or call.f not in homes or result or loop):
+            yield call, *homes[call.f]
+
+
+def moved(xp, x):
+    if isinstance(x, np.ndarray):
+        return xp.asarray(x)
+    return type(x)([moved(xp, v) for v in x]) if type(x) in (list, tuple) else x
+
+
+def vector(y):
+    parts = [np.ravel(v.get() if hasattr(v, "get") else v) for v in leaves(y)]
+    parts = [p for p in parts if p.dtype.kind in "fc"]
+    return np.concatenate([np.zeros(0), *[np.concatenate([p.real, p.imag]) if p.dtype.kind == "c" else p for p in parts]])
+
+
+def weighted(xp, y, w):
+    total = 0.0
+    for v in leaves(y):
+        if getattr(v, "dtype", np.dtype(float)).kind in "fc":
+            for p in (v.real, v.imag) if getattr(v, "dtype", np.dtype(float)).kind == "c" else (v,):
+                n = getattr(p, "size", 1)
+                total = total + ((xp.reshape(p, -1) * xp.asarray(w[:n])).sum() if getattr(p, "ndim", 0) else p * float(w[0]))
+                w = w[n:]
+    return total
+
+
+def by_keyword(xp, call, module, name, rng):
+    """What is wrong; None where CuPy does not take the call, or it has no derivative."""
+    active = [i for i, a in enumerate(call.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+    args, kwargs = moved(xp, call.args), {k: moved(xp, v) for k, v in call.kwargs.items()}
+    space = {"M": module, "kwargs": kwargs}
+    exec(f"def program(*args): return M.{name}(*args, **kwargs)", space)
+    try:
+        plain = space["program"](*args)
+    except Exception:
+        return None  # CuPy does not take this
+    value = vector(plain)
+    if not active or not len(value) or not np.isfinite(value).all():
+        return None
+    w, v = rng.standard_normal(len(value)), [rng.standard_normal(call.args[i].shape) for i in active]
+
+    def at(*xs):
+        given = list(args)
+        for i, x in zip(active, xs, strict=True):
+            given[i] = x
+        return space["program"](*given)
+
+    phi, x = lambda *xs: weighted(xp, at(*xs), w), tuple([args[i] for i in active])
+    directions = tuple([xp.asarray(d) for d in v])
+    try:
+        got, gradient = tg.value_and_grad(phi, tuple(range(len(x))))(*x)
+        slope = float(tg.jvp(phi, x, directions)[1])
+    except Exception as error:
+        return None if re.search(REFUSED, f"{type(error).__name__}: {error}") else f"{type(error).__name__}: {error}"
+    back = float(sum([(g * d).sum() for g, d in zip(gradient, directions, strict=True)]))
+    h, single = 1e-4, any([p.dtype.itemsize // (2 if p.dtype.kind == "c" else 1) < 8 for p in leaves(plain) if hasattr(p, "dtype")])
+    moved_by = lambda k: w @ vector(at(*[a + k * h * d for a, d in zip(x, directions, strict=True)]))
+    numeric = sum([c / h * moved_by(k) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))])
+    scale = max(1.0, abs(slope))
+    near = [abs(float(got) - w @ value) <= 1e-6 * max(1.0, abs(w @ value)), abs(back - slope) <= 1e-6 * scale]
+    near.append(single or "dtype" in kwargs or abs(numeric - slope) <= 1e-5 * scale)
+    return "" if all(near) else f"value, modes, differences: {near}"
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_keywords(xp):
+    rng = np.random.default_rng(0)
+    found = {repr(call): by_keyword(xp, call, module, name, rng) for call, module, name in as_cupys(xp)}
+    assert {call: why for call, why in found.items() if why} == {}
+    assert list(found.values()).count("") > 1000

@@ -16,8 +16,10 @@ import calls_smoothing
 import calls_solutions
 import calls_sparse
 import calls_systems
+import numpy as np
 import pytest
 import scipy.optimize
+from looped import looped, vmapped
 from public_calls import judged
 
 import tapegrad as tg
@@ -51,6 +53,28 @@ def test_values_and_both_modes(call):
 def test_to_second_order_and_of_samples(call):
     _, f, x, options = call
     judged(f, *x, **options)
+
+
+@pytest.mark.long
+def test_of_samples_that_go_ways_of_their_own():
+    """The calls whose values decide what is done: as a loop over two samples, or loud.  (SciPy's own code may raise what it raises.)"""
+    found = {"right": 0, "loud": 0}
+    for name, f, x, options in CALLS:
+        if options.get("samples", True):
+            continue
+        active = [k for k, a in enumerate(x) if np.asarray(a).dtype.kind in "fc"]
+        g = lambda *v, f=f, x=x, active=active: f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)])
+        stacks = [np.stack([np.asarray(x[k]), 0.97 * np.asarray(x[k])]) for k in active]
+        try:
+            got, want = vmapped(g)(*stacks), looped(g)(*stacks)
+        except (tg.errors.TapegradError, RuntimeError, TypeError, AttributeError, ValueError):
+            found["loud"] += 1
+            continue
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8, err_msg=name)
+        found["right"] += 1
+    print(found)
+    assert found["right"] > 2 * found["loud"]
 
 
 BOX = [(-2.0, 2.0)]

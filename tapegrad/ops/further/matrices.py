@@ -110,10 +110,14 @@ def part_of(name: str, select: Any, select_range: Any) -> slice:
 
 @primitive()
 def turns(v, *of, theirs, settings):
-    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases."""
-    known, *of = [x if xp_of(x) is np else x.get() for x in (v, *of)]
-    product = np.sum(known.conj() * theirs(*of, **dict(settings))[1], 0)
-    return xp_of(v).asarray(product / abs(product))
+    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases.  On a device, which has no such
+    function, those that make the largest element of each positive."""
+    library = xp_of(v)
+    if library is not np:
+        largest = library.take_along_axis(v, abs(v).argmax(0)[None], 0)[0]
+        return largest.conj() / abs(largest)
+    product = np.sum(v.conj() * theirs(*of, **dict(settings))[1], 0)
+    return product / abs(product)
 
 
 def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
