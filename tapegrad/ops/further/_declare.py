@@ -26,27 +26,26 @@ from ..incomplete import first_array
 from ..shaping import reshape
 
 
-def implements(*functions: Callable, by_values: bool = False) -> Callable:
-    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors.
-    `by_values`: what is done depends on values (pivots, blocks, an order); of several samples it is done for one after another."""
+def implements(*functions: Callable) -> Callable:
+    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
 
     def declare(f):
-        name = f"{functions[0].__module__.rpartition('._')[0]}.{f.__name__}" if by_values else None
-        return answers(*functions)(where_tracked(f, lambda: functions[0], name))
+        return answers(*functions)(where_tracked(f, lambda: functions[0]))
 
     return declare
 
 
-def where_tracked(f: Callable, theirs: Callable, name: str | None = None) -> Callable:
+def where_tracked(f: Callable, theirs: Callable) -> Callable:
     """f for calls with something tracked, what `theirs()` is for others.  Samples whose values decide what it does are run one after the
-    other.  `name`: that of a function by values."""
+    other."""
 
     @functools.wraps(f)
     def run(*args, **kwargs):
         if any_tracked(args) or any_tracked(kwargs.values()):
             if any([t.samples for t in OPEN.hiding]):
-                called = name or f"{getattr(theirs(), '__module__', 'scipy').partition('.')[0]}.{f.__name__}"
-                return load("tapegrad._one_by_one").one_by_one(called, f, args, kwargs, False, run)
+                home = [part for part in getattr(theirs(), "__module__", "scipy").split(".") if not part.startswith("_")]
+                name = ".".join([*home, f.__name__])
+                return load("tapegrad._one_by_one").one_by_one(name, f, args, kwargs, False, run)
             return f(*args, **kwargs)
         return theirs()(*lend(args), **lend(kwargs))
 

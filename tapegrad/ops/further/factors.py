@@ -86,7 +86,7 @@ def structure(t: np.ndarray) -> np.ndarray:
     return np.triu(np.ones(t.shape)) + np.diag(np.diagonal(t, -1) != 0, -1)
 
 
-@implements(scipy.linalg.schur, by_values=True)
+@implements(scipy.linalg.schur)
 def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
     square("schur", a)
     (plain,) = values("schur", a)
@@ -112,19 +112,19 @@ def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
     return tuple([triangle(matmul(H(q), matmul(m, z)), lower=False) for m in (a, b)]) + (q, z)
 
 
-@implements(scipy.linalg.qz, by_values=True)
+@implements(scipy.linalg.qz)
 def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
     return generalised("qz", A, B, scipy.linalg.qz(*values("qz", A, B), output))
 
 
-@implements(scipy.linalg.ordqz, by_values=True)
+@implements(scipy.linalg.ordqz)
 def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
     aa, bb, _, _, q, z = scipy.linalg.ordqz(*values("ordqz", A, B), sort, output)
     aa, bb, q, z = generalised("ordqz", A, B, (aa, bb, q, z))
     return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
 
 
-@implements(scipy.linalg.rsf2csf, by_values=True)
+@implements(scipy.linalg.rsf2csf)
 def rsf2csf(T, Z, check_finite=True):
     """A plane rotation for each pair, from below; which eigenvalue comes first is as LAPACK has it."""
     t, z, n = T + 0j, Z + 0j, shape(T)[0]
@@ -149,7 +149,7 @@ def rsf2csf(T, Z, check_finite=True):
     return triangle(t, lower=False), z
 
 
-@implements(scipy.linalg.cdf2rdf, by_values=True)
+@implements(scipy.linalg.cdf2rdf)
 def cdf2rdf(w, v):
     plain = values("cdf2rdf", w)[0]
     if plain.ndim != 1:
@@ -165,7 +165,7 @@ def cdf2rdf(w, v):
 # --- Hessenberg form, balance, LDL ---
 
 
-@implements(scipy.linalg.hessenberg, by_values=True)
+@implements(scipy.linalg.hessenberg)
 def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
     """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
     square("hessenberg", a)
@@ -186,7 +186,7 @@ def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
     return (h, q) if calc_q else h
 
 
-@implements(scipy.linalg.matrix_balance, by_values=True)
+@implements(scipy.linalg.matrix_balance)
 def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
     """Permutations and powers of two, which are constants."""
     plain = values("matrix_balance", A)[0]
@@ -195,7 +195,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
     return b, scipy.linalg.matrix_balance(plain, permute, scale, True)[1] if separate else t
 
 
-@implements(scipy.linalg.ldl, by_values=True)
+@implements(scipy.linalg.ldl)
 def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     """The order of pivoting, and which blocks have two rows, are constants; of A one triangle is read."""
     plain = values("ldl", A)[0]
@@ -237,7 +237,7 @@ def halves(x: Any, p: Any, q: Any) -> tuple:
     return blocks
 
 
-@implements(scipy.linalg.cossin, by_values=True)
+@implements(scipy.linalg.cossin)
 def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
     """Of unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
     if swap_sign:
@@ -277,7 +277,7 @@ def changed(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
     return first, upper
 
 
-@implements(scipy.linalg.qr_delete, by_values=True)
+@implements(scipy.linalg.qr_delete)
 def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
     found = scipy.linalg.qr_delete(*values("qr_delete", Q, R), k, p, which)
     a = matmul(Q, R)
@@ -286,7 +286,7 @@ def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
     return changed("qr_delete", a[kept] if axis == 0 else a[:, kept], *found)
 
 
-@implements(scipy.linalg.qr_insert, by_values=True)
+@implements(scipy.linalg.qr_insert)
 def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_finite=True):
     found = scipy.linalg.qr_insert(*values("qr_insert", Q, R, u), k, which, rcond)
     a, axis, k = matmul(Q, R), 0 if which == "row" else 1, int(k)
@@ -296,7 +296,7 @@ def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_fi
     return changed("qr_insert", concatenate(*parts, axis=axis), *found)
 
 
-@implements(scipy.linalg.qr_update, by_values=True)
+@implements(scipy.linalg.qr_update)
 def qr_update(Q, R, u, v, overwrite_qruv=False, check_finite=True):
     found = scipy.linalg.qr_update(*values("qr_update", Q, R, u, v))
     u, v = [column(x) if len(shape(x)) == 1 else x for x in (u, v)]
