@@ -50,6 +50,7 @@ LOADED: dict[str, tuple] = {
     "tapegrad.cupy": ("__init__", "_stand_ins", "scipy", "_scipy._device"),
     "tapegrad._cupyx": ("_stand_ins",),
     "tapegrad.scipy": ("__init__", "_stand_ins"),
+    "tapegrad._one_by_one": ("ops.further._declare",),  # when values that a vmap hides decide what is done
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
