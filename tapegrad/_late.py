@@ -53,7 +53,6 @@ LOADED: dict[str, tuple] = {
     "tapegrad._one_by_one": ("ops.further._declare",),  # when values that a vmap hides decide what is done
     "tapegrad.ops.further": ("ops._protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
-    "tapegrad._one_by_one": ("ops.further._declare",),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     **{
