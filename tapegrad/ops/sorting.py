@@ -94,7 +94,8 @@ rules(
 def extreme_at(x, y, *, at, largest):
     """The vector x after numpy.maximum.at(x, at, y), or minimum.at."""
     out = x.copy()
-    (xp_of(x).maximum if largest else xp_of(x).minimum).at(out, at, y)
+    with np.errstate(invalid="ignore"):  # of comparisons with nan, which maximum itself does not mind
+        (xp_of(x).maximum if largest else xp_of(x).minimum).at(out, at, y)
     return out
 
 
