@@ -26,7 +26,7 @@ from ._rolled import HEAVIEST, Listed
 from ._written_out import way
 
 SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
-CALLED = 1 << 15  # of functions of the C library
+CALLED = 1 << 15  # of exponentials and the like
 PRODUCTS = 1 << 22  # of a matrix product
 MATRICES = 64  # products of an instruction
 OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
