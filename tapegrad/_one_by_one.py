@@ -83,7 +83,11 @@ class Call:
         shadow = Rebind(self.functions, self.args, list(values))
         with shadow as (functions, ((args, kwargs),)):
             args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
-            y = self.f(*args, **kwargs)
+            before, OPEN.of_one = OPEN.of_one, True
+            try:
+                y = self.f(*args, **kwargs)
+            finally:
+                OPEN.of_one = before
             numbers = [v for v in leaves(y) if is_float(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
             if any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles]):
@@ -102,6 +106,8 @@ class Call:
         found = [shape(v) for v in outs]
         if self.shapes is None:
             self.shapes = found
+        if len(found) != len(self.shapes):
+            raise BatchError(f"{self.where}: {self.name}: its result has other parts for each sample; loop over them")
         if found != self.shapes:
             a, b = next((a, b) for a, b in zip(self.shapes, found, strict=False) if a != b)
             raise BatchError(

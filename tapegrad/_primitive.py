@@ -82,6 +82,7 @@ class Open(threading.local):
     depth = 0  # how many transforms are open
     shadows: tuple = ()  # theirs (_shadow)
     hiding: Any = ()  # those that hide values
+    of_one: bool = False  # is a call for all samples, or replays, run for one of them (_one_by_one.py)?
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
     watcher: Any = None  # who looks at each operation (_anomalies)
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as plain_np
 import scipy.optimize as opt
+from scipy.sparse.linalg import LinearOperator
 
 from .. import implicit
 from .. import numpy as np
-from .._primitive import primal_of
+from .._primitive import OPEN, primal_of
 from .._shadow import MAKERS
 from .._transforms import grad, hessian, jacobian
 from .._tree import Const
@@ -116,6 +117,55 @@ def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tup
     return x + (exact - primal_of(exact))
 
 
+class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
+    """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a factorisation, the values on a grid):
+    it is plain, and moves with the parameters.  Whoever computes with it is told."""
+
+    dtype = plain_np.dtype(object)  # for who asks whether it is a number
+
+    def __init__(self, value: Any, name: str):
+        self._value, self._name = value, name
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(
+            self._name, "it is what the search made on its way", "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = __bool__ = __matmul__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    def __repr__(self) -> str:
+        return repr(self._value)
+
+
+def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
+    """A result, or a part of one, without what has no derivative."""
+    if isinstance(found, tuple):
+        return tuple([withheld(v, name) for v in found])
+    if isinstance(found, dict):
+        for key, v in found.items():
+            found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
+    made = isinstance(found, LinearOperator) or (type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc")
+    return Withheld(found, name) if made else found
+
+
+def as_it_is(found: Any, name: str, count: int = 1) -> Any:
+    """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`: so many of its items have
+    a derivative."""
+    if not OPEN.of_one or isinstance(found, plain_np.ndarray):
+        return found
+    if isinstance(found, tuple):
+        return (*found[:count], *withheld(found[count:], name))
+    return withheld(found, name, DERIVED)
+
+
+DERIVED = ("x", "fun", "root", "cost", "jac", "grad")  # `jac` and `grad` are zero at a minimum, `fun` at a root
+
+
 def tuple_of(args: Any) -> tuple:
     return args if isinstance(args, tuple) else (args,)
 
@@ -135,7 +185,8 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     if any(seen) or tracked(args):
         form = (lambda y: as_array(y[0])) if jac is True else as_array
         found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
-    return found
+        return withheld(found, "scipy.optimize.root", DERIVED)
+    return as_it_is(found, "scipy.optimize.root")
 
 
 @OPTIMIZE.rule(opt.fsolve, by_steps=True)
@@ -146,9 +197,9 @@ def fsolve(
     settings = (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
     found = opt.fsolve(watched(func, seen), plain_np.atleast_1d(as_float(x0)), bare(args), plainly(fprime), full_output, *settings)
     if not any(seen) and not tracked(args):
-        return found
+        return as_it_is(found, "scipy.optimize.fsolve")
     x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
-    return (x, *found[1:]) if full_output else x
+    return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
 
 
 def bracketed(f: Any) -> Any:
@@ -231,14 +282,14 @@ def minimize(
     rest = given, plainly(hess), plainly(hessp), bare(bounds) if not hasattr(bounds, "lb") else bounds, constraints, tol, callback, options
     found = opt.minimize(watched(fun, seen), as_float(x0), bare(args), method, *rest)
     if not any(seen) and not tracked(args):
-        return found
+        return as_it_is(found, name)
     if constraints not in ((), [], None):
         raise refusal(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
     inside(found.x, bounds, name)
     form = first if jac is True else number
     found.x = derived("minimum", name, fun, form, found.x, args)
     found.fun = form(fun(found.x, *args))
-    return found
+    return withheld(found, name, DERIVED)
 
 
 @OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)
@@ -260,14 +311,19 @@ def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), 
     given = plainly(jac)
     found = opt.least_squares(watched(fun, seen), as_float(x0), given, bounds, args=bare(args), loss=loss, **settings)
     if not any(seen) and not tracked(args):
-        return found
+        return as_it_is(found, name)
     if loss != "linear" or kwargs:
         raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     found.x = derived("minimum", name, fun, half_squares, found.x, args)
     found.fun = as_array(fun(found.x, *args))
     found.cost = half_squares(found.fun)
-    return found
+    if type(found.jac) is plain_np.ndarray:
+        found.jac = jacobian(Equation(fun, as_array))(found.x, *args)
+        found.grad = found.jac.T @ found.fun
+    else:
+        found.jac = Withheld(found.jac, f"{name}: 'jac' of its result")
+    return withheld(found, name, DERIVED)
 
 
 # --- functions of arrays ---
@@ -317,14 +373,16 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
             values[key] = watched(v, seen) if key == first else plainly(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
         found = f(*bound.args, **bound.kwargs)
         if not any(seen) and not tracked(args):
-            return found
+            return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
             raise refusal(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
         x = pick(found)
         if kind == "minimum":
             inside(x, values.get("bounds"), name)
         x = derived(kind, name, fun, form, as_float(x), args)
-        return put(found, x, lambda: form(fun(x, *args)))
+        return put(
+            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found, x, lambda: form(fun(x, *args))
+        )
 
     run.__signature__ = signature
     return run
@@ -361,7 +419,23 @@ for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_an
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
 for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_array, plain_x, put_x))
-OPTIMIZE.rule(opt.leastsq, by_steps=True)(of_x(opt.leastsq, "minimum", half_squares, plain_x, put_x))
+
+
+@OPTIMIZE.rule(opt.leastsq, by_steps=True)
+def leastsq(
+    func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, ftol=1.49012e-08, xtol=1.49012e-08, gtol=0.0, maxfev=0, epsfcn=None,
+    factor=100, diag=None,
+):  # fmt: skip
+    name, seen, args = "scipy.optimize.leastsq", [], tuple_of(args)
+    settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
+    found = opt.leastsq(watched(func, seen), as_float(x0), bare(args), plainly(Dfun), full_output, *settings)
+    if not any(seen) and not tracked(args):
+        return as_it_is(found, name, 2)
+    x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
+    if not full_output:
+        return (x, *found[1:])
+    J = jacobian(Equation(func, as_array))(x, *args)
+    return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
 class Fitted:

@@ -180,3 +180,37 @@ def test_one_engine_of_random_numbers_is_not_shared():
 def test_an_object_for_each_sample_is_refused():
     with pytest.raises(BatchError, match="make_splrep gives an object for each sample"):
         tg.vmap(lambda x: scipy.interpolate.make_splrep(np.arange(4.0), x, s=0.01)(1.5))(X)
+
+
+def test_parts_of_results_that_a_search_made():
+    """Those with a formula have their derivative; the others are loud, where nothing is tracked they are plain."""
+    times, data = np.linspace(0, 1, 9), np.exp(-np.linspace(0, 1, 9))
+    model = lambda a: lambda p: p[0] * np.exp(-p[1] * times * a) - data * times
+    slope = lambda a: lambda p: np.stack([np.exp(-p[1] * times * a), -p[0] * times * a * np.exp(-p[1] * times * a)], 1)
+    quadratic = lambda a: lambda x: a * x[0] ** 2 + 2 * x[1] ** 2 + x[0] * x[1]
+    linear = lambda a: lambda x: [a * x[0] - 1, x[1] + x[0] - 2]
+    opt = scipy.optimize
+    right = (
+        lambda a: (opt.least_squares(model(a), [1.0, 1.0], slope(a), xtol=1e-15, ftol=1e-15, gtol=1e-15).jac ** 2).sum(),
+        lambda a: (opt.leastsq(model(a), [1.0, 1.0], Dfun=slope(a), full_output=True, xtol=1e-14, ftol=1e-14)[1] ** 2).sum(),
+    )
+    for f in right:
+        np.testing.assert_allclose(tg.value_and_grad(f)(1.3)[0], f(1.3), 1e-6)
+        np.testing.assert_allclose(tg.grad(f)(1.3), (f(1.3 + 1e-4) - f(1.3 - 1e-4)) / 2e-4, 1e-5)
+        np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.array([1.3, 0.9])), [tg.grad(f)(1.3), tg.grad(f)(0.9)], 1e-7)
+    loud = (
+        lambda a: opt.minimize(quadratic(a), [1.0, 1.0], method="BFGS").hess_inv[0, 0],
+        lambda a: np.sum(opt.minimize(quadratic(a), [1.0, 1.0], method="BFGS").hess_inv * 2.0),
+        lambda a: opt.minimize(quadratic(a), [1.0, 1.0], method="L-BFGS-B").hess_inv.todense()[0, 0],
+        lambda a: opt.leastsq(model(a), [1.0, 1.0], full_output=True)[2]["fvec"].sum(),
+        lambda a: np.asarray(opt.root(linear(a), [0.0, 0.0]).fjac).sum(),
+        lambda a: opt.fsolve(linear(a), [0.0, 0.0], full_output=True)[1]["r"].sum(),
+        lambda a: opt.basinhopping(quadratic(a), [1.0, 1.0], niter=1, rng=1).lowest_optimization_result.x.sum(),
+    )
+    for f in loud:
+        with pytest.raises(tg.errors.NoRuleError, match="what the search made on its way"):
+            tg.grad(f)(1.3)
+        assert np.isfinite(f(1.3))
+        assert tg.grad(lambda x, f=f: x * f(1.3))(2.0) == f(1.3)
+    with pytest.raises(AttributeError, match="hess_inv"):
+        tg.vmap(loud[0])(np.array([1.3, 0.9]))
