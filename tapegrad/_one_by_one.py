@@ -137,7 +137,7 @@ class Call:
                     f"{self.where}: {self.name}: item {k} of the result may be another for each sample or call; loop over them"
                 )
             return rebuilt(a, found)
-        return a if a is OUTPUT or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
+        return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
 
 
 class Hole:
@@ -151,6 +151,11 @@ def is_float(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
+def raises(a: Any) -> bool:
+    """Is it a part of a result that nobody may compute with?"""
+    return getattr(type(a), "raises_where_used", False)
+
+
 def same(a: Any, b: Any) -> bool:
     if is_array(a) or is_array(b):
         return is_array(a) and is_array(b) and a.dtype == b.dtype and np.array_equal(a, b)
@@ -159,7 +164,7 @@ def same(a: Any, b: Any) -> bool:
 
 def same_trees(a: Any, b: Any) -> bool:
     if not is_node(a):
-        return a is b or same(a, b)
+        return a is b or same(a, b) or (raises(a) and raises(b))
     if type(a) is not type(b) or (isinstance(a, dict) and list(a) != list(b)) or len(children(a)) != len(children(b)):
         return False
     return all([same_trees(v, w) for v, w in zip(children(a), children(b), strict=True)])

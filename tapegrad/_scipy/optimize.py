@@ -122,6 +122,7 @@ class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
     it is plain, and moves with the parameters.  Whoever computes with it is told."""
 
     dtype = plain_np.dtype(object)  # for who asks whether it is a number
+    raises_where_used = True
 
     def __init__(self, value: Any, name: str):
         self._value, self._name = value, name
