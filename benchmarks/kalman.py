@@ -98,6 +98,7 @@ def four_states_elements(np, y, B):
             K = PB @ W
             m = m + K @ r
             P = P - K @ PB.T
+            P = 0.5 * (P + P.T)  # rounding errors of the odd part would grow: after 1,000 steps nothing would be right
         return total
 
     return loglik
