@@ -183,12 +183,6 @@ BUGS = [
         "    elif k in owned:\n        owned.add(i)",
         "    else:\n        owned.add(i)",
     ),
-    Bug(
-        "cotangents not laid out like their buffers",
-        "_array.py",
-        "    if len(shape) < 2 or (",
-        "    if True or (",
-    ),
     # captured arrays
     Bug(
         "the shadow of a captured array outlives the call",
