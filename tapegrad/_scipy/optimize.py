@@ -125,7 +125,7 @@ class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
     raises_where_used = True
 
     def __init__(self, value: Any, name: str):
-        self._value, self._name = value, name
+        self._made, self._name = value, name
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise refusal(
@@ -140,7 +140,7 @@ class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
         return self._refuse()
 
     def __repr__(self) -> str:
-        return repr(self._value)
+        return repr(self._made)
 
 
 def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
