@@ -14,7 +14,7 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
-from ._foreign import ASKERS, OBJECTS, REMEDIES, library_of, numbers_of
+from ._foreign import ASKERS, OBJECTS, REMEDIES, argument, library_of
 from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
@@ -338,7 +338,7 @@ def lowered(y: Any, trace: Trace) -> tuple:
 
 def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return y if type(y) is Variable else tree_map(lambda v: numbers_of(v) if has_objects(v) else v, y)
+    return y if type(y) is Variable else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
 
 
 def has_objects(y: Any) -> bool:

@@ -57,6 +57,8 @@ def parts_of(x: Any) -> list:
     """What x holds."""
     if isinstance(x, Variable):
         return []
+    if hasattr(type(x), "plain_elements"):  # those that a mask chose
+        return [x.full, x.mask]
     if type(x) is types.FunctionType:
         return [c.cell_contents for c in x.__closure__ or () if c != EMPTY]
     if type(x) is np.ndarray and x.dtype.kind == "O":

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import READ, bind, layout_of, primal_of
-from .._variable import Variable
+from .._primitive import READ, bind, is_tracked, layout_of, live, primal_of, values_of
+from .._variable import Variable, frozen
 from ._define import dtype, ndim, primitive, shape, xp
 from .corners import where
 from .picking import agreed
@@ -47,7 +47,7 @@ def is_recorded(mask: Any) -> bool:
 
 
 def selected(x: Any, mask: Any) -> "Selected":
-    mask, n = primal_of(mask), int(np.prod(shape(mask)))
+    mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))  # as it is now, whoever writes it
     if not n or (not mask._trace.samples and not bool(np.any(mask))):
         return Selected(x, mask).plain_elements()
     row = first_chosen(reshape(mask, to=(n,)), reshape(primal_of(x), to=(n, *shape(x)[ndim(mask) :])))
@@ -60,12 +60,17 @@ def along(mask: Any, x: Any) -> Any:
 
 def written(x: Any, y: "Selected", at: Any) -> tuple:
     """(value, index), which x[at] = y comes down to."""
-    if y.mask is None or not isinstance(at, Variable) or shape(at) != shape(y.mask) or shape(x)[ndim(at) :] != shape(y.full)[ndim(at) :]:
+    if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not alike(at, y.mask):
         return y.plain_elements(), at
-    at = primal_of(at)
-    if at is not y.mask and not bool(np.all(at == y.mask)):
-        return y.plain_elements(), at
-    return where(along(at, x), y.full, x), Ellipsis
+    return where(along(y.mask, x), y.full, x), Ellipsis
+
+
+def alike(mask: Any, other: Any) -> bool:
+    """Are these one mask?  Where that is not known, it is asked."""
+    mask = live(primal_of(mask))
+    if isinstance(mask, Variable) and mask._trace is other._trace and mask._slot is other._slot:
+        return True
+    return shape(mask) == shape(other) and bool(np.all(mask == other))
 
 
 def plain(v: Any) -> Any:
@@ -88,8 +93,17 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         self.full, self.mask = full, mask
 
     def plain_elements(self) -> Any:
-        """These elements by themselves: where the mask is the same for all, or may be asked for."""
-        return self.full if self.mask is None else bind(READ, (self.full,), {"path": (), "at": agreed(self.mask), "copy": True})
+        """These elements by themselves: where the mask is the same for all, or may be asked for.  They are what this is from then on,
+        so that a write into them, or into a view of them, is seen here."""
+        if self.mask is not None:
+            self.full = bind(READ, (self.full,), {"path": (), "at": agreed(self.mask), "copy": True})
+            self.mask = None
+        return self.full
+
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it."""
+        v = self.plain_elements()
+        return v if is_tracked(v) else values_of(v)
 
     @property
     def __class__(self):  # as a Variable of an array has it
@@ -101,7 +115,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        return 1 + ndim(self.full) - ndim(self.mask)
+        return ndim(self.full) if self.mask is None else 1 + ndim(self.full) - ndim(self.mask)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -109,8 +123,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(self.plain_elements(), name)
 
     def __setitem__(self, at: Any, y: Any) -> None:
-        self.full, self.mask = self.plain_elements(), None
-        self.full[at] = y
+        self.plain_elements()[plain(at)] = y
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.asarray(self.plain_elements(), *args, **kwargs)
@@ -122,38 +135,45 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
     def joins(self, v: Any) -> bool:
         """Can v stand beside it in a function of the elements?"""
         if type(v) is Selected:
-            return v.mask is not None and (v.mask is self.mask or (shape(v.mask) == shape(self.mask) and bool(np.all(v.mask == self.mask))))
+            return v is self or (v.mask is not None and alike(v.mask, self.mask))
         return np.ndim(layout_of(v)) < self.ndim
 
-    def each(self, f: Callable, args: tuple, kwargs: dict) -> Any:
-        if self.mask is None or not all([self.joins(v) for v in args]):
-            return f(*plain(args), **kwargs)
+    def by_elements(self, args: tuple, kwargs: dict) -> bool:
+        return (
+            self.mask is not None
+            and all([self.joins(v) for v in args])
+            and not any([type(v) is Selected or np.ndim(layout_of(v)) for v in kwargs.values()])
+        )
+
+    def each(self, f: Callable, args: tuple, kwargs: dict) -> "Selected":
         return Selected(f(*[v.full if type(v) is Selected else v for v in args], **kwargs), self.mask)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if (
-            method != "__call__"
-            or ufunc.nout != 1
-            or ufunc.signature is not None
-            or kwargs
-            or (out is not None and type(out[0]) is not Selected)
-        ):
-            kwargs = kwargs if out is None else {**kwargs, "out": plain(out)}
-            return getattr(ufunc, method)(*plain(args), **kwargs)
-        first = next(v for v in args if type(v) is Selected)
-        new = first.each(ufunc, args, {})
-        if out is None:
-            return new
-        to = dtype(out[0].full)
-        full, mask = (new.full, new.mask) if type(new) is Selected else (new, None)
-        out[0].full, out[0].mask = astype(full, to=to), mask
-        return out[0]
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any) -> Any:
+        first = next((v for v in args if type(v) is Selected), self)
+        elementwise = method == "__call__" and ufunc.nout == 1 and ufunc.signature is None and not kwargs
+        if elementwise and all([type(v) is Selected for v in out]) and first.by_elements((*args, *out), kwargs):
+            new = first.each(ufunc, args, kwargs)
+            if not out:
+                return new
+            if np.can_cast(new.dtype, out[0].dtype, "same_kind"):
+                out[0].full = astype(new.full, to=out[0].dtype)
+                return out[0]
+        if out:
+            kwargs = {**kwargs, "out": plain(out)}
+        return getattr(ufunc, method)(*plain(args), **kwargs)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         if f in REDUCTIONS and type(args[0]) is Selected:
             return args[0].reduced(f, *args[1:], **kwargs)
-        if f in ELEMENTWISE and any([type(v) is Selected for v in args]):
-            return next(v for v in args if type(v) is Selected).each(f, args, kwargs)
+        first = next((v for v in args if type(v) is Selected), None)
+        if (
+            f in ELEMENTWISE
+            and first is not None
+            and "out" not in kwargs
+            and first.by_elements(args, kwargs)
+            and len(args) > (f is np.where)
+        ):
+            return first.each(f, args, kwargs)
         return f(*plain(args), **{k: plain(v) for k, v in kwargs.items()})
 
     def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
@@ -171,10 +191,17 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
                 return f(self.plain_elements(), axis=axis)
         return f(where(mask, self.full, xp(self.full).asarray(none, dtype(self.full))), axis=axes)
 
-    def copy(self) -> "Selected":
-        return Selected(self.full, self.mask)
+    def copy(self, order: str = "C") -> Any:
+        return self.full.copy(order) if self.mask is None else Selected(self.full, self.mask)
 
-    def astype(self, to: Any) -> "Selected":
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self.copy()
+
+    def astype(self, to: Any, **settings: Any) -> Any:
+        if self.mask is None or settings:
+            return self.plain_elements().astype(to, **settings)
         return Selected(astype(self.full, to=np.dtype(to)), self.mask)
 
 
@@ -183,7 +210,7 @@ def reduction(f: Callable) -> Callable:
 
 
 for _f in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all):
-    setattr(Selected, _f.__name__.removeprefix("a") if _f in (np.max, np.min) else _f.__name__, reduction(_f))
+    setattr(Selected, _f.__name__, reduction(_f))
 ELEMENTWISE = frozenset((np.where, np.clip, np.nan_to_num, np.round, np.real, np.imag, np.angle, np.sinc, np.copy))
 NONE = {np.sum: 0, np.prod: 1, np.any: False, np.all: True, np.max: None, np.min: None, np.amax: None, np.amin: None}
 REDUCTIONS = frozenset((*NONE, np.mean))

@@ -1,5 +1,7 @@
 """x[mask] in a recording: a mask that the values decide is an input of it, and no guard, as long as nobody asks how many it chooses."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,101 @@ def test_a_mask_that_chooses_nothing_is_told_from_one_that_does():
         for x in (POINTS[0], -np.abs(POINTS[1]), np.abs(POINTS[2]), POINTS[3], -np.abs(POINTS[4])):
             np.testing.assert_allclose(p.grad(x), tg.grad(in_its_domain)(x), 1e-12, 1e-13)
     assert p.forms["grad"].recordings == 3
+
+
+# --- what was chosen is an array like others: written into, viewed, copied, kept ---
+
+
+def filled(x):
+    v = x[x > 0]
+    v.fill(2.0)
+    return v.sum() * x[0]
+
+
+def with_where(x):
+    v = x[x > 0]
+    np.add(v, 1.0, out=v, where=np.ones(len(v), bool))
+    np.copyto(v, v * 3.0)
+    np.clip(v, 0.1, 5.0, out=v)
+    return (v * v).sum()
+
+
+def of_a_view(x):
+    v = x[x > 0]
+    first, column, same = v[:1], v.reshape(-1, 1), v
+    v += 1.0
+    v *= 2.0
+    return first.sum() * (column * column).sum() + same.sum() * v.ndim
+
+
+def sorted_in_place(x):
+    v = x[x > 0]
+    v.sort()
+    np.maximum.at(v, [0], 5.0)
+    v[v > 4.0] = 0.0
+    v[np.array([0])] += x[1]
+    return v @ np.arange(len(v)) + v.sum() * x[0]
+
+
+def of_a_mask_that_is_written(x):
+    m = x > 0
+    v = x[m]
+    m[np.argmax(x)] = False
+    rows = np.stack([m, m])
+    row, y = rows[0], x * 1.0
+    w = x[row]
+    row[0] = not row[0]
+    y[row] = y[row] * 3.0
+    y[m] = 0.5
+    return (v * v).sum() + (w * w * w).sum() + (y * y).sum()
+
+
+def copied(x):
+    v = x[x > 0]
+    c, e = v.copy(), copy.deepcopy(v)
+    v[0] = 9.0 * x[0]
+    d = v.copy()
+    d[0] = 1.0
+    return v.sum() + (c * c).sum() + (e**3).sum() + d.sum() + np.where(c > 0.5)[0].sum() * x[0]
+
+
+@pytest.mark.parametrize("f", [filled, with_where, of_a_view, sorted_in_place, of_a_mask_that_is_written, copied], ids=lambda f: f.__name__)
+def test_an_array_like_others(f):
+    p = tg.prepare(f, POINTS[0])
+    for x in POINTS[:6]:
+        np.testing.assert_allclose(p(x), f(x), 1e-12)
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-12, 1e-13)
+
+
+def test_returned_and_kept():
+    class Box:
+        last = np.ones(2)
+
+    box, log = Box(), []
+
+    def keep(x):
+        box.last = x[x > 0]
+        log.append(x[x > 0])
+        return box.last.sum()
+
+    p, chosen = tg.prepare(keep, POINTS[0]), tg.prepare(lambda x: x[x > 0] * 2.0, POINTS[0])
+    for x in POINTS[:3]:
+        assert p(x) == x[x > 0].sum()
+        assert type(box.last) is type(log[-1]) is np.ndarray and (box.last == x[x > 0]).all() and (log[-1] == box.last).all()
+        assert (chosen(x) == 2.0 * x[x > 0]).all()
+    samples = np.array([[1.0, -1.0, 2.0], [3.0, 4.0, -1.0], [1.0, 1.0, 1.0]])
+
+    def keep_only(x):
+        box.last = x[x > 0]
+        return x.sum()
+
+    tg.vmap(tg.grad(keep_only))(samples)
+    assert type(box.last) is np.ndarray and box.last.tolist() == [1.0, 1.0, 1.0]
+
+    def hand_on(x):
+        before = box.last.sum()
+        box.last = x[x > 0]
+        return before * x[0]
+
+    with pytest.raises(tg.errors.BatchError):
+        tg.vmap(hand_on)(samples)

@@ -56,6 +56,7 @@ ASKING = {
     "ops.special": "orders of functions",
     "ops.spectral": "pivots; tolerances that are numbers",
     "ops.statistics": "the place of a quantile",
+    "ops.selecting": "what is left of chosen elements after the transform",
     "ops.views": "indices, shapes",
     "ops.writing": "plain targets",
     "ops.zero_derivative": "nonzero, texts",
