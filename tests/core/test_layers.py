@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import subprocess
 import sys
 
@@ -279,3 +280,12 @@ def test_public_names():
     missing = [n for n in expected if not hasattr(tapegrad, n)]
     assert missing == []
     assert {n for n in expected if n not in dir(tapegrad)} == set()
+
+
+@pytest.mark.parametrize("name", ["", ".errors", ".implicit", ".kernels", ".operators", ".sparse", ".statespace", ".testing"])
+def test_completion_shows_what_is_public(name):
+    """Nothing that is imported from elsewhere, nothing for tapegrad's own use."""
+    module = importlib.import_module(f"tapegrad{name}")
+    shown = {n: getattr(module, n) for n in dir(module) if not (n.startswith("__") and n.endswith("__"))}
+    assert shown and (name or not [n for n in shown if n.startswith("_")])
+    assert not [n for n, x in shown.items() if not (getattr(x, "__module__", None) or x.__name__).startswith("tapegrad")]
