@@ -27,10 +27,10 @@ from . import shaping as s
 from . import views
 from ._define import NUMPY, shape
 from ._define import dtype as dtype_of
+from ._flat import Flat, fill
 from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
-from ._flat import Flat, fill
 from .picking import is_hidden, is_hidden_mask, with_written
 from .selecting import Selected, written
 from .views import index, shown
