@@ -3,6 +3,7 @@
 Each is a small callable object, which a shadow (see `_shadow`) enters to replace what it captured."""
 
 import random
+import types
 import zlib
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -13,7 +14,7 @@ from . import _stand_ins
 from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import check_function, full_like, name_of, number, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, own, primal_of, view
 from ._shadow import MAKERS, Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Reference
@@ -140,6 +141,8 @@ class Rebind(Shadow):
             if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
                 self.hold.append(x)
                 self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+            if kind is types.MethodType and type(x.__self__) in REPLACED:
+                return getattr(self(x.__self__), x.__name__)
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, held(x)))
@@ -184,9 +187,6 @@ class Rebind(Shadow):
             self.places[id(y)] = len(self.handles)
             self.handles.append((y, y))
         return self.places[id(y)]
-
-    def method(self, m: Any) -> Any:
-        return getattr(self(m.__self__), m.__name__) if type(m.__self__) in REPLACED else super().method(m)
 
     def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
@@ -423,6 +423,8 @@ class checkpoint(Remade, Generic[P, Y]):
         for k, x in enumerate(handles):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
+                if not getattr(x, "_version", 0):
+                    own(x)
                 if out._trace is not None and out._trace is not x._trace:
                     out._trace.risen.append(x)
                 x._become(out)
