@@ -429,7 +429,6 @@ class checkpoint(Remade, Generic[P, Y]):
                     out._trace.risen.append(x)
                 x._become(out)
                 x._saved = True
-        step.run = step.kept
         members = iter(outs[: step.count])
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
 
@@ -500,6 +499,7 @@ class Step:
                 self.check_values(marks)
             else:
                 self.marks, self.before = marks, [(x, b, moved(x, b)) for x, b in shadow.state]
+                self.run = self.kept
         shadow.arrays = []  # nothing is written back: what was written is an output
         if again:
             ended(shadow)
