@@ -230,6 +230,11 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for "
             "all of them: draw the numbers outside and pass them as an argument"
         )
+    if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
+        error = BatchError(
+            f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write the "
+            "array by its name, or loop over the samples"
+        )
     tree, stacks = found[0], iter([value_out(v) for v in found[1]])
     shadow.finish(error)
     if error is not None:

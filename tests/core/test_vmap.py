@@ -1,5 +1,7 @@
 """`tg.vmap`: axes, trees, captured arrays, branches, nesting, chunks, and what it refuses."""
 
+import contextvars
+import ctypes
 import random
 
 import numpy as np
@@ -756,3 +758,27 @@ def test_stacks_that_a_transform_around_knows(order, outer):
             ends.append([OUTER[outer](of(over))(stack), left.copy()])
         np.testing.assert_allclose(ends[1][0], ends[0][0], rtol=1e-12)
         np.testing.assert_array_equal(ends[1][1], ends[0][1])
+
+
+def test_a_write_through_an_address_raises():
+    raw = np.full(3, 0.3)
+
+    def writes(x):
+        ctypes.cast(raw.ctypes.data, ctypes.POINTER(ctypes.c_double))[0] = 0.8
+        return (raw * x).sum()
+
+    def reads(x):
+        return ctypes.cast(raw.ctypes.data, ctypes.POINTER(ctypes.c_double))[0] * x.sum()
+
+    stack = np.arange(6.0).reshape(2, 3)
+    assert np.allclose(tg.vmap(reads)(stack), 0.3 * stack.sum(1))
+    for f in (writes, tg.grad(writes)):
+        with pytest.raises(BatchError, match="by its address"):
+            tg.vmap(f)(stack)
+
+
+def test_a_name_by_a_context_variable():
+    held = contextvars.ContextVar("held")
+    held.set({"a": 0.5})
+    stack = np.arange(6.0).reshape(2, 3)
+    assert np.allclose(tg.vmap(lambda x: (held.get()["a"] * x).sum())(stack), 0.5 * stack.sum(1))
