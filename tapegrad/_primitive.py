@@ -144,7 +144,7 @@ class Trace:
     sweeps: Any = None
     tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
-    element: Any = None  # a method (x, at): the element x[at] of an array, if it hides its values
+    element: Any = None  # a method (x, at): the element x[at] of an array, if its values are hidden (of a tape: by `below`)
     single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
     pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
 

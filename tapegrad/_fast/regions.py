@@ -150,6 +150,8 @@ def getitem(x, at):
             trace, below = x._trace, bottom(value)
             at_one = (at,) if type(at) is int else at
             if type(below) in (ndarray, Hollow) and type(at_one) is tuple and is_element(at_one, below.ndim):
+                if trace.element is not None and value._trace is trace.below:
+                    return trace.element(x, at)
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
                 if y._slot > trace.look:

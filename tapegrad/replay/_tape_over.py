@@ -8,9 +8,10 @@ import functools
 from typing import Any
 
 from .._primitive import Primitive
-from .._tape import IMMUTABLE, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._tape import ELEMENT, IMMUTABLE, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._variable import Variable, bottom, new
 from ..ops._define import PRIMITIVES, is_operator, reads, signature_of
+from ..ops.indexing import pull_element
 from ._trips import sweep
 
 SHAPES: dict = {}  # (operation, numbers of looks) -> the rules that fit, and for two arrays what is kept
@@ -70,6 +71,16 @@ class TapeOver(Tape):
         if prim.aliases:
             v._saved = out._saved = True
         return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
+
+    def element(self, x, at):
+        """(The value of x is one of the recording's.)"""
+        v, records = x._value, self.records
+        y = new(Variable)
+        y._value = self.below.element(v, at)
+        y._trace = self
+        y._slot = len(records)
+        records.append((pull_element, x._slot, ELEMENT, None, self.layout(v._value), (), at))
+        return y
 
     def single(self, prim, x, v, i):
         kind = KINDS[prim] if prim in KINDS else kind_of(prim)
