@@ -247,12 +247,26 @@ def takes_over(x: Variable, y: Variable) -> bool:
     return True
 
 
+def takes_over_unseen(x: Variable, y: Variable, at: Any) -> bool:
+    """The same where the values are those of a recording, as a tape over it has them or by themselves: x is from now on what y is."""
+    v, w = (x._value, y._value) if x._trace.pulls else (x, y)
+    if type(v) is not Variable or type(w) is not Variable or not (at is Ellipsis or type(at) is slice and at == ALL):
+        return False
+    below = v._trace
+    if below is None or not below.tells or w._trace is not below or not getattr(x, "_version", 0) or not below.alike(v._slot, w._slot):
+        return False
+    x._value, x._slot = y._value, y._slot
+    x._saved = y._saved = True
+    x._version += 1
+    return True
+
+
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
     """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
-        return False
+        return type(y) is Variable and trace is not None and y._trace is trace and takes_over_unseen(x, y, at)
     if not (trace is None or type(trace) is Tape or type(trace) is Dual):
         return False
     kind = type(at)

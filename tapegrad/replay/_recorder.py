@@ -203,6 +203,13 @@ class Record(Trace):
     def memory(self, slot):
         return None
 
+    def alike(self, i, j):
+        """May the value j be in the place of i, in the hands of several?"""
+        same = self.looks[i][3] == self.looks[j][3] and is_array(self.known[j])
+        if same:
+            self.alone.discard(j)
+        return same and self.known[j].base is None
+
     def copied_slot(self, slot, x):
         """`copied(x)` is packed in the order of its axes."""
         self.alone.discard(slot)
