@@ -253,7 +253,9 @@ def takes_over_unseen(x: Variable, y: Variable, at: Any) -> bool:
     if type(v) is not Variable or type(w) is not Variable or not (at is Ellipsis or type(at) is slice and at == ALL):
         return False
     below = v._trace
-    if below is None or not below.tells or w._trace is not below or not getattr(x, "_version", 0) or not below.alike(v._slot, w._slot):
+    if below is None or not below.tells or w._trace is not below or not getattr(x, "_version", 0):
+        return False
+    if type(w._value) is not Hollow or not w._value.flags.writeable or not below.alike(v._slot, w._slot):
         return False
     x._value, x._slot = y._value, y._slot
     x._saved = y._saved = True
