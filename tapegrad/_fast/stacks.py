@@ -68,7 +68,10 @@ def joined(x):
             return trace.step(packed.prim, flat, values, tuple(slots), {"to": to})
         return joined_generally(x)
     y = new(Variable)
-    if deep:  # numbers of transforms below
+    below = trace.below
+    if deep and below is not None and all([type(e) is Variable and e._trace is below for e in values]):
+        y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
+    elif deep:  # numbers of transforms below
         y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])
     else:
         y._value = np.array(values).reshape(to)
