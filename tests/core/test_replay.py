@@ -389,7 +389,7 @@ def test_a_number_that_is_used_up_is_run_plainly_in_the_end():
     for k in range(60):
         x = X + 0.001234567 * k
         assert np.allclose(p.grad(x), tg.grad(f)(x))
-    assert "it was recorded" in p.report()
+    assert "another way, and none was replayed" in p.report()
 
 
 def test_compiled_code_that_wants_numbers(recwarn):
@@ -697,3 +697,39 @@ def test_what_is_read_only_is_not_taken_over():
     p = tg.prepare(taken, x)
     for _ in range(3):
         np.testing.assert_allclose(p.grad(x), tg.grad(taken)(x), rtol=1e-14)
+
+
+def test_a_function_that_takes_another_way_at_each_call():
+    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are recorded and replayed."""
+
+    def f(x):
+        y = x * 1.0
+        for _ in range(60):
+            y = y * (1.01 + 0.02 * x[2]) + 0.001 * x[0]
+            if y[0] > 1.5:
+                y = y * 0.5 * (1 + x[1])
+        return (y * y).sum()
+
+    p, rng = tg.prepare(f, X), np.random.default_rng(0)
+    for n in range(100):
+        x = rng.random(3) + 0.2
+        if n % 10 == 9:
+            np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-12)
+        else:
+            p.grad(x)
+        if n == 5:
+            assert "the next 3 calls are run as they are" in p.report()
+    assert recordings(p) == 8 and "took another way" in p.report()
+
+    def ways(x):
+        y = x
+        for k in range(1, 5):
+            if x[0] > k:
+                y = np.sin(y) + k
+        return (y * y).sum()
+
+    q = tg.prepare(ways, X)
+    for n in range(40):
+        x = X + n % 5
+        np.testing.assert_allclose(q.grad(x), tg.grad(ways)(x), rtol=1e-12)
+    assert recordings(q) == 5 and replayed(q)
