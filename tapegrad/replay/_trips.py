@@ -45,12 +45,9 @@ class Unlike(Exception):
 
 
 def codes_of(records: list) -> ndarray:
-    met: dict = {}
-    made = []
-    for rule, _, second, *_ in records:
-        key = rule.rule if type(rule) is Fold else rule, second.rule if type(second) is Fold else second
-        made.append(met.setdefault(key, len(met)))
-    return np.array(made)
+    keys = [(r[0].rule if type(r[0]) is Fold else r[0], r[2].rule if type(r[2]) is Fold else r[2]) for r in records]
+    code = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    return np.array([code[key] for key in keys])
 
 
 def distances(codes: ndarray) -> list:
@@ -120,8 +117,9 @@ class Moved:
                     self.compare(u, v)
         elif kind is dict:
             self.compare(tuple(a.items()), tuple(b.items()))
-        elif kind is slice:
-            self.compare((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+        elif kind is slice:  # (of plain numbers: views.unchanging)
+            if a != b:
+                raise Unlike
         elif kind is Fold:
             self.compare((a.rule, a.shape, a.dtype, a.conjugate), (b.rule, b.shape, b.dtype, b.conjugate))
         elif kind is Like:
