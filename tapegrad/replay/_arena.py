@@ -44,6 +44,7 @@ class Arena:
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
         self.temporaries: list = []
+        self.rooms: dict = {}  # elements -> the first place
         self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
         self.held: dict = {}  # value -> the `Held`s where it may lie
@@ -122,6 +123,12 @@ class Arena:
         at = self.consecutive(shape, ())
         self.temporaries.append(at)
         return at
+
+    def room(self, count: int) -> int:
+        """Places for any instruction, for as long as it takes."""
+        if count not in self.rooms:
+            self.rooms[count], self.size = self.size, self.size + count
+        return self.rooms[count]
 
     def free_temporaries(self) -> None:
         for at in () if self.rolling else self.temporaries:

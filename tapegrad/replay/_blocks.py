@@ -19,6 +19,7 @@ from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
+from ._banded import room_for
 from ._interpreter import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
@@ -420,10 +421,10 @@ class Block:
         if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
             to, x, y = to.T, y.T, x.T
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
-        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)])]
+        places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
         if self.listed is not None:
             self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
-        self.rows.append((NUMBER[name], to.size, *places, 0, *integers, *[0] * (ROW - 6 - len(integers))))
+        self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
         if id(at.base) in self.arena.counting and form(at) is not None:
