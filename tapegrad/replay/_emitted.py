@@ -113,6 +113,7 @@ class Emitted:
         self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.inside = 0
         self.made: list = []  # blocks
+        self.fresh: set = set()  # what blocks left: copies that nobody else has
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
@@ -280,7 +281,13 @@ class Emitted:
             return name
         ends = [m for m in self.storage[k].members if self.last.get(m) is END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
-        alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
+        alone = (
+            not self.storage[k].outside
+            and not self.storage[k].framed
+            and ends == [k]
+            and (self.shown[k][4] or k in self.fresh)
+            and not often
+        )
         if alone and k not in [j for _, j in self.program.written]:
             return name
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
@@ -293,8 +300,10 @@ class Emitted:
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):
             self.release(n)
-        for k in block.left:
+        for k, way in zip(block.left, block.giving, strict=True):
             self.storage[k] = Storage(k, self.last.get(k, -1))
+            if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
+                self.fresh.add(k)
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
