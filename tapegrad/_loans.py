@@ -108,6 +108,8 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             given = kept(given)
             if xp_of(given) is np:
                 given.flags.writeable = False
+                if for_ever:  # an address knows nothing of that
+                    base._trace.pointed.append((given, given.copy()))
         return given
     if base._trace is not None and not base._trace.lent:  # of a transform that has ended
         base._become(frozen(live(base)))

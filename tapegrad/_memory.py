@@ -3,21 +3,29 @@
 Each is a small callable object, which a shadow (see `_shadow`) enters to replace what it captured."""
 
 import random
+import types
 import zlib
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from . import _stand_ins
 from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import check_function, full_like, name_of, number, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, primal_of, view
-from ._shadow import MAKERS, Globals, Names, Shadow, names_in
+from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, own, primal_of, view
+from ._shadow import MAKERS, Globals, Module, Names, Shadow, names_in
+from ._shadow.ambient import Ambient
+from ._shadow.containers import Reference
+from ._shadow.iterators import ITERATORS, Passed
+from ._shadow.kinds import put_state, state_of
+from ._shadow.restore import restore
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, GuardError, ShapeError
+from .ops._attach import Flat
 from .ops._define import dtype, shape
 from .ops.shaping import copy
 
@@ -115,17 +123,26 @@ class stateful(Remade, Generic[Y]):
 class Rebind(Shadow):
     """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
 
-    __slots__ = ("handles", "values", "state", "generators")
+    __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f: Any, args: list, values: list | None = None):
+    def __init__(self, f: Any, args: list, of: "Rebind | None" = None, values: tuple = ()):
+        """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
+        what f reads besides as it is now."""
         super().__init__(f, args)
         self.handles: list = []  # (captured Variable, its stand-in)
-        self.values = values
+        self.places: dict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        self.of, self.values = of, values
         self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
         self.generators: list = []  # of random numbers
 
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
+            kind = type(x)
+            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+                self.hold.append(x)
+                self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+            if kind is types.MethodType and type(x.__self__) in REPLACED:
+                return getattr(self(x.__self__), x.__name__)
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, held(x)))
@@ -140,17 +157,52 @@ class Rebind(Shadow):
             y._path = x._path
         else:
             y = self.stand_in(x)
-            self.handles.append((x, y))
         self.seen[id(x)] = y
         self.hold.append(x)
         return y
 
     def stand_in(self, x: Variable) -> Variable:
-        n = len(self.handles)
-        value = live(x) if self.values is None else self.values[n]
+        place, value = None, None
+        if self.of is None:
+            value = live(x)
+        else:
+            place = self.of.place(x)
+            if place in self.places:
+                return self.handles[self.places[place]][1]
+            value = self.values[place] if place < len(self.values) else primal_of(live(x))
         y = frozen(value) if isinstance(value, Variable) else variable(value)
         y._saved, y._version = True, 0
+        if self.of is None and id(x) in self.places:
+            place = self.places[id(y)] = self.places[id(x)]
+            self.handles[place] = (x, y)
+        else:
+            self.places[id(y) if place is None else place] = len(self.handles)
+            self.handles.append((x, y))
         return y
+
+    def place(self, x: Variable) -> int:
+        """Of a captured Variable, or of its stand-in.  One that this shadow has not met stands for itself."""
+        y = self.seen.get(id(x), x)
+        if id(y) not in self.places:
+            self.places[id(y)] = len(self.handles)
+            self.handles.append((y, y))
+        return self.places[id(y)]
+
+    def carried(self, x: Any) -> Any:
+        """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
+        kind = type(x)
+        new = object.__new__(kind)
+        own = state_of(x, kind)
+        put_state(new, {name: v if _stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
+        return new
+
+    def drawn(self, x: Any) -> Any:
+        if type(x) is Drawn:
+            return Drawn(self, x, True)
+        if self.of is None:
+            return Drawn(self, x, False)
+        self.iterator(getattr(x, "real", x))  # what it walks along
+        return Drawn(self, self.of(x), False)
 
     def made_outside(self) -> set:
         return set()  # all is made anew, globals included
@@ -169,18 +221,68 @@ class Rebind(Shadow):
             names = names_in(f.__code__)
             if "random" in names:
                 self.generators += [np.random.mtrand._rand, random._inst]
-            for name in names:  # at once: the captured arrays are to be known before the call
-                try:
-                    g.__globals__[name]
-                except KeyError:
-                    pass
+            ask(g.__globals__, names)  # at once: the captured arrays are to be known before the call
         return g
+
+    def check_all(self, call: str) -> None:
+        """Were all captured Variables known?"""
+        if len(self.of.handles) > len(self.values):
+            ended(self)
+            raise Late(
+                f"{call}: run again, the function reads an array that it did not read at first. It reads something that has changed (an "
+                "attribute, a file, an unseeded random generator): pass it as an argument"
+            )
 
     def check(self, call: str) -> None:
         """Values that left by other ways than arrays and the return value would lose their derivative."""
         for change in self.changes:
             for now in change[0].put(change):
                 refuse(call, now)
+
+
+def ask(space: Globals, names: set) -> None:
+    """The names that a function may read, and, as attributes, those of its modules."""
+    met, todo = {id(space)}, [space]
+    for space in todo:
+        for name in names:
+            try:
+                found = space[name]
+            except KeyError:
+                continue
+            if type(found) is Module and id(vars(found)) not in met:
+                met.add(id(vars(found)))
+                todo.append(vars(found))
+
+
+class Drawn(Passed):
+    """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one over this one."""
+
+    __slots__ = ("again", "at", "items")
+
+    def __init__(self, shadow: Rebind, real: Any, again: bool):
+        super().__init__(real, shadow)
+        self.items: list = real.items if type(real) is Drawn else []
+        self.at, self.again = 0, again
+
+    def __next__(self):
+        kept = self.real
+        if self.at == len(self.items):
+            self.items.append(next(kept.real))
+            kept.given(self.items[-1])
+        item = self.items[self.at]
+        self.at += 1
+        return self.given(kept.given(item) if self.again else item)
+
+    def send(self, value):
+        raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
+
+
+REPLACED: dict = {  # what a shadow has put in the place of an object, which another one is to replace again
+    **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
+    Ambient: Rebind.ambient,
+    Flat: lambda shadow, x: Flat(shadow(x.x)),
+    Reference: lambda shadow, x: Reference(shadow(x.target)),
+}
 
 
 def refuse(call: str, now: Any) -> None:
@@ -211,7 +313,26 @@ def moved(x: Any, before: Any) -> bool:
     return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
 
 
-def state_of(generator: Any) -> Any:
+def hold(x: Any, numbers: Any) -> None:
+    """(Of a large array only a checksum was kept.)"""
+    if is_array(x):
+        if isinstance(numbers, np.ndarray):
+            x[...] = numbers
+    elif type(x) is dict:
+        x.clear()
+        x.update(numbers)
+    else:
+        x[:] = numbers
+
+
+def ended(shadow: Shadow) -> None:
+    """Nothing is handed back."""
+    if shadow.on:
+        shadow.on = False
+        restore(shadow, undo=True)
+
+
+def drawn_to(generator: Any) -> Any:
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
     return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
@@ -251,6 +372,21 @@ def alike(first: tuple, now: tuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
+class Late(GuardError):
+    """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
+
+
+def with_all(first: Rebind, run: Callable) -> tuple:
+    """(The captured Variables, what `run` makes of their values)"""
+    while True:
+        handles = [x for x, _ in first.handles]
+        try:
+            return handles, run([live(x) for x in handles])
+        except Late:
+            if len(first.handles) == len(handles):
+                raise
+
+
 class checkpoint(Remade, Generic[P, Y]):
     """f, recomputed in the backward sweep instead of keeping its records.
 
@@ -281,13 +417,14 @@ class checkpoint(Remade, Generic[P, Y]):
             return self.f(*args, **kwargs)
         first = Rebind(self.f, [*args, kwargs])
         with first as (g, (*own_args, own_kwargs)):
-            handles = [x for x, _ in first.handles]
-        first.arrays = []
-        step = Step(first, g, own_args, own_kwargs, self.__name__)
-        outs = bind(step.primitive(), [live(x) for x in handles], {})
+            first.arrays = []
+        step = Step(first, (self.f, args, kwargs), (g, own_args, own_kwargs), self.__name__)
+        handles, outs = with_all(first, lambda values: bind(step.primitive(), values, {}))
         for k, x in enumerate(handles):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
+                if not getattr(x, "_version", 0):
+                    own(x)
                 if out._trace is not None and out._trace is not x._trace:
                     out._trace.risen.append(x)
                 x._become(out)
@@ -301,27 +438,37 @@ OUTPUT = object()  # stands in the tree of a step's result for one of its output
 
 class Step:
     """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
-    returns and to what it leaves in them.  f and its arguments are as `first` rebuilt them, with stand-ins for these Variables,
-    so that a pullback may run it after the transform has ended."""
+    returns and to what it leaves in them.  The first run is that of the function itself.  Later ones are of it and its arguments
+    as `first` rebuilt them before, with stand-ins for these Variables and other objects as they were, and hand nothing back; so a
+    pullback may run it after the transform has ended."""
 
-    def __init__(self, first: Rebind, f: Callable, args: list, kwargs: dict, name: str):
-        self.first, self.f, self.args, self.kwargs, self.name = first, f, args, kwargs, name
+    def __init__(self, first: Rebind, run: tuple, kept: tuple, name: str):
+        """`run`, `kept`: (function, arguments, those by keyword)"""
+        self.first, self.run, self.kept, self.name = first, run, kept, name
         self.count, self.tree, self.written = 0, None, ()
         self.marks: list | None = None  # of the outputs of the first run
-        self.before: list = []  # of captured state and generators
-        self.draws: list = []
+        self.before: list = []  # (captured numbers, what they were, whether f itself has altered them)
+        self.draws: list = []  # (generator, its state before)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self):
-        self.first.finish()  # it knows the function that knows it: ends the cycle
+        ended(self.first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> tuple:
-        shadow = Rebind(self.f, [*self.args, self.kwargs], list(inputs))
+        present = self.as_before() if self.marks is not None else ()
+        try:
+            return self.ran(inputs)
+        finally:
+            for x, now in present:
+                hold(x, now)
+
+    def ran(self, inputs: tuple) -> tuple:
+        f, args, kwargs = self.run
+        again = self.marks is not None
+        shadow = Rebind(f, [*args, kwargs], self.first, inputs)
         with shadow as (g, (*args, kwargs)):
-            again = self.marks is not None
-            later = [(r, state_of(r)) for r in shadow.generators]
+            later = [(r, drawn_to(r)) for r in shadow.generators]
             if again:
-                self.check_state()
                 for r, state in self.draws:
                     set_state(r, state)
             else:
@@ -335,39 +482,68 @@ class Step:
             ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
             self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
             self.count = len(ys)
-            self.written = [getattr(h, "_version", 0) > 0 for _, h in shadow.handles]
+            if not again and len(self.first.handles) > len(inputs):
+                for r, state in later:
+                    set_state(r, state)
+                for x, before in shadow.state:
+                    if moved(x, before):
+                        hold(x, before)
+            shadow.check_all(self.name)
+            handles = [shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)]
+            self.written = [getattr(h, "_version", 0) > 0 for h in handles]
             shadow.check(self.name)
-            outs = [out_of(v) for v in ys] + [out_of(h) for _, h in shadow.handles]
-            written = [h for (_, h), w in zip(shadow.handles, self.written, strict=True) if w]
-            marks = [mark(v) for v in ys + written]
+            outs = [out_of(v) for v in ys + handles]
+            self.check_levels(inputs, outs)
+            marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]
             if again:
                 self.check_values(marks)
-            else:  # what f itself has altered is compared by its effect on the values alone
-                self.marks, self.before = marks, [(x, b) for x, b in shadow.state if not moved(x, b)]
+            else:
+                self.marks, self.before = marks, [(x, b, moved(x, b)) for x, b in shadow.state]
+                self.run = self.kept
         shadow.arrays = []  # nothing is written back: what was written is an output
-        shadow.finish()
+        if again:
+            ended(shadow)
+        else:
+            shadow.finish()
         return tuple(outs)
 
-    def check_state(self) -> None:
-        for x, before in self.before:
-            if moved(x, before):
+    def as_before(self) -> list:
+        """Captured numbers that f itself alters are set to what they were: gives them, with what they are now."""
+        for x, before, altered in self.before:
+            if not altered and moved(x, before):
                 raise GuardError(
                     f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
                     f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
                     "its own copy"
                 )
+        present = [(x, held(x)) for x, _, altered in self.before if altered]
+        for x, before, altered in self.before:
+            if altered:
+                hold(x, before)
+        return present
+
+    def check_levels(self, inputs: tuple, outs: list) -> None:
+        """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""
+        if level_of(outs) > level_of(inputs):
+            raise ArgumentError(
+                f"{self.name}: the function reads tracked values that lie in an object which a checkpoint does not follow: pass them as "
+                "arguments, or make the object inside"
+            )
 
     def check_values(self, marks: list) -> None:
         same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
         if any([s is False for s in same]):
-            raise GuardError(
-                f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
-                "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
-            )
+            self.refuse_values()
         for s in same:
             if s is not True:
                 nan = xp_of(s).where(s, 0.0, np.nan)
                 self.poison = nan if self.poison is None else self.poison + nan
+
+    def refuse_values(self) -> None:
+        raise GuardError(
+            f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
+            "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
+        )
 
     def spoiled(self, terms: tuple) -> tuple:
         """Derivatives, nan where they belong to other values."""
@@ -392,6 +568,10 @@ class Step:
 
         prim.vjp, prim.jvp = (reverse_rule,), forward_rule
         return prim
+
+
+def level_of(values: Any) -> int:
+    return max([v._trace.level for v in values if isinstance(v, Variable) and v._trace is not None], default=0)
 
 
 def out_of(v: Any) -> Any:

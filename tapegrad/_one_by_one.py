@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, is_differentiable
-from ._memory import Rebind, out_of
-from ._primitive import OPEN, Primitive, bind, handle, layout_of, live
+from ._array import is_array, is_differentiable, same_bits
+from ._memory import Rebind, out_of, with_all
+from ._primitive import OPEN, Primitive, bind, handle, layout_of, values_of
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable
@@ -31,7 +31,7 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
     `by_steps`: the values decide what is done; then a recording has the call as one instruction.  `each`: f for plain arguments, too."""
     if by_steps and not all([t.samples for t in OPEN.hiding]):
         call = Call(name, f, args, kwargs, True)
-        return call.result() if call.handles else f(*args, **kwargs)
+        return call.result() if call.first.handles else f(*args, **kwargs)
     heard = HEARD.dropped
     known = 0 if heard is None else len(heard)
     try:
@@ -40,7 +40,7 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
         if any([callable(getattr(v, "random", None)) and not isinstance(v, Variable) for v in leaves([list(args), kwargs])]):
             raise  # it draws random numbers, which one sample after another would share
         call = Call(name, each or f, args, kwargs, False)
-        if not call.handles:
+        if not call.first.handles:
             raise
     if heard is not None:
         del heard[known:]
@@ -58,8 +58,7 @@ class Call:
         self.first = Rebind(tuple(self.functions), [given])
         with self.first as (functions, self.args):
             self.functions = functions
-            self.handles = [x for x, _ in self.first.handles]
-        self.first.arrays = []
+            self.first.arrays = []
         self.shapes: Any = None  # of the numbers
         self.tree: Any = None  # of the result: OUTPUT for each number, and what is none
         self.done = False
@@ -74,13 +73,12 @@ class Call:
         return Hole(len(self.functions) - 1)
 
     def result(self) -> Any:
-        handles, self.handles = self.handles, []
-        outs = iter(bind(primitive(self.name, self), [live(x) for x in handles], {}))
+        outs = iter(with_all(self.first, lambda values: bind(primitive(self.name, self), values, {}))[1])
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
     def __call__(self, *values: Any) -> tuple:
-        shadow = Rebind(self.functions, self.args, list(values))
+        shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as (functions, ((args, kwargs),)):
             args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
             before, OPEN.of_one = OPEN.of_one, True
@@ -90,11 +88,12 @@ class Call:
                 OPEN.of_one = before
             numbers = [v for v in leaves(y) if is_float(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
-            if any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles]):
+            if any([is_written(h, v) for (_, h), v in zip(shadow.handles, values, strict=True)]):
                 raise BatchError(
                     f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
                     "hand values from one to the next; make the array inside of the function"
                 )
+            shadow.check_all(self.name)
             shadow.check(self.name)
             outs = tuple([out_of(v) for v in numbers])
             self.check_shapes(outs)
@@ -138,6 +137,13 @@ class Call:
                 )
             return rebuilt(a, found)
         return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
+
+
+def is_written(x: Variable, before: Any) -> bool:
+    """(What was handed out, and is part of the result, counts by its content.)"""
+    if x._trace is not None and x._trace.lent:
+        return not same_bits(values_of(x), values_of(before))
+    return getattr(x, "_version", 0) > 0
 
 
 class Hole:

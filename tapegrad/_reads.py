@@ -30,6 +30,7 @@ import scipy.special
 from ._array import is_array
 from ._primitive import values_of
 from ._shadow import is_foreign
+from ._shadow.routes import BUFFERS
 from ._tree import Const
 from ._variable import Variable
 
@@ -38,8 +39,10 @@ FIXED = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
 )  # fmt: skip
+BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "pathlib", "zoneinfo"))  # modules whose objects never change
 HARMLESS = frozenset(("logging", "_thread", "threading", "_io", "concurrent", "queue", "socket"))  # whose objects hold no numbers
+HOLDING = frozenset((("concurrent.futures._base", "Future"), *[("queue", n) for n in ("Queue", "LifoQueue", "PriorityQueue")]))  # but these
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
 UNSEEN = frozenset(("globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects"))
 TRUSTED = frozenset((
@@ -207,7 +210,7 @@ class Walk:
         if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
             self.volatile = True  # made of a function that it hides
         owner = getattr(x, "__self__", None)
-        if isinstance(x, types.BuiltinFunctionType) and not isinstance(owner, (types.ModuleType, type(None))):
+        if isinstance(x, BOUND) and not isinstance(owner, (types.ModuleType, type(None))):
             self.follow([owner])  # such as buffer.fill
         else:
             self.trust(getattr(x, "__module__", None))
@@ -392,9 +395,9 @@ class Walk:
         elif isinstance(x, RANDOM):
             self.sources.append(x)
             self.form.append(Same(x))
-        elif root in HARMLESS or kind.__module__.startswith("scipy.stats"):
+        elif (root in HARMLESS and (kind.__module__, kind.__name__) not in HOLDING) or kind.__module__.startswith("scipy.stats"):
             self.form.append(Same(x))
-        elif isinstance(getattr(x, "__dict__", None), dict):
+        elif isinstance(getattr(x, "__dict__", None), dict) and not isinstance(x, BUFFERS):
             self.attributes(x)
         else:
             self.opaque(x)
@@ -439,6 +442,11 @@ class Walk:
                 if isinstance(slot, types.MemberDescriptorType) and (self.all or every or n in self.names):
                     self.slot(x, slot)
         self.class_of(kind, False)
+
+    def raised(self, x: BaseException) -> None:
+        self.expect("{0}.args is {1}", x, x.args)
+        self.follow([x.args])
+        self.instance(x)
 
     def slot(self, x: Any, slot: Any) -> None:
         try:
@@ -506,7 +514,11 @@ class Walk:
             self.form.append(Same(x.value))
 
     def variable(self, x: Variable) -> None:
-        self.probe(lambda: np.asarray(values_of(x)).tobytes())
+        if self.read_anew is None:
+            self.probe(lambda: np.asarray(values_of(x)).tobytes())
+        else:  # its values may be hidden
+            writes = lambda: getattr(getattr(x, "_base", x), "_version", 0)
+            self.expect("{0}() == {1}", writes, writes())
 
     def cache(self, x: Any) -> None:
         """Results that a cache keeps may be read, and changed, without calling the function."""
@@ -541,8 +553,8 @@ HANDLERS = (
     (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (SEQUENCES, Walk.sequence), (MAPPINGS, Walk.mapping),
     ((set, frozenset), Walk.group), (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), (types.MethodType, Walk.method),
     (functools.partial, Walk.partial), ((property, staticmethod, classmethod), Walk.descriptor), ((CACHE, LINK), Walk.cache),
-    (weakref.ref, Walk.reference), (contextvars.ContextVar, Walk.variable_of_context), (types.CellType, Walk.cell), (type, Walk.class_),
-    (FIXED, Walk.fixed),
+    (BaseException, Walk.raised), (weakref.ref, Walk.reference), (contextvars.ContextVar, Walk.variable_of_context),
+    (types.CellType, Walk.cell), (type, Walk.class_), (FIXED, Walk.fixed),
 )  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from ._array import is_array, is_differentiable, kept, same_bits, xp_of
 from ._calls import full_like, name_of, value_out, where_of
 from ._implicit_systems import System
 from ._linearize import Outside
-from ._memory import Rebind, out_of
+from ._memory import Rebind, out_of, with_all
 from ._pickling import Remade
-from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, live, values_of
+from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, values_of
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp
@@ -31,6 +31,11 @@ from .ops import shaping
 from .ops._define import dtype, shape
 
 __all__ = ["fixed_point", "minimum", "root"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 KEPT = 32  # points of which the linear systems are kept
 
@@ -226,8 +231,7 @@ class Problem:
         given = tuple([tree_map(held, a) for a in (x0, *params)])
         self.first = first = Rebind((of.F, of.solver), [given])
         with first as (functions, args):
-            self.handles = [x for x, _ in first.handles]
-        first.arrays = []
+            first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
         self.count = len(floats(x0))
         self.lead: tuple = ()
@@ -246,10 +250,11 @@ class Problem:
 
     def within(self, values: Any, run: Callable) -> Any:
         """`run(F, solver, x0, params)`, with these values for the Variables."""
-        shadow = Rebind(self.functions, self.args, list(values))
+        shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
             out = run(F, solver, x0, tuple(params))
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
+            shadow.check_all(self.call)
             shadow.check(self.call)
         shadow.arrays = []
         shadow.finish()
@@ -259,8 +264,7 @@ class Problem:
         return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
 
     def solution(self) -> Any:
-        handles, self.handles = self.handles, []
-        x = bind(self.solving(), [live(v) for v in handles], {})
+        _, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
         return filled(self.x0, [handle(v) for v in x])
 
     def solving(self) -> Primitive:

@@ -12,8 +12,8 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._linearize import Outside
-from .._memory import Rebind
-from .._primitive import bind, live
+from .._memory import Rebind, with_all
+from .._primitive import bind
 from .._shadow import MAKERS
 from .._transforms import jvp, vjp
 from .._tree import Const
@@ -48,17 +48,17 @@ class Flow:
         self.times, self.method, self.options, self.n = times, method, options, shape(y0)[0]
         self.first = first = Rebind((fun,), [[y0, *args]])
         with first as (functions, args):
-            self.handles = [x for x, _ in first.handles]
-        first.arrays = []
+            first.arrays = []
         self.functions, self.args = functions, args
 
     def __del__(self):
         self.first.finish()  # it knows the functions that know it: ends the cycle
 
     def within(self, values: Any, run: Callable) -> Any:
-        shadow = Rebind(self.functions, self.args, list(values))
+        shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((fun,), ((y0, *args),)):
             out = run(fun, y0, args)
+            shadow.check_all("scipy.integrate.solve_ivp(continuous_adjoint)")
             shadow.check("scipy.integrate.solve_ivp(continuous_adjoint)")
         shadow.arrays = []
         shadow.finish()
@@ -72,9 +72,8 @@ class Flow:
 
     def states(self) -> Any:
         """(n, times)"""
-        handles, self.handles = self.handles, []
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
-        return bind(primitive(name, self.run, self.pulled, self.pushed), [live(v) for v in handles], {})[0]
+        return with_all(self.first, lambda values: bind(primitive(name, self.run, self.pulled, self.pushed), values, {}))[1][0]
 
     def run(self, *values: Any) -> tuple:
         start = plain_np.asarray(bare(self.start(values)))
@@ -160,9 +159,10 @@ MAKERS[Tangent] = lambda shadow, x: Tangent(x.of, shadow(x.values), x.wanted, sh
 def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple = ()) -> Any:
     """The states at the times: tracked where what is given, or what fun holds, is."""
     found = Flow(fun, times, y0, args, method, options)
-    if any(tracked(v) for v in found.handles):
+    handles = [x for x, _ in found.first.handles]
+    if any(tracked(v) for v in handles):
         return found.states()
-    return plain_np.asarray(found.run(*[bare(v) for v in found.handles])[0])
+    return plain_np.asarray(found.run(*[bare(v) for v in handles])[0])
 
 
 def solved(

@@ -10,20 +10,20 @@ from .kinds import HEAP, Holder, put_state, state_of
 class Ambient(Holder):
     """A context variable.  What f sets is set at once, for the context keeps it, and made plain afterwards."""
 
-    __slots__ = ("real", "shadow", "put", "first")
+    __slots__ = ("real", "shadow", "placed", "first")
 
     def __init__(self, real: ContextVar, shadow: Any):
-        self.real, self.shadow, self.put, self.first = real, shadow, [], None
+        self.real, self.shadow, self.placed, self.first = real, shadow, [], None
 
     def get(self, *default: Any) -> Any:
         value = self.real.get(*default)
-        if self.shadow.seen is None or any([value is v for v in (*self.put, *default)]):
+        if self.shadow.seen is None or any([value is v for v in (*self.placed, *default)]):
             return value
         return self.shadow(value)
 
     def set(self, value: Any) -> Any:
         token = self.real.set(value)
-        self.put.append(value)
+        self.placed.append(value)
         self.first = self.first or token
         return token
 
@@ -35,12 +35,12 @@ class Ambient(Holder):
     def undo(back: Any, change: tuple) -> None:
         self = change[2]
         value = self.real.get(None)
-        if any([value is v for v in self.put]):
+        if any([value is v for v in self.placed]):
             if back.undo:
                 self.real.reset(self.first)
             else:
                 self.real.set(back(value))
-        self.put = []
+        self.placed = []
 
     @property
     def __class__(self):

@@ -222,6 +222,8 @@ def shadowed(x: Any, space: Any = None) -> Any:
             break
         space, frame = frame.f_globals, frame.f_back
     if type(space) is Globals:
+        if type(space.real) is Globals:  # a checkpoint's, of a function that was rebuilt already
+            x = shadowed(x, space.real)
         return x if space.shadow is None else space.shadow(x)
     open_ = OPEN.shadows
     return open_[-1](x) if open_ else x
@@ -257,7 +259,9 @@ def deletes(code: types.CodeType) -> tuple:
 
 
 def import_(name, globals=None, locals=None, fromlist=(), level=0):
-    real = globals.real if type(globals) is Globals else globals
+    real = globals
+    while type(real) is Globals:
+        real = real.real
     return shadowed(builtins.__import__(name, real, locals, fromlist, level), globals)
 
 

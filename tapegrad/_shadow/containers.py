@@ -103,7 +103,7 @@ class Contents(Holder):
     @staticmethod
     def put(change: tuple) -> list:
         _, _, new, first = change
-        return [] if first is None else [v for v in base_of(new).read(new) if not any([v is w for w in first])]
+        return [v for v in base_of(new).read(new) if not any([v is w for w in first or ()])]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:

@@ -36,7 +36,7 @@ from .cached import Cached
 from .classes import Classes, users_own
 from .containers import Containers
 from .functions import Functions
-from .iterators import ITERATORS, VIEWS, Iterators
+from .iterators import CALLED, ITERATORS, VIEWS, Iterators
 from .kinds import ATOMS, HELD, is_user_class, state_of
 from .restore import restore
 from .routes import finding, first_write, leave
@@ -379,6 +379,7 @@ MAKERS = {
     ContextVar: Shadow.ambient,
     map: Shadow.mapped,
     filter: Shadow.mapped,
+    CALLED: Shadow.called,
     **dict.fromkeys(ITERATORS, Shadow.iterator),
     **dict.fromkeys(VIEWS, Shadow.view_of),
 }

@@ -36,6 +36,7 @@ OF_CODE = (
     types.GeneratorType, reversed, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
     itertools.accumulate, itertools.groupby,
 )  # fmt: skip
+CALLED = type(iter(int, 1))
 ITERATORS = frozenset((*ALONG, BY_INDEX, *MADE, *OVER, *OF_CODE))
 VIEWS = {type(view): name for name in ("keys", "values", "items") for view in (getattr({}, name)(), getattr(OrderedDict(), name)())}
 ITERABLE = frozenset((list, tuple, dict, set, frozenset, deque, OrderedDict, np.ndarray, str, range))
@@ -64,6 +65,9 @@ class Passed:
     def __copy__(self):
         return Passed(copy.copy(self.real), self.shadow)
 
+    def __reduce__(self):
+        return self.given(self.real.__reduce__())
+
     @property
     def __class__(self):
         return type(self.real)
@@ -88,6 +92,11 @@ class Iterators:
     def mapped(self, x: Any) -> Any:
         """`map` or `filter`."""
         return type(x)(*[self(part) for part in x.__reduce__()[1]])
+
+    def called(self, x: Any) -> Any:
+        """`iter(function, end)`, which keeps nothing else."""
+        parts = x.__reduce__()[1]
+        return iter(*[self(part) for part in parts]) if len(parts) == 2 else x
 
     def view_of(self, x: Any) -> Any:
         under = gc.get_referents(x)[0]

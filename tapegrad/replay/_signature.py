@@ -9,6 +9,7 @@ import numpy as np
 from .._array import is_array, is_scalar, kept, xp_of
 from .._calls import number
 from .._reads import restore, state, walked
+from .._shadow.arrays import acts_as_array
 from .._tree import Const, children, is_node, leaves, structure
 from ._recorder import WEAK, is_single
 
@@ -137,7 +138,7 @@ class Surroundings:
         self.sources = [(x, state(x)) for x in walk.sources]
 
     def noted(self, x: Any) -> bool:
-        if not is_float(x):
+        if not is_followed(x):
             return False
         if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
             self.content.append((x, checksum(x)))
@@ -149,7 +150,7 @@ class Surroundings:
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
         which it draws by operations, its state before the first)."""
-        if walked(self.roots, is_float).form != self.form:
+        if walked(self.roots, is_followed).form != self.form:
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -203,5 +204,6 @@ def checksum(x: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(x))
 
 
-def is_float(x: Any) -> bool:
-    return x.dtype.kind in "fc"
+def is_followed(x: Any) -> bool:
+    """(A masked array is left alone.)"""
+    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or acts_as_array(x, type(x)))

@@ -1,6 +1,7 @@
 """tg.checkpoint computes again what it computed, or says that it cannot; tg.rule refuses what it would lose."""
 
 import functools
+import io
 import random
 
 import numpy as np
@@ -82,7 +83,7 @@ def changed(kind):
         held = [1.0]
         return lambda v: ((v - tg.value(v)) * held[0]).sum(), lambda: held.__setitem__(0, 3.0)
     if kind == "file":
-        lines = iter("1.0 2.0 3.0 4.0 5.0 6.0".split())
+        lines = io.StringIO("\n".join("123456"))
         return lambda v: (v * v).sum() * float(next(lines)), lambda: None
     rng = np.random.default_rng
     return lambda v: (v * v * rng().normal(size=3)).sum(), lambda: None
@@ -107,11 +108,11 @@ def test_what_has_changed_is_told(kind, mode):
 
 def test_other_values_raise_and_on_a_device_make_nan(xp):
     def program(v):
-        return tg.checkpoint(lambda v: (v * v).sum() * next(factors))(v)
+        return tg.checkpoint(lambda v: (v * v).sum() * float(next(factors)))(v)
 
-    factors = iter([2.0, 2.0])
+    factors = io.StringIO("2\n2")
     assert np.allclose(np.asarray(tg.grad(program)(xp.asarray(x)).tolist()), 4 * x)
-    factors = iter([1.0, 2.0])
+    factors = io.StringIO("1\n2")
     if xp is np:
         with pytest.raises(tg.errors.GuardError, match="gave other values than before"):
             tg.grad(program)(x)
@@ -127,7 +128,7 @@ def test_counting_its_own_calls_is_allowed():
         return (v * v).sum()
 
     assert tg.grad(tg.checkpoint(f))(x).tolist() == (2 * x).tolist()
-    assert calls["n"] == 2
+    assert calls["n"] == 1  # as in a plain call: what the recomputation counts is not kept
 
 
 def test_nothing_but_a_mark_of_the_outputs_is_kept():

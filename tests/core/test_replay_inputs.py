@@ -1,5 +1,8 @@
 """What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
 
+import concurrent.futures
+import ctypes
+import itertools
 import math
 import threading
 
@@ -492,3 +495,78 @@ def test_what_is_seen_of_an_input_is_that_of_a_plain_call(name, form):
     p = tg.prepare(f, X, 0.5)
     for x, h in zip((X, X, X, X * 1.3125, X, X), (0.5, 0.25, 0.125, 0.5, 10.0, 0.25), strict=True):
         assert close(replayed(form, p, x, h), np.asarray(plainly(form, f, x, h)))
+
+
+def through_an_exception():
+    held = {"a": np.linspace(0.1, 0.9, 3)}
+    error = ValueError(held)
+    return lambda: error.args[0]
+
+
+def through_a_future():
+    future = concurrent.futures.Future()
+    future.set_result({"a": np.linspace(0.1, 0.9, 3)})
+    return future.result
+
+
+def through_a_method_of_an_iterator():
+    return itertools.repeat({"a": np.linspace(0.1, 0.9, 3)}).__next__
+
+
+def through_an_iterator_of_calls():
+    held = {"a": np.linspace(0.1, 0.9, 3)}
+    each = iter(lambda: held, None)
+    return lambda: next(each)
+
+
+def of_a_masked_array():
+    a = np.ma.masked_array([1.0, 2.0, 3.0], [0, 0, 1])
+
+    def get():
+        a[0] += 1.0
+        return {"a": float(a.sum())}
+
+    return get
+
+
+def of_a_number_of_c():
+    a = ctypes.c_double(1.0)
+
+    def get():
+        a.value += 1.0
+        return {"a": a.value}
+
+    return get
+
+
+WAYS = [
+    through_an_exception,
+    through_a_future,
+    through_a_method_of_an_iterator,
+    through_an_iterator_of_calls,
+    of_a_masked_array,
+    of_a_number_of_c,
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__)
+def test_what_a_call_changes_by_any_way(way):
+    """Each call finds what the one before has left."""
+
+    def made():
+        get = way()
+
+        def f(x):
+            held = get()
+            held["a"] = held["a"] * x[1]
+            return np.sum(get()["a"] * x[0])
+
+        return f
+
+    points = [np.array(p) for p in ([0.7, -0.6, 0.9], [0.6, -0.5, 0.8], [0.71, -0.62, 0.95])]
+    plain, prepared = made(), tg.prepare(made(), points[0])
+    for x in points:
+        assert np.allclose(prepared.value(x), plain(x))
+    plain, prepared = made(), tg.prepare(made(), points[0])
+    for x in points:
+        assert np.allclose(prepared.grad(x), tg.grad(plain)(x))
