@@ -88,7 +88,7 @@ class Call:
                 OPEN.of_one = before
             numbers = [v for v in leaves(y) if is_float(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
-            if any([is_written(h, v) for (_, h), v in zip(shadow.handles, values, strict=True)]):
+            if any([is_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
                 raise BatchError(
                     f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
                     "hand values from one to the next; make the array inside of the function"

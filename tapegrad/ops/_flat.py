@@ -17,11 +17,16 @@ from .writing import write_value
 class Flat(Elements):
     """An iterator over x, of which the elements are also read and written by their places in C order."""
 
-    __slots__ = ("base", "index", "_x")
+    __slots__ = ("base", "place", "_x")
 
-    def __init__(self, x: Any):
-        self.base, self.index = x, 0
+    def __init__(self, x: Any, place: list | None = None):
+        """`place`: [how many elements it has given], which several may share."""
+        self.base, self.place = x, [0] if place is None else place
         self._x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
+
+    @property
+    def index(self) -> int:
+        return self.place[0]
 
     def plain_elements(self) -> Any:
         return self.copy()
@@ -58,7 +63,7 @@ class Flat(Elements):
     def __next__(self) -> Any:
         if self.index >= len(self):
             raise StopIteration
-        self.index += 1
+        self.place[0] += 1
         return self[self.index - 1]
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
