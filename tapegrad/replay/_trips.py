@@ -349,16 +349,16 @@ class Again:
         self.place = place = {k: n for n, k in enumerate([*operands, *range(trip.low, trip.high)])}
         rows, known = below.rows, below.known
         self.looks = below.looks[trip.low : trip.high]
-        self.rows: list = []  # (operation, places of operands, settings, flags), or a row without operands
+        self.rows: list = []  # (number of operands, operation, their places, settings, flags); None: a row as it is
         self.code: list = []  # (number of operands, function, places); 0: what it gives
         for k in range(trip.low, trip.high):
             if rows[k][0] is CONSTANT:
-                self.rows.append((rows[k], None, None, None))
+                self.rows.append((None, rows[k], None, None, None))
                 self.code.append((0, None, known[k], None))
                 continue
             prim, ks, params, watched = rows[k]
             places = tuple([place[j] for j in ks])
-            self.rows.append((prim, places, params, watched))
+            self.rows.append((len(places), prim, places, params, watched))
             run = operator.itemgetter(params) if prim is PART else body_of(prim, params)
             if prim is not PART and prim.writes and k not in below.placed:
                 self.code.append((3, run, *places))
@@ -386,10 +386,14 @@ class Again:
         below.known += values[self.count :]
         below.looks += self.looks
         below.rows += [
-            (prim, (numbers[places[0]], numbers[places[1]]) if len(places) == 2 else tuple([numbers[r] for r in places]), params, watched)
-            if places is not None
+            (prim, (numbers[at[0]], numbers[at[1]]), params, watched)
+            if count == 2
+            else (prim, (numbers[at[0]],), params, watched)
+            if count == 1
             else prim
-            for prim, places, params, watched in self.rows
+            if count is None
+            else (prim, tuple([numbers[r] for r in at]), params, watched)
+            for count, prim, at, params, watched in self.rows
         ]
 
 
