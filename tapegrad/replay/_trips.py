@@ -135,7 +135,7 @@ class Moved:
 
     def records(self, records: list, first: int, other: int, period: int) -> None:
         """Are the records from `other` on those from `first` on?"""
-        by, start, below = other - first, self.start, self.below
+        by, start, to, looks, below = other - first, self.start, self.to, self.below.looks, self.below
         for one, two in zip(records[first : first + period], records[other : other + period], strict=True):
             rule, i, second, j, out, x, y = one
             rule2, i2, second2, j2, out2, x2, y2 = two
@@ -158,15 +158,21 @@ class Moved:
                 self.compare(y, y2)
                 continue
             if type(out) is Variable is type(out2) and out._trace is below is out2._trace:
-                self.number(out._slot, out2._slot)
+                k, n = out._slot, out2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif out is not out2 or type(out) is Variable:
                 self.compare(out, out2)
             if type(x) is Variable is type(x2) and x._trace is below is x2._trace:
-                self.number(x._slot, x2._slot)
+                k, n = x._slot, x2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif x is not x2 or type(x) is Variable:
                 self.compare(x, x2)
             if type(y) is Variable is type(y2) and y._trace is below is y2._trace:
-                self.number(y._slot, y2._slot)
+                k, n = y._slot, y2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif y is not y2 or type(y) is Variable:
                 self.compare(y, y2)
 
