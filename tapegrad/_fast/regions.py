@@ -149,10 +149,12 @@ def getitem(x, at):
             if one and x._trace.element is not None:
                 return x._trace.element(x, at)
         elif type(value) is Variable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
-            trace, below = x._trace, bottom(value)
+            trace = x._trace
+            of_recording = trace.below is not None and value._trace is trace.below
+            below = value._value if of_recording else bottom(value)
             rank = below.ndim if type(below) in (ndarray, Hollow) else None
             if rank == 1 if type(at) is int else rank and type(at) is tuple and is_element(at, rank):
-                if trace.below is not None and value._trace is trace.below:
+                if of_recording:
                     return trace.element(x, at)
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
