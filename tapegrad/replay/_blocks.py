@@ -249,55 +249,60 @@ class Block:
         return True
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
+        at = [self.arena.at[a] for a in i.args]
+        if i.prim is LAID or i.prim is READ or is_move(i.prim):
+            self.moved(k, i, at)
+        elif i.prim is ASSIGN or i.prim is ADD_AT:
+            self.written(n, k, i, at)
+        else:
+            self.computed(k, i, at)
+
+    def moved(self, k: int, i: Instruction, at: list) -> None:
+        """Places in another order, or some of them; or a copy."""
         prim, arena = i.prim, self.arena
-        at = [arena.at[a] for a in i.args]
-        if prim is LAID or prim is READ or is_move(prim):
-            params = {**i.params, "copy": False} if prim is READ else i.params
-            arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
-            if self.is_turned(k, view):
-                arena.place(k, by_rows=True)
-                self.row("copy", arena.at[k], view)
-                return
-            written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
-            if written or self.is_apart(k, view):
-                arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
-                self.row("copy", arena.at[k], view)
-                return
-            arena.hold(
-                k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *([] if prim is LAID or prim is READ else [arena.zero])]
-            )
+        params = {**i.params, "copy": False} if prim is READ else i.params
+        arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+        if self.is_turned(k, view):
+            arena.place(k, by_rows=True)
+            self.row("copy", arena.at[k], view)
             return
-        if prim is ASSIGN or prim is ADD_AT:
-            base = i.args[0]
-            whole = prim is ASSIGN and is_whole(i.params["path"], i.params["at"])
-            if whole and self.is_given_up(i.args[1], at, n):
-                arena.at[k] = at[1]  # what is written becomes the buffer
-                arena.hold(k, arena.held[i.args[1]])
-                return
-            if whole:
-                arena.place(k)
-                self.row("copy", arena.at[k], at[1])
-                return
-            if prim is ADD_AT and is_whole(i.params["path"], i.params["at"]) and not arena.is_dead(base, n):
-                arena.place(k)
-                self.row("add", arena.at[k], *at)
-                return
-            if (
-                arena.is_dead(base, n)
-                and arena.is_once(at[0])
-                and not any([h is j for h in arena.held[base] for j in arena.held[i.args[1]]])
-            ):
-                arena.at[k] = at[0]
-                arena.hold(k, arena.held[base])
-            else:
-                arena.place(k)
-                self.row("copy", arena.at[k], at[0])
-            to = np.asarray(region(arena.at[k], i.params["path"])[i.params["at"]])
-            if prim is ASSIGN:
-                self.row("copy", to, at[1])
-            else:
-                self.row("addto", to, at[1])
+        written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
+        if written or self.is_apart(k, view):
+            arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
+            self.row("copy", arena.at[k], view)
             return
+        zero = [] if prim is LAID or prim is READ else [arena.zero]
+        arena.hold(k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *zero])
+
+    def written(self, n: int, k: int, i: Instruction, at: list) -> None:
+        """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
+        prim, arena = i.prim, self.arena
+        base, y = i.args
+        whole = is_whole(i.params["path"], i.params["at"])
+        if whole and prim is ASSIGN and self.is_given_up(y, at, n):
+            arena.at[k] = at[1]  # what is written becomes the buffer
+            arena.hold(k, arena.held[y])
+            return
+        if whole and prim is ASSIGN:
+            arena.place(k)
+            self.row("copy", arena.at[k], at[1])
+            return
+        if whole and not arena.is_dead(base, n):
+            arena.place(k)
+            self.row("add", arena.at[k], *at)
+            return
+        apart = not any([h is j for h in arena.held[base] for j in arena.held[y]])
+        if arena.is_dead(base, n) and arena.is_once(at[0]) and apart:
+            arena.at[k] = at[0]
+            arena.hold(k, arena.held[base])
+        else:
+            arena.place(k)
+            self.row("copy", arena.at[k], at[0])
+        to = np.asarray(region(arena.at[k], i.params["path"])[i.params["at"]])
+        self.row("copy" if prim is ASSIGN else "addto", to, at[1])
+
+    def computed(self, k: int, i: Instruction, at: list) -> None:
+        prim, arena = i.prim, self.arena
         arena.place(k)
         to = arena.at[k]
         name = BINARY.get(prim) or UNARY.get(prim)
@@ -313,15 +318,7 @@ class Block:
             self.matmul(to, *at)
             arena.free_temporaries()
         elif prim is shaping.sum.prim:
-            self.row("copy", to, np.zeros((), np.int64))
-            kept = np.sum(np.zeros_like(at[0]), axis=i.params["axis"], keepdims=True).shape
-            axis = i.params["axis"]
-            axes = tuple(range(at[0].ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
-            first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
-            name, terms = self.pending.pop(i.args[0], ("addto", at))
-            terms = [v if v.shape == at[0].shape else np.broadcast_to(v, at[0].shape) for v in terms]
-            sums, *terms = [np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)]
-            self.row("muladd" if name == "mul" else name, sums, *terms)
+            self.summed(to, i, at)
         elif written_out is not None:
             written_out(self, to, i, at, arena.shown[i.args[0]])
             arena.free_temporaries()
@@ -338,6 +335,17 @@ class Block:
         else:  # root_slope
             self.row("mul", to, at[0], self.number(0.5))
             self.row("div", to, to, at[1])
+
+    def summed(self, to: Any, i: Instruction, at: list) -> None:
+        self.row("copy", to, np.zeros((), np.int64))
+        axis = i.params["axis"]
+        kept = np.sum(np.zeros_like(at[0]), axis=axis, keepdims=True).shape
+        axes = tuple(range(at[0].ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
+        first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
+        name, terms = self.pending.pop(i.args[0], ("addto", at))
+        terms = [v if v.shape == at[0].shape else np.broadcast_to(v, at[0].shape) for v in terms]
+        sums, *terms = [np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)]
+        self.row("muladd" if name == "mul" else name, sums, *terms)
 
     def is_given_up(self, y: int, at: list, n: int) -> bool:
         """Does nobody read y after instruction n, and does it lie as the buffer does?"""
