@@ -740,3 +740,17 @@ def test_a_name_by_a_context_variable():
     held.set({"a": 0.5})
     stack = np.arange(6.0).reshape(2, 3)
     assert np.allclose(tg.vmap(lambda x: (held.get()["a"] * x).sum())(stack), 0.5 * stack.sum(1))
+
+
+def test_windows_of_an_array_without_axes():
+    number = np.array(0.5)
+    window = np.atleast_2d(number)
+
+    def f(x):
+        window[0, 0] = x[0] * 0.7
+        window.flat[0] += x[1]
+        return (number * x).sum() + window.sum()
+
+    stack = np.arange(6.0).reshape(2, 3)
+    assert np.allclose(tg.vmap(tg.grad(f))(stack), [tg.grad(f)(x) for x in stack])
+    assert np.allclose(tg.vmap(f)(stack), [f(x) for x in stack])
