@@ -144,9 +144,11 @@ def compiled_by_torch(f, *args, argnums=0):
 
 
 def ready(p, method, *args):
-    """The method, replayed in its last form."""
-    for _ in range(3):
+    """The method, replayed in its last form: until its loops are compiled, if that is worth as many replays."""
+    for k in range(100):
         getattr(p, method)(*args)
+        if k > 1 and p.forms[method].programs[0].due > 100:
+            break
     return lambda: getattr(p, method)(*args)
 
 

@@ -68,4 +68,6 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC, *_ON_USE})
+    """What is public, for completion."""
+    own = [n for n, x in globals().items() if not n.startswith("_") and getattr(x, "__module__", "").startswith("tapegrad")]
+    return sorted({*own, "errors", "__version__", *_PUBLIC, *_ON_USE})

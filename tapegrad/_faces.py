@@ -18,7 +18,7 @@ from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
 from ._late import load
 from ._primitive import layout_of
-from ._variable import Variable, View
+from ._variable import Elements, Variable, View
 from .errors import ArgumentError
 from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
@@ -131,6 +131,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             y = call(f, args, kwargs, key)
             return placed(y) if theirs and makes else y
         if makes:
+            if args and issubclass(c, Elements):
+                return call(f, args, kwargs, key)
             return made(f(*args, **kwargs), (*args, *kwargs.values()))
         return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
 

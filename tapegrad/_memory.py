@@ -25,8 +25,8 @@ from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
 from ._variable import Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, GuardError, ShapeError
-from .ops._attach import Flat
 from .ops._define import dtype, shape
+from .ops._flat import Flat
 from .ops.shaping import copy
 
 P = ParamSpec("P")
@@ -211,6 +211,12 @@ class Rebind(Shadow):
         self.iterator(getattr(x, "real", x))  # what it walks along
         return Drawn(self, self.of(x), False)
 
+    def along(self, x: Any) -> Any:
+        """A run of the function itself goes on with an iterator where it is; those after it begin where that began."""
+        if self.of is None:
+            return Along(self(x.base), [*x.place])
+        return Flat(self(x.base), [*x.place] if type(x) is Along else x.place)
+
     def made_outside(self) -> set:
         return set()  # all is made anew, globals included
 
@@ -286,10 +292,17 @@ class Drawn(Passed):
         raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
 
 
+class Along(Flat):
+    """One as it was when the function was called."""
+
+    __slots__ = ()
+
+
 REPLACED: dict = {  # what a shadow has put in the place of an object, which another one is to replace again
     **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
     Ambient: Rebind.ambient,
-    Flat: lambda shadow, x: Flat(shadow(x.x)),
+    Flat: Rebind.along,
+    Along: Rebind.along,
     Reference: lambda shadow, x: Reference(shadow(x.target)),
 }
 

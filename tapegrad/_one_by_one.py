@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, is_differentiable
+from ._array import is_array, is_differentiable, same_bits
 from ._memory import Rebind, out_of, with_all
-from ._primitive import OPEN, Primitive, bind, handle, layout_of
+from ._primitive import OPEN, Primitive, bind, handle, layout_of, values_of
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable
@@ -88,7 +88,7 @@ class Call:
                 OPEN.of_one = before
             numbers = [v for v in leaves(y) if is_float(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
-            if any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles]):
+            if any([is_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
                 raise BatchError(
                     f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
                     "hand values from one to the next; make the array inside of the function"
@@ -137,6 +137,13 @@ class Call:
                 )
             return rebuilt(a, found)
         return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
+
+
+def is_written(x: Variable, before: Any) -> bool:
+    """(What was handed out, and is part of the result, counts by its content.)"""
+    if x._trace is not None and x._trace.lent:
+        return not same_bits(values_of(x), values_of(before))
+    return getattr(x, "_version", 0) > 0
 
 
 class Hole:

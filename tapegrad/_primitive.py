@@ -142,11 +142,14 @@ class Trace:
     # How a tape is swept: a function (records, cotangents, those owned, first record, `run`), where `run(k, stop)` sweeps the records from
     # number k down to, but without, `stop`.  None: all of them like that.
     sweeps: Any = None
+    below: Any = None  # of a tape directly over a recording: that
     tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
-    element: Any = None  # a method (x, at): the element x[at] of an array, if it hides its values
+    element: Any = None  # a method (x, at): the element x[at] of an array, if its values are hidden (of a tape: by `below`)
     single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
     pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
+    put: Any = None  # a method (x, y, at): x[at] = y for a buffer x that was written before, and places; was it done?
+    reread: Any = None  # a method (view): read its base again; was it done?
 
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []

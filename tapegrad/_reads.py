@@ -514,7 +514,11 @@ class Walk:
             self.form.append(Same(x.value))
 
     def variable(self, x: Variable) -> None:
-        self.probe(lambda: np.asarray(values_of(x)).tobytes())
+        if self.read_anew is None:
+            self.probe(lambda: np.asarray(values_of(x)).tobytes())
+        else:  # its values may be hidden
+            writes = lambda: getattr(getattr(x, "_base", x), "_version", 0)
+            self.expect("{0}() == {1}", writes, writes())
 
     def cache(self, x: Any) -> None:
         """Results that a cache keeps may be read, and changed, without calling the function."""

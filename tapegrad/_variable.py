@@ -61,6 +61,15 @@ else:
     Attached = object
 
 
+class Elements:
+    """What stands for elements of a Variable beside functions of arrays, which take `plain_elements()`."""
+
+    __slots__ = ()
+
+    def plain_elements(self) -> Any:
+        raise NotImplementedError
+
+
 class Variable(Attached):
     """An array of NumPy or CuPy that may be watched by a transform, and written in place.
 

@@ -158,10 +158,12 @@ class Samples(Inputs):
         self.given, self.fresh = [], []
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
+        pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
+        self.stacks = [entered(x) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
 
     def enter(self, watch: Callable) -> list:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
-        aliased, out = {}, []
+        aliased, out, stacks = {}, [], iter(self.stacks)
         for a, each in zip(self.args, self.axes, strict=True):
             if isinstance(a, Const):
                 out.append(a.value)
@@ -170,7 +172,7 @@ class Samples(Inputs):
             for x, axis in zip(leaves(a), each, strict=True):
                 v = x
                 if axis is not None:
-                    v = watch(entered(x), axis % ndim(x))
+                    v = watch(next(stacks), axis % ndim(x))
                 elif id(x) in shared:
                     v = variable(x)
                     v._saved = True

@@ -115,6 +115,10 @@ class ReplayWarning(RuntimeWarning):
     """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes longer."""
 
 
+def __dir__() -> list[str]:
+    return [n for n, x in globals().items() if isinstance(x, type) and issubclass(x, (TapegradError, Warning))]
+
+
 # --- errors that were swallowed ---
 
 UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))  # libraries that are left alone

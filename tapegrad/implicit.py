@@ -32,6 +32,11 @@ from .ops._define import dtype, shape
 
 __all__ = ["fixed_point", "minimum", "root"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 KEPT = 32  # points of which the linear systems are kept
 
 

@@ -27,6 +27,11 @@ from .replay import prepare
 
 __all__ = ["fisher", "gauss_newton", "hessian", "jacobian"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # --- is what the function read as it was? ---
 
 

@@ -22,6 +22,11 @@ from .ops.one_triangle import symmetric
 
 __all__ = ["check_grads"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}
 

@@ -78,7 +78,9 @@ def refreshed(y):
         return
     value, trace = base._value, base._trace
     if type(value) is not ndarray or not (trace is None or type(trace) is Tape or type(trace) is Dual):
-        return refresh_generally(y)
+        if trace is None or trace.reread is None or not trace.reread(y):
+            refresh_generally(y)
+        return
     hot = base._version > 0
     if not hot:
         base._saved = True
@@ -150,6 +152,8 @@ def getitem(x, at):
             trace, below = x._trace, bottom(value)
             at_one = (at,) if type(at) is int else at
             if type(below) in (ndarray, Hollow) and type(at_one) is tuple and is_element(at_one, below.ndim):
+                if trace.element is not None and value._trace is trace.below:
+                    return trace.element(x, at)
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
                 if y._slot > trace.look:
@@ -245,12 +249,37 @@ def takes_over(x: Variable, y: Variable) -> bool:
     return True
 
 
+def takes_over_unseen(x: Variable, y: Variable) -> bool:
+    """The same where the values are those of a recording, as a tape over it has them or by themselves: x is from now on what y is."""
+    v, w = (x._value, y._value) if x._trace.pulls else (x, y)
+    below = v._trace if type(v) is Variable else None
+    if below is None or not below.tells or type(w) is not Variable or w._trace is not below:
+        return False
+    if type(w._value) is not Hollow or not w._value.flags.writeable or not below.alike(v._slot, w._slot):
+        return False
+    x._value, x._slot = y._value, y._slot
+    x._saved = y._saved = True
+    x._version += 1
+    return True
+
+
+def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
+    """What a loop writes where values are not shown, into a buffer that was written before."""
+    if not getattr(x, "_version", 0):
+        return False
+    whole = at is Ellipsis or type(at) is slice and at == ALL
+    if whole and type(y) is Variable and y._trace is trace and takes_over_unseen(x, y):
+        return True
+    places = type(at) is int or type(at) is slice or type(at) is tuple and at and SLICED.issuperset(map(type, at))
+    return places and not whole and trace.put is not None and y is not x and trace.put(x, y, at)
+
+
 @replaces(writing.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
     """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
-        return False
+        return trace is not None and written_unseen(x, y, at, trace)
     if not (trace is None or type(trace) is Tape or type(trace) is Dual):
         return False
     kind = type(at)

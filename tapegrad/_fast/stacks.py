@@ -53,6 +53,8 @@ def joined(x):
             kind = type(e)
             if kind is Variable and slot is not None and issubclass(type(bottom(e)), float64):
                 deep, kind = True, float64
+            elif slot is not None and trace.tells and issubclass(kind, float64):  # what shows no values
+                kind = float64
         if kind is not float64 and (kind is not float or slot is not None):
             return joined_generally(x)
         values.append(e)
@@ -62,9 +64,14 @@ def joined(x):
         tangents = np.array([0.0 if t is None else t for t in slots])
         return variable(np.array(values).reshape(to), trace, tangents.reshape(to))
     if trace is None or not trace.pulls:
+        if trace is not None and trace.tells and None not in slots:
+            return trace.step(packed.prim, flat, values, tuple(slots), {"to": to})
         return joined_generally(x)
     y = new(Variable)
-    if deep:  # numbers of transforms below
+    below = trace.below
+    if deep and below is not None and all([type(e) is Variable and e._trace is below for e in values]):
+        y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
+    elif deep:  # numbers of transforms below
         y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])
     else:
         y._value = np.array(values).reshape(to)

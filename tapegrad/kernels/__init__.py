@@ -22,4 +22,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODELS})
+    return sorted({*__all__, *_MODELS})

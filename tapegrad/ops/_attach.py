@@ -27,6 +27,7 @@ from . import shaping as s
 from . import views
 from ._define import NUMPY, shape
 from ._define import dtype as dtype_of
+from ._flat import Flat, fill
 from ._protocols import call as call
 from ._protocols import no_rule
 from ._protocols import store as store
@@ -188,34 +189,6 @@ def _set(view: Callable) -> Callable:
     return lambda x, y: write_value(view(x), y, Ellipsis)
 
 
-class Flat:
-    """x.flat: the elements in C order, read or written."""
-
-    __slots__ = ("x",)
-
-    def __init__(self, x):
-        self.x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
-
-    def _places(self, at):
-        n = np.arange(self.x.size)[index(at)]
-        return np.unravel_index(n, self.x.shape)
-
-    def __getitem__(self, at):
-        return self.x[self._places(at)]
-
-    def __setitem__(self, at, y):
-        places = self._places(at)
-        count = np.size(places[0]) if places else 1
-        y = views.ravel(y)
-        write_value(self.x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
-
-    def __iter__(self):
-        return (self.x[at] for at in np.ndindex(self.x.shape))
-
-    def __len__(self):
-        return self.x.size
-
-
 def _shape(x):
     if type(x) is View and x._seen != x._base._version:
         return shown(x).shape
@@ -252,7 +225,7 @@ V.T = property(views.turned)
 V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
-V.flat = property(Flat, lambda x, y: Flat(x).__setitem__(slice(None), y))
+V.flat = property(Flat, fill)
 V.__len__ = OfArrays(lambda x: len(shown(x)), "object of type '{}' has no len()")
 V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
 

@@ -24,6 +24,7 @@ from .._primitive import layout_of
 from .._variable import Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._layouts import laid_as_library
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
 from .products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
@@ -366,18 +367,25 @@ def _solve_jvp(t, out, a, b):
 rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 
-@implements(np.linalg.solve)
+@implements(np.linalg.solve, layout="own")
 def solve(a, b):
     p = a._value if type(a) is Variable else layout_of(a)
     q = b._value if type(b) is Variable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
-        return solve_matrix(a, b)  # nothing to arrange
+        return solve_matrix(a, b)  # nothing to arrange; in C order, however the operands lie
+    return solve_batches(a, b)
+
+
+def _solve_batches(a, b):
     a, b = two(a, b)
     s = square("solve", a)
     vector = ndim(b) == 1
     if ndim(b) == 0 or shape(b)[-1 if vector else -2] != s[-1]:
         raise ShapeError(f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)")
     return solve_matrix(a, b)
+
+
+solve_batches = laid_as_library(np.linalg.solve, _solve_batches, False)
 
 
 @implements(scipy.linalg.solve)

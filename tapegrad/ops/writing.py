@@ -6,7 +6,7 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
-from .._variable import Variable, View
+from .._variable import Elements, Variable, View
 from ..errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
 from . import shaping as s
 from . import views
@@ -36,8 +36,11 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if type(y) is not Variable and isinstance(y, (list, tuple)):  # (a Variable would be asked for its class)
-        y = array_beside(x, y)
+    if type(y) is not Variable:  # (a Variable would be asked for its class)
+        if isinstance(y, (list, tuple)):
+            y = array_beside(x, y)
+        elif isinstance(y, Elements):
+            y = y.plain_elements()
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())

@@ -12,6 +12,7 @@ from ._program import Program
 
 KEPT = 1 << 28  # bytes of an arena that is kept for the next run
 LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
+LINE, SEVERAL = 8, 64  # elements of a line of the cache, and of a value for which it matters
 ITEM = 8  # bytes of an integer that tells a place
 
 
@@ -44,6 +45,7 @@ class Arena:
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
         self.temporaries: list = []
+        self.rooms: dict = {}  # elements -> the first place
         self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
         self.held: dict = {}  # value -> the `Held`s where it may lie
@@ -68,23 +70,20 @@ class Arena:
 
     # --- places ---
 
-    def taken(self, k: int) -> Any:
-        """New places for a value, in its memory order."""
-        _, shape, strides, _, _ = self.shown[k]
-        return self.consecutive(shape, strides)
-
     def consecutive(self, shape: tuple, strides: tuple) -> Any:
         count = math.prod(shape)
         idle = self.free.get(count)
-        if idle:
-            first = idle.pop()
-        else:
-            first, self.size = self.size, self.size + count
-        self.first = first
+        self.first = first = idle.pop() if idle else self.begin(count)
         at = self.laid.get((first, shape, strides))
         if at is None:
             at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
         return at
+
+    def begin(self, count: int) -> int:
+        """The first of so many new places; many begin with a line of the cache, but where trips are to be alike."""
+        first = self.size if count < SEVERAL or self.rolling else -(-self.size // LINE) * LINE
+        self.size = first + count
+        return first
 
     def integers(self, first: int, count: int) -> np.ndarray:
         """Consecutive ones."""
@@ -93,8 +92,10 @@ class Arena:
             self.counting[id(self.whole)] = self.whole
         return self.whole[first : first + count]
 
-    def place(self, k: int) -> None:
-        self.at[k] = at = self.taken(k)
+    def place(self, k: int, by_rows: bool = False) -> None:
+        """New places for a value, in its memory order, or by rows whatever that is."""
+        _, shape, strides, _, _ = self.shown[k]
+        self.at[k] = at = self.consecutive(shape, () if by_rows else strides)
         self.hold(k, [Held(at, True, self.first)])
 
     def hold(self, k: int, helds: list) -> None:
@@ -112,8 +113,7 @@ class Arena:
         self.hold(k, [Held(self.at[k], False)])
 
     def taken_for_ever(self, v: Any) -> Any:
-        at = ordered(self.integers(self.size, v.size), v.shape, v.strides)
-        self.size += v.size
+        at = ordered(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
         self.constants.append((at, v))
         return at
 
@@ -122,6 +122,12 @@ class Arena:
         at = self.consecutive(shape, ())
         self.temporaries.append(at)
         return at
+
+    def room(self, count: int) -> int:
+        """Places for any instruction, for as long as it takes."""
+        if count not in self.rooms:
+            self.rooms[count] = self.begin(count)
+        return self.rooms[count]
 
     def free_temporaries(self) -> None:
         for at in () if self.rolling else self.temporaries:
@@ -229,7 +235,9 @@ class Memory:
     __slots__ = ("arena", "address", "views")
 
     def __init__(self, arena: Arena):
-        self.arena, self.views = np.zeros(arena.size), {}
+        room = np.zeros(arena.size + LINE)
+        skipped = -room.ctypes.data // ITEM % LINE
+        self.arena, self.views = room[skipped : skipped + arena.size], {}
         for at, v in arena.constants:
             self.arena[at] = v
         self.address = self.arena.ctypes.data

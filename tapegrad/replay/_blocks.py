@@ -19,6 +19,7 @@ from ..ops.indexing import region
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from ._arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
+from ._banded import room_for
 from ._interpreter import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from ._outside import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from ._program import GROUP, LAID, PART, Instruction, Program, laid
@@ -33,6 +34,7 @@ OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, 
 ROOM = 1 << 15  # elements of an array that is read or written in part
 FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
 COPIED = 3000  # elements that take as long to copy as it takes to begin
+OFTEN, TURNED = 3, 6000  # products that a transpose is copied for, and the most elements of one
 SHORT = 3  # elements of a line below which a table is as good
 FIRST = frozenset(("mul", "add", "sub"))
 PAIR = 32  # elements of an instruction that is one row with the next
@@ -191,6 +193,8 @@ class Block:
                     self.given.append(a)
                     arena.place(a)
         self.reads = collections.Counter([a for _, i in code for a in i.args])
+        self.stop = stop
+        self.second = collections.Counter([i.args[1] for k, i in code if i.prim is matmul.prim and len(arena.shown[k][1]) == 2])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
@@ -250,6 +254,10 @@ class Block:
         if prim is LAID or prim is READ or is_move(prim):
             params = {**i.params, "copy": False} if prim is READ else i.params
             arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+            if self.is_turned(k, view):
+                arena.place(k, by_rows=True)
+                self.row("copy", arena.at[k], view)
+                return
             written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
             if written or self.is_apart(k, view):
                 arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
@@ -341,6 +349,13 @@ class Block:
             return False
         return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
+    def is_turned(self, k: int, view: np.ndarray) -> bool:
+        """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
+        for a small one that lies so."""
+        often = self.second[k] >= OFTEN and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
+        small = self.listed is None and view.ndim == 2 and LEAST_CUT <= view.size <= TURNED
+        return often and small and view.strides[0] == ITEM < view.strides[1]
+
     # --- two operations in one row ---
 
     def read_once(self, code: list, start: int, wanted: Any) -> dict:
@@ -420,10 +435,10 @@ class Block:
         if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
             to, x, y = to.T, y.T, x.T
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
-        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)])]
+        places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
         if self.listed is not None:
             self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
-        self.rows.append((NUMBER[name], to.size, *places, 0, *integers, *[0] * (ROW - 6 - len(integers))))
+        self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
         if id(at.base) in self.arena.counting and form(at) is not None:

@@ -55,6 +55,7 @@ PASS, LINE, ROW, BUILT = (
     20,
     6e4,
 )  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
+AGAIN, MATRIX = 0.06, 3 << 20  # ns: of a byte of a large matrix that is read once more; bytes of one
 CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
@@ -112,6 +113,7 @@ class Emitted:
         self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.inside = 0
         self.made: list = []  # blocks
+        self.fresh: set = set()  # what blocks left: copies that nobody else has
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
         self.emit()
@@ -127,8 +129,17 @@ class Emitted:
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
         looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
         saved = sum([LINE * size - CALL if within else PASS * size for size, within in sizes if size >= LEAST], 0.0)
-        saved = max(saved, 0.0) + ROW * looped
+        saved = max(saved, 0.0) + ROW * looped + AGAIN * self.read_again()
         return (compiling + BUILT * looped) / saved if saved else math.inf
+
+    def read_again(self) -> int:
+        """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
+        constants, read = self.program.constants, collections.Counter()
+        for a in [a for k, i in self.program.code if i.prim is matmul.prim and len(self.shown[k][1]) == 1 for a in i.args]:
+            _, shape, _, dtype, _ = self.shown[a]
+            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= MATRIX:
+                read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
+        return sum([(count - 1) * size for (_, size), count in read.items()])
 
     # --- memory ---
 
@@ -270,7 +281,13 @@ class Emitted:
             return name
         ends = [m for m in self.storage[k].members if self.last.get(m) is END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
-        alone = not self.storage[k].outside and not self.storage[k].framed and ends == [k] and self.shown[k][4] and not often
+        alone = (
+            not self.storage[k].outside
+            and not self.storage[k].framed
+            and ends == [k]
+            and (self.shown[k][4] or k in self.fresh)
+            and not often
+        )
         if alone and k not in [j for _, j in self.program.written]:
             return name
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
@@ -283,8 +300,10 @@ class Emitted:
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
         for n in range(start, stop):
             self.release(n)
-        for k in block.left:
+        for k, way in zip(block.left, block.giving, strict=True):
             self.storage[k] = Storage(k, self.last.get(k, -1))
+            if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
+                self.fresh.add(k)
         if block.left:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
@@ -504,7 +523,7 @@ def with_groups(program: Program) -> tuple:
     found = runs(program)
     within = {k for start, stop in found for k, _ in program.code[start:stop]}
     looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
-    reader = load("tapegrad.replay._groups").Reader(program, looped, within)
+    reader = load("tapegrad.replay._groups").read(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)

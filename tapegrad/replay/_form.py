@@ -34,6 +34,8 @@ COMPILING = 2e8  # ns that the compilation of a function's groups may take
 REFUSALS = 3  # replays for which groups were of no use, before there are none
 GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
 TRIES = 2  # recordings that changed what f reads, before it is run as it is
+FREE = 4  # recordings one after the other, each of another way through the function, before calls are run as they are in between
+VAIN = 7  # such recordings, after which the function is run as it is
 PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
 
 
@@ -92,6 +94,8 @@ class Form:
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
+        self.vain = self.replayed = 0  # recordings of other ways since the last replay; how many replays there were then
+        self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
         self.numbers = True  # may Python numbers be inputs?
 
@@ -112,6 +116,9 @@ class Form:
         if OPEN.depth or OPEN.inside is not None or has_variable(args) or watching():
             return self.plain(args)
         if self.eager is not None:
+            return self.plain(args)
+        if self.pause:
+            self.pause -= 1
             return self.plain(args)
         failed = None
         for k, kept in enumerate(self.programs):
@@ -135,7 +142,17 @@ class Form:
             return found
         if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
+        if type(failed) is Guard:
+            self.branched()
         return self.record(args)
+
+    def branched(self) -> None:
+        """The call takes a way through the function that none before it took.  Where each one does, recordings are in vain: there are
+        more and more calls between them, and then no more of them."""
+        self.vain = 1 if self.replays > self.replayed else self.vain + 1
+        self.replayed = self.replays
+        if self.vain >= FREE:
+            self.pause = FREE << (self.vain - FREE)
 
     def instead(self, args: tuple, error: Exception, program: Program) -> Any:
         """The plain call, where an operation of a replay raised: it raises too, with the line, or the function has dealt with that."""
@@ -204,6 +221,8 @@ class Form:
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
+        if reason is None and self.vain >= VAIN:
+            reason = f"each of the last {self.vain} recordings took another way, and none was replayed"
         if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         if reason is not None:
@@ -217,7 +236,8 @@ class Form:
     def report(self) -> list:
         if self.eager is not None:
             return [f"run as it is, not recorded: {self.eager}"]
-        return [kept.report() for kept in self.programs]
+        paused = [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause else []
+        return [*paused, *[kept.report() for kept in self.programs]]
 
 
 # What operations raise at values that they cannot take.

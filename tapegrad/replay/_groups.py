@@ -16,7 +16,7 @@ from ._elements import ENDING, Element, as_number, cost_of, ufunc_of
 from ._fused import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
-from ._rows import joined
+from ._rows import Rows, gathered, joined
 
 F8 = np.dtype("f8")
 HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
@@ -222,9 +222,10 @@ class Open:
 
 
 class Reader:
-    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none."""
+    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none.  `parts`: another order of
+    them, in parts, none of whose groups goes on into the next."""
 
-    def __init__(self, program: Program, others: Any = (), within: Any = ()):
+    def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, Kinds(program, others=others, within=within)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
@@ -233,10 +234,11 @@ class Reader:
         self.alone: dict = {}  # name -> how many large ones are in no group
         self.others = others
         self.now = Open({})
-        for k, i in program.code:
-            self.read(k, i)
-            self.kinds.done.add(k)
-        self.close()
+        for part in parts or (program.code,):
+            for k, i in part:
+                self.read(k, i)
+                self.kinds.done.add(k)
+            self.close()
         joined(self)
 
     def read(self, k: int, i: Instruction) -> None:
@@ -294,6 +296,16 @@ class Reader:
             self.now = Open(made.carried, now)
         else:
             self.now = Open(dict(now.values), now)
+
+
+def read(program: Program, others: Any, within: Any) -> Reader:
+    """What belongs to the rows of a large matrix together, if that gives a loop over them; else in order."""
+    reader = Reader(program, others, within)
+    if not others and not any([type(group) is Rows for group in reader.groups]):
+        parts = gathered(Kinds(program, within=within))
+        other = Reader(program, others, within, parts) if parts else reader
+        reader = other if any([type(group) is Rows for group in other.groups]) else reader
+    return reader
 
 
 def uniform(v: Any) -> float | None:

@@ -61,7 +61,8 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `generators`: those of which it draws random numbers, always all that a plain call would."""
+    `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
+    must not overlap?"""
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
@@ -72,33 +73,44 @@ class Program:
         self.guards: dict[int, list[Guard]] = {}
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
-        needed = {k for k, _ in self.outputs if k is not None} | {k for _, k in self.written} | set(self.guards)
-        self.code: list = []
+        self.size = len(rows)
+        self.needed = needed = bytearray(self.size)
+        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
+            needed[k] = True
+        for k in [k for k, row in enumerate(rows) if row[0] is DRAW] if trace.generators else ():
+            needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
-        self.shown: dict = {}  # what the values look like
-        targets, looks = set(), trace.looks
-        for k in range(len(rows) - 1, -1, -1):
-            row = rows[k]
-            prim = row[0]
-            if type(prim) is Primitive and prim.writes:
-                targets.add(row[1][0])
-            if k not in needed and prim is not DRAW:
-                continue
-            self.shown[k] = looks[k][1 if getattr(known[k], "base", None) is None else 2]
-            if prim is CONSTANT:
-                self.constants[k] = known[k]
-            elif prim is CAPTURED:
-                self.captured.append((k, known[k]))
-            elif prim is not ARGUMENT:
-                needed.update(row[1])
-                self.code.append((k, Instruction(*row)))
-        self.code.reverse()
-        self.writes_arguments = not targets.isdisjoint(self.arguments)
-        drawing = {id(i.params["real"]): i.params["real"] for _, i in self.code if i.prim is DRAW}
-        self.generators = list(drawing.values())
-        self.size = len(rows)
+        numbers = []
+        for k in range(self.size - 1, -1, -1):
+            if needed[k]:
+                row = rows[k]
+                if len(row) > 1:
+                    for j in row[1]:
+                        needed[j] = True
+                    numbers.append(k)
+                elif row[0] is CONSTANT:
+                    self.constants[k] = known[k]
+                elif row[0] is CAPTURED:
+                    self.captured.append((k, known[k]))
+        numbers.reverse()
+        self.numbers, self.rows = numbers, [rows[k] for k in numbers]
+        self.looks, self.views = trace.looks, {k for k, v in enumerate(known) if getattr(v, "base", None) is not None}
+        at = {k for k in self.arguments if len(self.arguments) > 1}
+        self.writes_arguments = bool(at) and any([row[1][0] in at for row in rows if type(row[0]) is Primitive and row[0].writes])
+        drawn = [row[2]["real"] for row in self.rows if row[0] is DRAW] if trace.generators else []
+        self.generators = list({id(real): real for real in drawn}.values())
+
+    @functools.cached_property
+    def code(self) -> list:
+        """(A recording that is never replayed has no need of it.)"""
+        return [(k, Instruction(*row)) for k, row in zip(self.numbers, self.rows, strict=True)]
+
+    @functools.cached_property
+    def shown(self) -> dict:
+        """What the values look like."""
+        return {k: self.looks[k][2 if k in self.views else 1] for k, n in enumerate(self.needed) if n}
 
     def run(self, values: list) -> Any:
         """The values of the instructions, or the guard that failed."""

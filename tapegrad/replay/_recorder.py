@@ -8,12 +8,13 @@ variables that change: who sees what after a write was decided when the handle m
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
@@ -67,6 +68,12 @@ class Guard:
         self.k, self.value, self.truth, self.place = k, value, truth, place
 
 
+@functools.lru_cache(1024)
+def element_at(at: Any) -> dict:
+    """The settings with which an element is read."""
+    return {"path": NO_STEPS, "at": at, "copy": False}
+
+
 class Record(Trace):
     """`rows`, what `Instruction` is made of, and what each gave, `known`, and what that looks like, `looks`; `guards`; `written`:
     (captured array, number of what is left in it).
@@ -96,6 +103,7 @@ class Record(Trace):
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
+        self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
@@ -195,6 +203,13 @@ class Record(Trace):
     def memory(self, slot):
         return None
 
+    def alike(self, i, j):
+        """May the value j be in the place of i, in the hands of several?"""
+        same = self.looks[i][3] == self.looks[j][3] and is_array(self.known[j])
+        if same:
+            self.alone.discard(j)
+        return same and self.known[j].base is None
+
     def copied_slot(self, slot, x):
         """`copied(x)` is packed in the order of its axes."""
         self.alone.discard(slot)
@@ -274,7 +289,20 @@ class Record(Trace):
         return self.done(prim, slots, params)
 
     def element(self, x, at):
-        return self.done(READ, (x._slot,), {"path": NO_STEPS, "at": at, "copy": False})
+        i = j = x._slot
+        if self.same:
+            j = self.same.get(i, i)
+        k = self.elements.get((j, at))
+        if k is None:
+            out = self.known[i][at]
+            if type(out) is not float64:
+                return self.done(READ, (i,), dict(element_at(at)))
+            self.elements[j, at] = k = self.new(out, READ, (j,), element_at(at), self.watched)
+        y = new(Variable)
+        y._value = self.looks[k][0]
+        y._trace = self
+        y._slot = k
+        return y
 
     def single(self, prim, x, v, i):
         setting = now()
@@ -549,7 +577,8 @@ class Recorded:
         shadow.finish()
 
     def read(self, y: Any) -> None:
-        self.tree = y = returned(y)
+        y = returned(y)
+        self.tree = tree_map(lambda _: 0, y)  # (a program keeps it: with the leaves it would keep all that was recorded)
         for v in leaves(y):
             if isinstance(v, Variable):
                 v = live(v)

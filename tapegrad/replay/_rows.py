@@ -19,6 +19,7 @@ from ._fused import FLOATS, Group, State, Summed, maker, packed
 from ._program import GROUP, Instruction
 from ._regions import Moved, of_view, viewed, whole
 from ._row_loops import ROWS
+from ._ways import is_pure
 
 WORTH = 3 << 20  # bytes of a matrix for which it pays
 PART, PARTS = 1 << 22, 16  # bytes of the rows of a part, at least; parts, at most
@@ -206,6 +207,34 @@ def joined(reader: Any) -> None:
     reader.order = [item for n, item in enumerate(order) if n not in gone]
 
 
+def gathered(kinds: Any) -> tuple | None:
+    """The instructions in three parts, of which the second is all work on the rows of a large matrix that several products share; None
+    if there is none, or the order matters."""
+    code, matrices, turned = kinds.program.code, [], {}
+    if not all([type(i.prim) is str or is_pure(i.prim) for _, i in code]):
+        return None
+    for k, i in code:
+        if viewed(i) is not None:
+            turned[k] = i.args[0]
+        elif i.prim is matmul.prim and len(kinds.shown[k][1]) == 1:
+            matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_matrix(a, kinds)]
+    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and size_of(kinds.shown[a]) >= WORTH]
+    if not shared:
+        return None
+    rows, parts, place = kinds.shown[shared[0]][1][:1], ([], [], []), {}
+    for k, i in code:
+        d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
+        of_rows = d.k in place and place[d.k] == 1 if type(d) is Summed else d is not None and kinds.shown[k][1][:1] == rows
+        place[k] = 2 if 2 in given else 1 if of_rows else 2 if 1 in given else 0
+        parts[place[k]].append((k, i))
+    return parts
+
+
+def size_of(shown: tuple) -> int:
+    """In bytes."""
+    return math.prod(shown[1]) * shown[3].itemsize
+
+
 def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     tiled = of_first_axis(group, kinds)
     if tiled is None or not kinds.counts.isdisjoint(group.arrays):
@@ -231,12 +260,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
         last = {u: r for u, r in last.items() if all([v in last or v in group.values or v in group.sums for v in kinds.users[r]])}
         _, shape, _, dtype, _ = kinds.shown[matrix]
         fits = dtype == group.dtype and all([kinds.shown[x][1] == shape[1:] and kinds.shown[x][3] == dtype for x in first.values()])
-        if (
-            fits
-            and len(first) + len(last) > 1
-            and math.prod(shape) * dtype.itemsize >= WORTH
-            and shape[0] == next(iter(rows_of(group, tiled)))
-        ):
+        if fits and len(first) + len(last) > 1 and size_of(kinds.shown[matrix]) >= WORTH and shape[0] == next(iter(rows_of(group, tiled))):
             return Rows(group, matrix, first, last, tiled)
     return None
 
@@ -278,6 +302,19 @@ def transposed(shape: tuple) -> tuple:
     return shape[::-1], ((0, (0, 1)), (0, (1, 0)))
 
 
+def goes_on(k: int, d: Any, group: Group) -> bool:
+    """Does a value lie row by row, each row made of those of others?"""
+    shape = group.shown[k][1]
+    if type(d) is Moved and not (d.is_view and d.form is None and d.pieces[0].box is None and d.sources()[0][1] == whole(shape)):
+        return False
+    return type(d) in (Element, Moved) and group.shown[k][2] == packed(shape, group.shown[k][3].itemsize)
+
+
+def is_spread(d: Any) -> bool:
+    """Is it one number at all places?"""
+    return type(d) is Moved and d.is_view and d.form is None and d.pieces[0].box is None and not any([any(s) for _, s in d.sources()[0][1]])
+
+
 def of_first_axis(group: Group, kinds: Any) -> set | None:
     """What the group reads or makes row by row, if it is all work on rows by themselves; None if it is not."""
     tiled: set = set()
@@ -285,10 +322,7 @@ def of_first_axis(group: Group, kinds: Any) -> set | None:
     if len(count) != 1 or group.forms or () in count:
         return None
     for k, d in group.values.items():
-        shape = group.shown[k][1]
-        if type(d) is Moved and not (d.is_view and d.form is None and d.pieces[0].box is None and d.sources()[0][1] == whole(shape)):
-            return None
-        if type(d) not in (Element, Moved) or group.shown[k][2] != packed(shape, group.shown[k][3].itemsize):
+        if not (goes_on(k, d, group) or (is_spread(d) and k not in group.left)):
             return None
         tiled.add(k)
         for a, m in d.sources():

@@ -7,15 +7,20 @@ general way, and the records are those of any tape."""
 import functools
 from typing import Any
 
-from .._primitive import Primitive
-from .._tape import IMMUTABLE, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
+from numpy import float64
+
+from .._array import F8
+from .._primitive import ASSIGN, READ, Primitive, own
+from .._tape import ELEMENT, IMMUTABLE, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._variable import Variable, bottom, new
 from ..ops._define import PRIMITIVES, is_operator, reads, signature_of
+from ..ops.indexing import pull_element, pull_read
 from ._trips import sweep
 
 SHAPES: dict = {}  # (operation, numbers of looks) -> the rules that fit, and for two arrays what is kept
 KINDS: dict = {}  # operation -> what its records hold
 NOTHING: dict = {}
+(pull_assign,) = ASSIGN.vjp
 
 
 def kind_of(prim: Primitive) -> tuple | None:
@@ -31,6 +36,11 @@ def kind_of(prim: Primitive) -> tuple | None:
             found = 1, held(prim, reads(prim.vjp[0]), 1)
     KINDS[prim] = found
     return found
+
+
+def is_double(look: tuple, *of: Any) -> bool:
+    """Of double precision, an array of NumPy (True), or a number (None)?"""
+    return look[5] is F8 and look[1][0] in of
 
 
 SHAPE, WHOLE = 1, 2
@@ -70,6 +80,52 @@ class TapeOver(Tape):
         if prim.aliases:
             v._saved = out._saved = True
         return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
+
+    def element(self, x, at):
+        """(The value of x is one of the recording's.)"""
+        v, records = x._value, self.records
+        y = new(Variable)
+        y._value = self.below.element(v, at)
+        y._trace = self
+        y._slot = len(records)
+        records.append((pull_element, x._slot, ELEMENT, None, self.layout(v._value), (), at))
+        return y
+
+    def reread(self, y):
+        base, below = y._base, self.below
+        v = base._value
+        if type(v) is not Variable or v._trace is not below:
+            return False
+        hot = base._version > 0
+        if not hot:
+            base._saved = True
+        y._value = below.done(READ, (v._slot,), {"path": y._path, "at": None, "copy": hot})
+        y._trace, y._slot, y._seen = self, len(self.records), base._version
+        self.records.append((pull_read, base._slot, REGION, None, self.layout(v._value), y._path, None))
+        return True
+
+    def put(self, x, y, at):
+        """(Numbers of double precision.)"""
+        v, w, below, slot, like = x._value, y, self.below, None, None
+        if type(v) is not Variable or v._trace is not below or not is_double(below.looks[v._slot], True) or not v._value.flags.writeable:
+            return False
+        if type(y) is Variable and y._trace is self:
+            w, slot = y._value, y._slot
+            if type(w) is not Variable or w._trace is not below or not is_double(below.looks[w._slot], True, None):
+                return False
+            like = below.looks[w._slot][1][1], F8
+        elif type(y) is not float and type(y) is not int and type(y) is not float64:
+            return False
+        part = v._value[at]
+        if like is not None and like[0] != () and like[0] != part.shape:
+            return False
+        own(x)
+        v = x._value
+        out = below.step(ASSIGN, (v, w), (v, w), (v._slot, None if slot is None else w._slot), {"path": (), "at": at})
+        self.records.append((pull_assign, x._slot, REGION, slot, self.layout(v._value), like, ((), at)))
+        x._value, x._slot, x._saved = out, len(self.records) - 1, False
+        x._version += 1
+        return True
 
     def single(self, prim, x, v, i):
         kind = KINDS[prim] if prim in KINDS else kind_of(prim)

@@ -8,17 +8,20 @@ instructions of the last trip, with their operands moved.  They are done by thei
 What is compared is all that the rules see: a number of the recording has moved as its place in the records says, or it is the same one;
 anything else is equal."""
 
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from .._array import is_scalar, kept, same_bits
+from .._array import is_array, is_scalar, kept, same_bits
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._tape import PART as ONE_OF_SEVERAL
 from .._tape import REGION, Fold, Form, Like, primitive_of
 from .._variable import Variable
+from ..ops.indexing import basic, laid_out_copy
 from ._ways import CONSTANT, PART, is_pure, ways_of
 
 LEAST = 6  # trips, from which on it pays
@@ -42,12 +45,9 @@ class Unlike(Exception):
 
 
 def codes_of(records: list) -> ndarray:
-    met: dict = {}
-    made = []
-    for rule, _, second, *_ in records:
-        key = rule.rule if type(rule) is Fold else rule, second.rule if type(second) is Fold else second
-        made.append(met.setdefault(key, len(met)))
-    return np.array(made)
+    keys = [(r[0].rule if type(r[0]) is Fold else r[0], r[2].rule if type(r[2]) is Fold else r[2]) for r in records]
+    code = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    return np.array([code[key] for key in keys])
 
 
 def distances(codes: ndarray) -> list:
@@ -117,8 +117,9 @@ class Moved:
                     self.compare(u, v)
         elif kind is dict:
             self.compare(tuple(a.items()), tuple(b.items()))
-        elif kind is slice:
-            self.compare((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+        elif kind is slice:  # (of plain numbers: views.unchanging)
+            if a != b:
+                raise Unlike
         elif kind is Fold:
             self.compare((a.rule, a.shape, a.dtype, a.conjugate), (b.rule, b.shape, b.dtype, b.conjugate))
         elif kind is Like:
@@ -134,10 +135,10 @@ class Moved:
 
     def records(self, records: list, first: int, other: int, period: int) -> None:
         """Are the records from `other` on those from `first` on?"""
-        by, start, to, looks, below = other - first, self.start, self.to, self.below.looks, self.below
+        by, start, below = other - first, self.start, self.below
         for one, two in zip(records[first : first + period], records[other : other + period], strict=True):
-            rule, i, second, j, *_ = one
-            rule2, i2, second2, j2, *_ = two
+            rule, i, second, j, out, x, y = one
+            rule2, i2, second2, j2, out2, x2, y2 = two
             if rule is None and second is None:
                 raise Unlike  # a leaf
             if rule is not rule2:
@@ -147,21 +148,27 @@ class Moved:
             if type(i) is not int or i2 != (i + by if i >= start else i):
                 self.slots(i, i2, by)
             if type(j) is not int or second is ONE_OF_SEVERAL:
-                self.compare(j, j2)
+                if j is not j2 or j is not None:
+                    self.compare(j, j2)
             elif j2 != (j + by if j >= start else j):
                 raise Unlike
             if second is REGION and rule.prim in REGIONS:
-                if one[4] != two[4] or one[5] != two[5]:  # layouts, shapes and steps
+                if (out is not out2 and out != out2) or (x is not x2 and x != x2):  # layouts, shapes and steps
                     raise Unlike
-                self.compare(one[6], two[6])
+                self.compare(y, y2)
                 continue
-            for a, b in ((one[4], two[4]), (one[5], two[5]), (one[6], two[6])):
-                if type(a) is Variable is type(b) and a._trace is below is b._trace:
-                    k, n = a._slot, b._slot
-                    if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
-                        raise Unlike
-                elif a is not b or type(a) is Variable:
-                    self.compare(a, b)
+            if type(out) is Variable is type(out2) and out._trace is below is out2._trace:
+                self.number(out._slot, out2._slot)
+            elif out is not out2 or type(out) is Variable:
+                self.compare(out, out2)
+            if type(x) is Variable is type(x2) and x._trace is below is x2._trace:
+                self.number(x._slot, x2._slot)
+            elif x is not x2 or type(x) is Variable:
+                self.compare(x, x2)
+            if type(y) is Variable is type(y2) and y._trace is below is y2._trace:
+                self.number(y._slot, y2._slot)
+            elif y is not y2 or type(y) is Variable:
+                self.compare(y, y2)
 
     def slots(self, a: Any, b: Any, by: int) -> None:
         """Values made in the loop have moved on, those made before are the same."""
@@ -245,22 +252,22 @@ class Loop:
             steps = self.steps(before, trip, moved)
         except Unlike:
             return 0
-        base, size, alone = self.base, trip.high - trip.low, self.below.alone
-        made, given = [k for k, d in steps.items() if k >= base and d], [(k, d) for k, d in steps.items() if k < base or not d]
-        code, n, last = self.code(trip), 0, None
+        base, size, below = self.base, trip.high - trip.low, self.below
+        given = [(k, d) for k, d in steps.items() if k < base or not d]
+        carried = [k for k, d in steps.items() if k >= base and d and k < trip.low]  # made by the trip before
+        again, n, numbers = Again(below, trip, [*[k for k, _ in given], *carried]), 0, None
         while t - n > 2:
             try:
                 to = self.places(trip, given, t, n + 1)
             except Unlike:
                 break
             n += 1
-            by = n * size
-            to.update([(k, k + by) for k in made])
-            self.do(code, to)
-            alone.difference_update(to.values())
-            last = to
-        if last is not None:
-            self.hand_on(trip, last, n)
+            numbers = [*[to[k] for k, _ in given], *[k + n * size for k in carried]]
+            below.alone.difference_update(numbers)
+            numbers += range(len(below.rows), len(below.rows) + size)
+            again.do(numbers)
+        if numbers is not None:
+            self.hand_on(trip, {k: numbers[r] for k, r in again.place.items()}, n)
         return n
 
     def steps(self, before: Trip, trip: Trip, moved: Moved) -> dict:
@@ -320,44 +327,6 @@ class Loop:
             raise Unlike
         return to
 
-    def code(self, trip: Trip) -> list:
-        """The rows of a trip as they are done: (row, what it looks like, body, operands if there are no settings, number)."""
-        found, rows, looks = [], self.below.rows, self.below.looks
-        for k in range(trip.low, trip.high):
-            row = rows[k]
-            prim = row[0]
-            run = ways_of(prim)[0] if type(prim) is Primitive else None
-            brief = run is not None and not row[2]
-            found.append((row, looks[k], run, len(row[1]) if brief else 0, k))
-        return found
-
-    def do(self, code: list, to: dict) -> None:
-        """The rows of the trip once more, with numbers moved."""
-        below = self.below
-        rows, known, looks, placed = below.rows, below.known, below.looks, below.placed
-        for row, look, run, count, k in code:
-            if count == 2:
-                prim, (i, j), params, watched = row
-                i, j = to[i], to[j]
-                out = run(known[i], known[j])
-                row = prim, (i, j), params, watched
-            elif row[0] is CONSTANT:
-                out = known[k]
-            else:
-                prim, ks, params, *watched = row
-                ks = tuple([to[j] for j in ks])
-                values = [known[j] for j in ks]
-                if prim is PART:
-                    out = values[0][params]
-                else:
-                    if prim.writes and k not in placed:
-                        values[0] = kept(values[0])
-                    out = run(*values, **params)
-                row = (prim, ks, params, *watched)
-            rows.append(row)
-            known.append(out)
-            looks.append(look)
-
     def hand_on(self, trip: Trip, to: dict, n: int) -> None:
         """The cotangents as the last of n further trips leaves them."""
         G, by = self.G, n * self.period
@@ -369,6 +338,90 @@ class Loop:
             G[i] = self.below.handles(to[g._slot]) if type(g) is Variable else g
             if j in trip.owned:
                 self.owned.add(i)
+
+
+class Again:
+    """The rows of a trip, to be done with other operands.  These stand in a list, and so do their numbers: first `operands`, which the trip
+    finds, then what it makes.  `place`: number in the trip -> place in that list."""
+
+    def __init__(self, below: Any, trip: Trip, operands: list):
+        self.below, self.count = below, len(operands)
+        self.place = place = {k: n for n, k in enumerate([*operands, *range(trip.low, trip.high)])}
+        rows, known = below.rows, below.known
+        self.looks = below.looks[trip.low : trip.high]
+        self.rows: list = []  # (operation, places of operands, settings, flags), or a row without operands
+        self.code: list = []  # (number of operands, function, places); 0: what it gives
+        for k in range(trip.low, trip.high):
+            if rows[k][0] is CONSTANT:
+                self.rows.append((rows[k], None, None, None))
+                self.code.append((0, None, known[k], None))
+                continue
+            prim, ks, params, watched = rows[k]
+            places = tuple([place[j] for j in ks])
+            self.rows.append((prim, places, params, watched))
+            run = operator.itemgetter(params) if prim is PART else body_of(prim, params)
+            if prim is not PART and prim.writes and k not in below.placed:
+                self.code.append((3, run, *places))
+            elif 0 < len(places) < 3:
+                self.code.append((len(places), run, *places, *places[:1])[:4])
+            else:
+                self.code.append((4, run, places, None))
+
+    def do(self, numbers: list) -> None:
+        """`numbers`: of the operands, and of what is made."""
+        below = self.below
+        values = [below.known[k] for k in numbers[: self.count]]
+        made = values.append
+        for count, run, a, b in self.code:
+            if count == 2:
+                made(run(values[a], values[b]))
+            elif count == 1:
+                made(run(values[a]))
+            elif count == 3:
+                made(run(kept(values[a]), values[b]))
+            elif count == 4:
+                made(run(*[values[r] for r in a]))
+            else:
+                made(a)
+        below.known += values[self.count :]
+        below.looks += self.looks
+        below.rows += [
+            (prim, (numbers[places[0]], numbers[places[1]]) if len(places) == 2 else tuple([numbers[r] for r in places]), params, watched)
+            if places is not None
+            else prim
+            for prim, places, params, watched in self.rows
+        ]
+
+
+def body_of(prim: Primitive, params: Any) -> Callable:
+    """The body of an operation with these settings, which are told beforehand; of a plain region, what it comes down to."""
+    run = ways_of(prim)[0]
+    if not params:
+        return run
+    if prim in REGIONS:
+        path, at = params["path"], params["at"]
+        if len(path) == 1 and path[0][0] == "at" and (at is None or at is Ellipsis):
+            path, at = (), path[0][1]
+        if not path and at is not None and basic(at):
+            if prim is READ:
+                return operator.itemgetter(at) if not params["copy"] else lambda x: part_of(x, at)
+            return functools.partial(put if prim is ASSIGN else put_more, at)
+    return functools.partial(run, **params)
+
+
+def part_of(x: Any, at: Any) -> Any:
+    part = x[at]
+    return laid_out_copy(part) if is_array(part) and part.base is not None else part
+
+
+def put(at: Any, x: Any, y: Any) -> Any:
+    x[at] = y
+    return x
+
+
+def put_more(at: Any, x: Any, y: Any) -> Any:
+    x[at] += y
+    return x
 
 
 def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:

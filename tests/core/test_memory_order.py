@@ -78,6 +78,9 @@ OPERATIONS = {
     "array": lambda y: np.array(y, order="F"), "flatten": lambda y: y.flatten("K") * y.ravel("A"), "outer": lambda y: np.outer(y, y[0]),
     "where": lambda y: np.where(y > 0.1, y, 0.3), "clip": lambda y: np.clip(y, -0.3, 0.6),
     "cholesky": lambda y: scipy.linalg.cholesky(y @ y.T + np.eye(len(y))),
+    "solve": lambda y: np.linalg.solve(np.asfortranarray(y @ y.T + np.eye(len(y))), y),
+    "solve vector": lambda y: np.linalg.solve(y @ y.T + np.eye(len(y)), y[:, 1]),
+    "solve batch": lambda y: np.linalg.solve((y @ y.T + np.eye(len(y)))[None] * np.ones((3, 1, 1)), y),
     "qr": lambda y: scipy.linalg.qr(y @ y.T + np.eye(len(y)))[1], "einsum": lambda y: np.einsum("ij,kj->kij", y, y),
     "nanmean": lambda y: np.nanmean(y[..., None] * np.ones(2), 2), "vecdot": lambda y: np.linalg.vecdot(y[None] * y[:, None], y),
 }  # fmt: skip

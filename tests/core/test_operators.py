@@ -404,3 +404,25 @@ def test_an_update_that_fails_leaves_the_operator():
     with pytest.raises(ShapeError):
         H.update(np.ones(3))
     np.testing.assert_allclose(H @ V, HV, rtol=1e-14)
+
+
+def test_made_for_each_sample():
+    """Of a function that captured arrays of the sample; one written since is told."""
+    at = np.arange(1.0, 4.0)
+
+    def f(s, late=False):
+        w = s * 1.0
+        H = tg.operators.hessian(lambda x: (w * x**4).sum() + (x * s).sum(), at)
+        if late:
+            w[0] = 3.0
+        return H.hvp(at)
+
+    samples = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_allclose(tg.vmap(f)(samples), 12 * samples * at**3, rtol=1e-14)
+    np.testing.assert_allclose(tg.vmap(tg.jacobian(f))(samples), [np.diag(12 * at**3)] * 4, rtol=1e-14)
+    p = tg.prepare(tg.vmap(f), samples)
+    for k in (1.0, 2.0, 3.0):
+        np.testing.assert_allclose(p.value(samples * k), 12 * samples * k * at**3, rtol=1e-14)
+    for call, x in ((tg.vmap(f, in_axes=(0, None)), samples), (tg.jacobian(f), samples[0])):
+        with pytest.raises(GuardError, match="reads besides its arguments"):
+            call(x, True)

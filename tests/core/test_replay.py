@@ -4,6 +4,7 @@ import cmath
 import copy
 import pickle
 import threading
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -388,7 +389,7 @@ def test_a_number_that_is_used_up_is_run_plainly_in_the_end():
     for k in range(60):
         x = X + 0.001234567 * k
         assert np.allclose(p.grad(x), tg.grad(f)(x))
-    assert "it was recorded" in p.report()
+    assert "another way, and none was replayed" in p.report()
 
 
 def test_compiled_code_that_wants_numbers(recwarn):
@@ -583,3 +584,152 @@ def test_results_lie_in_memory_as_those_of_a_plain_call(order, n):
         want = tg.grad(q.of)(x)
         for _ in range(4):
             assert q.grad(x).strides == want.strides
+
+
+def test_a_program_lets_go_of_what_was_recorded():
+    """Of sixteen arrays on the way nothing is left once the call is over."""
+    x = np.linspace(0.1, 0.9, 100_000)
+
+    def f(x):
+        for _ in range(16):
+            x = np.sin(x) * 0.9
+        return x.sum()
+
+    p = tg.prepare(f, x)
+    tracemalloc.start()
+    p.value_and_grad(x)
+    left, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert left < 4 * x.nbytes and recordings(p, "value_and_grad") == 1
+
+
+@pytest.mark.parametrize("method", ["value", "grad", "value_and_grad", "jvp", "hvp"])
+def test_buffers_written_whole_and_in_parts(method):
+    """What was written whole is what was written there, until one of the two is written again."""
+
+    def made():
+        B, C, D = np.zeros(3), np.ones(3), np.zeros((2, 3))
+
+        def f(x):
+            B[:] = x * 2.0
+            y = x * x
+            B[:] = y
+            C[:] = B
+            C[...] = B
+            B[1] = 3.0 * x[2]
+            C[0] = -y[1] * x[1]
+            B[:2] = x[1:] * y[0]
+            D[:] = 1.0
+            D[0] = y
+            D[1] = x
+            D[:, 1] = x[:2]
+            D[1, 1:] = 0.25
+            y[2] = 5.0 * x[0]
+            u = D[0, ::2] * 2.0
+            D[0] = B
+            return (B * C * x + y).sum() + (D * D).sum() + (u * y[:2]).sum()
+
+        return f, (B, C, D)
+
+    for x in (X, 2 * X):
+        args = (x, V) if method in ("jvp", "hvp") else (x,)
+        f, _ = made()
+        p = tg.prepare(f, X)
+        for _ in range(4):
+            found = getattr(p, method)(*args)
+        g, buffers = made()
+        want = {
+            "value": lambda: g(x), "grad": lambda: tg.grad(g)(x), "value_and_grad": lambda: tg.value_and_grad(g)(x),
+            "jvp": lambda: tg.jvp(g, (x,), (V,)), "hvp": lambda: tg.hvp(g, x, V),
+        }[method]()  # fmt: skip
+        for one, other in zip(leaves(found), leaves(want), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-14)
+        for cell, buffer in zip(f.__closure__, buffers, strict=True):
+            np.testing.assert_allclose(cell.cell_contents, buffer, rtol=1e-14)
+        assert replayed(p, method)
+
+
+def test_a_buffer_written_whole_costs_no_copy():
+    buffer = np.zeros(3)
+
+    def f(x):
+        for _ in range(20):
+            buffer[:] = np.sin(x)
+            x = buffer * 0.5
+        return x.sum()
+
+    p = tg.prepare(f, X)
+    p.grad(X)
+    p.grad(X)
+    made = [i.prim.name for _, i in p.forms["grad"].programs[0].program.code if not isinstance(i.prim, str)]
+    assert made.count("assign") <= 2
+
+
+def test_parts_that_do_not_fit_are_told_where():
+    buffer = np.zeros(3)
+
+    def wrong(at, y):
+        def f(x):
+            buffer[0] = x[0]
+            buffer[at] = y(x)
+            return buffer.sum()
+
+        return f
+
+    for at, y, error in ((7, lambda x: x[0], IndexError), (slice(2), lambda x: x, ShapeError), ((0, 1), lambda x: x[0], IndexError)):
+        with pytest.raises(error):
+            tg.prepare(wrong(at, y), X).grad(X)
+        np.testing.assert_array_equal(buffer, [X[0], 0.0, 0.0])  # as a plain call leaves it
+        buffer[:] = 0.0
+
+
+def test_what_is_read_only_is_not_taken_over():
+    B = np.zeros(3)
+
+    def taken(x):
+        B[:] = 1.0
+        B[:] = x
+        B[0] = x[1] * x[1]
+        return (B * B).sum()
+
+    x = X.copy()
+    x.flags.writeable = False
+    p = tg.prepare(taken, x)
+    for _ in range(3):
+        np.testing.assert_allclose(p.grad(x), tg.grad(taken)(x), rtol=1e-14)
+
+
+def test_a_function_that_takes_another_way_at_each_call():
+    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are recorded and replayed."""
+
+    def f(x):
+        y = x * 1.0
+        for _ in range(60):
+            y = y * (1.01 + 0.02 * x[2]) + 0.001 * x[0]
+            if y[0] > 1.5:
+                y = y * 0.5 * (1 + x[1])
+        return (y * y).sum()
+
+    p, rng = tg.prepare(f, X), np.random.default_rng(0)
+    for n in range(100):
+        x = rng.random(3) + 0.2
+        if n % 10 == 9:
+            np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-12)
+        else:
+            p.grad(x)
+        if n == 5:
+            assert "the next 3 calls are run as they are" in p.report()
+    assert recordings(p) == 8 and "took another way" in p.report()
+
+    def ways(x):
+        y = x
+        for k in range(1, 5):
+            if x[0] > k:
+                y = np.sin(y) + k
+        return (y * y).sum()
+
+    q = tg.prepare(ways, X)
+    for n in range(40):
+        x = X + n % 5
+        np.testing.assert_allclose(q.grad(x), tg.grad(ways)(x), rtol=1e-12)
+    assert recordings(q) == 5 and replayed(q)

@@ -346,7 +346,13 @@ def powers(A, y, w):
     return ((A @ (w * w)) * z).sum() + (np.exp(-z * z) * y).sum()
 
 
-@pytest.mark.parametrize("f", [logistic, residuals, powers], ids=lambda f: f.__name__)
+def ridge(A, y, w):
+    """Work on the columns, and on sums, stands between that on the rows."""
+    s = (w * w).sum()
+    return np.logaddexp(0.0, -y * (A @ w)).sum() + 0.5 * s + np.exp(-s) * (np.tanh(A @ w) ** 2).sum() / (1.0 + s)
+
+
+@pytest.mark.parametrize("f", [logistic, residuals, powers, ridge], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("rows", [161, *[pytest.param(n, marks=pytest.mark.long) for n in (160, 500)]])
 @pytest.mark.parametrize("kind", ["captured", "constant", "argument"])
 def test_rows(f, rows, kind, monkeypatch):
@@ -395,6 +401,35 @@ def test_rows_of_float32_whose_factors_two_sums_share():
 
     emitted = fused(f, (w,), (w * 2,), rtol=2e-4)
     assert [type(group) for group in emitted.groups] == [_rows.Rows] and "matmul" not in emitted.alone
+
+
+def test_rows_whose_factors_need_a_sum_of_all_of_them():
+    """The matrix is read twice, before that sum and after it; products that do not need it are done together."""
+    A, w = RNG.normal(size=(1200, 400)), RNG.normal(size=400) / 30
+
+    def f(w):
+        z = A @ w
+        e = np.exp(z)
+        return (e / e.sum()) @ A, np.tanh(z) @ A, e.sum() * (w * w)
+
+    emitted = fused(f, (w,), (w * 2,), rtol=1e-12)
+    assert _rows.Rows in [type(group) for group in emitted.groups] and emitted.alone["matmul"] == 1
+
+
+def test_a_matrix_that_is_read_twice_is_worth_a_loop_over_its_rows():
+    A, y, w = RNG.normal(size=(2100, 200)), RNG.normal(size=2100), RNG.normal(size=200) / 20
+    due = []
+    for f in (lambda w: logistic(A, y, w), lambda w: (A @ w) ** 2):
+        p = tg.prepare(f, w)
+        for _ in range(3):
+            p.value(w)
+        kept = p.forms["value"].programs[0]
+        due.append(kept.due)
+        assert kept.emitted.read_again() == 0
+        for _ in range(3):
+            p.vjp(w, np.ones(np.shape(f(w))))
+        kept = p.forms["vjp"].programs[0]
+        assert kept.emitted.read_again() == A.nbytes and kept.due < due[-1] / 3
 
 
 def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):

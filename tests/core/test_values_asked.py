@@ -18,6 +18,7 @@ ASKING = {
     "_calls": "a direction without a trace",
     "_batch": "what is the same for all samples",
     "_loans": "what is written into memory in other hands",
+    "_one_by_one": "memory in other hands, whether it was written",
     "implicit": "what a solver is given, and gave",
     "_primitive": "where it stands; the truth of an array",
     "_scipy._declare": "functions without a derivative, and on untracked arrays",

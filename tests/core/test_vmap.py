@@ -718,6 +718,48 @@ def test_an_error_inside_leaves_everything_closed():
     agree(f, X)
 
 
+ORDERS = {
+    "C": lambda a: a.copy(),
+    "F": np.asfortranarray,
+    "turned": lambda a: a.transpose(2, 0, 1).copy().transpose(1, 2, 0),
+    "backwards": lambda a: a[::-1, :, ::-1].copy()[::-1, :, ::-1],
+    "gaps": lambda a: np.repeat(a, 2, axis=2)[:, :, ::2],
+}
+OUTER = {
+    "value": lambda f: f,
+    "grad": lambda f: tg.grad(lambda x: np.sin(f(x)).sum()),
+    "jvp": lambda f: lambda x: tg.jvp(f, (x,), (x + 1,))[1],
+    "prepare": lambda f: lambda x: tg.prepare(f, x).value(x),
+    "prepare with Const": lambda f: lambda x: tg.prepare(lambda x, c: f(x) * c, x, tg.Const(2.0)).value(x, tg.Const(2.0)),
+    "vmap": lambda f: lambda x: tg.vmap(lambda y, c: f(y) * c, in_axes=(0, None))(x[None], tg.Const(2.0)),
+}
+
+
+@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("order", ORDERS)
+def test_stacks_that_a_transform_around_knows(order, outer):
+    """Captured by its function, or its argument, in any order of memory: buffers end as a loop leaves them."""
+    stack, left = ORDERS[order](np.sin(np.arange(36.0)).reshape(4, 3, 3)), np.zeros(5)
+
+    def g(a):
+        left[:] = a.sum()
+        left[0] += a[0, 0]
+        return a * left[1]
+
+    looped = lambda stack: np.stack([g(stack[k]) for k in range(4)])
+    for of in (
+        lambda over: lambda x: over(stack) * x.sum(),
+        lambda over: over,
+        lambda over: lambda x: over(stack)[0].sum() * over(x),
+    ):
+        ends = []
+        for over in (looped, tg.vmap(g)):
+            left[:] = 0
+            ends.append([OUTER[outer](of(over))(stack), left.copy()])
+        np.testing.assert_allclose(ends[1][0], ends[0][0], rtol=1e-12)
+        np.testing.assert_array_equal(ends[1][1], ends[0][1])
+
+
 def test_a_write_through_an_address_raises():
     raw = np.full(3, 0.3)
 

@@ -49,6 +49,7 @@ FLOORS = [
         "ops.names",
         "ops.further.",
         "ops.writing",
+        "ops._flat",
         "ops._families",
         "ops._protocols",
         "ops._cupy_calls",

@@ -1,7 +1,6 @@
 """NumPy's functions of coefficients (highest power first), of sets of values, and `unwrap`."""
 
 import operator
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -250,21 +249,14 @@ for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
     set_of_two(_f)
 
 
-def unique_of(f: Any, fields: str) -> None:
-    result = namedtuple("Unique" + f.__name__.partition("_")[2].capitalize() + "Result", fields)
-
+def unique_of(f: Any) -> None:
     def of(x):
         y = f(values_of(x))
-        return result(taken(line(x), y[0]), *y[1:]) if isinstance(y, tuple) else taken(line(x), y)
+        return type(y)(taken(line(x), y[0]), *y[1:]) if isinstance(y, tuple) else taken(line(x), y)
 
     of.__name__ = f.__name__
     implements(f)(of)
 
 
-for _f, _fields in (
-    (np.unique_values, "values"),
-    (np.unique_counts, "values counts"),
-    (np.unique_inverse, "values inverse_indices"),
-    (np.unique_all, "values indices inverse_indices counts"),
-):
-    unique_of(_f, _fields)
+for _f in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
+    unique_of(_f)
