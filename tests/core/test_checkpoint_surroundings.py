@@ -199,3 +199,17 @@ def test_an_equation_that_reads_a_module():
     F = lambda y, p: y * y - p * getattr(module, "ta" + "ble")["a"][0]
     root = tg.implicit.root(F, lambda F, y, p: scipy.optimize.brentq(F, 0.0, 9.0, args=(p,), xtol=1e-14))
     assert np.isclose(tg.grad(root, 1)(1.0, 3.0), 6**-0.5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_captured_array_without_axes(form):
+    a = np.zeros(())
+
+    def step(q):
+        a[...] = q[0]
+        a[()] *= q[1]
+        a.__iadd__(q[2])
+        return a * q[3]
+
+    plain, again = [FORMS[form](lambda x, wrap=wrap: wrap(step)(x)) for wrap in (lambda f: f, tg.checkpoint)]
+    assert np.allclose(plain, again, rtol=1e-12)
