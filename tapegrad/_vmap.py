@@ -159,7 +159,7 @@ class Samples(Inputs):
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
         pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
-        self.stacks = [entered(x) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
+        self.stacks = [entered(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
 
     def enter(self, watch: Callable) -> list:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
