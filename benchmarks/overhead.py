@@ -5,6 +5,7 @@
 The functions are what a user writes; the chains differ from system to system in the name of the array library only.  G5, G5p: the goals'
 names in the design."""
 
+import subprocess
 import sys
 
 import _harness as bench
@@ -344,13 +345,35 @@ def memory(report):
         report.row(title, *row.values(), bench.ratio(row["tapegrad"], row["PyTorch"]))
 
 
+IMPORTED = """import time, numpy, scipy.fft, scipy.linalg, scipy.special
+start = time.process_time()
+import {}
+print(time.process_time() - start)"""
+
+
+def imported(report):
+    report.table(
+        "import: seconds of processor time beyond NumPy's and SciPy's own",
+        ["tapegrad", "PyTorch", "HIPS autograd", "JAX"],
+        "The best of seven fresh processes.",
+    )
+    installed = {"tapegrad": tg, "torch": bench.torch(), "autograd": bench.autograd(), "jax": bench.jax()}
+    row = {}
+    for name, module in installed.items():
+        command = [sys.executable, "-c", IMPORTED.format(name)]
+        seconds = lambda command=command: float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        row[name] = bench.NOT_INSTALLED if module is None else min(seconds() for _ in range(7))
+    report.row(*row.values())
+    report.goal("import, seconds", row["tapegrad"], 0.3)
+
+
 def main():
     if sys.argv[1:2] == ["--memory"]:
         job, warm = memory_job(*sys.argv[2:])
         warm()
         print(bench.rise(job))
         return
-    bench.start(__doc__).run(dispatch, programs, fixed, memory)
+    bench.start(__doc__).run(dispatch, programs, fixed, memory, imported)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ PASS, LINE, ROW, BUILT = (
     20,
     6e4,
 )  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
-AGAIN, MATRIX = 0.06, 3 << 20  # ns: of a byte of a large matrix that is read once more; bytes of one
+AGAIN, WORTH = 0.06, 3 << 20  # ns: of a byte of a matrix that is read once more; bytes of one for which a loop over its rows pays
 CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
@@ -137,7 +137,7 @@ class Emitted:
         constants, read = self.program.constants, collections.Counter()
         for a in [a for k, i in self.program.code if i.prim is matmul.prim and len(self.shown[k][1]) == 1 for a in i.args]:
             _, shape, _, dtype, _ = self.shown[a]
-            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= MATRIX:
+            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= WORTH:
                 read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
         return sum([(count - 1) * size for (_, size), count in read.items()])
 

@@ -15,13 +15,13 @@ from ..kernels.launch.cpu import HEADER, address, compiled
 from ..ops.products import matmul
 from . import _row_loops
 from ._elements import Element
+from ._emitted import WORTH
 from ._fused import FLOATS, Group, State, Summed, maker, packed
 from ._program import GROUP, Instruction
 from ._regions import Moved, of_view, viewed, whole
 from ._row_loops import ROWS
 from ._ways import is_pure
 
-WORTH = 3 << 20  # bytes of a matrix for which it pays
 PART, PARTS = 1 << 22, 16  # bytes of the rows of a part, at least; parts, at most
 
 

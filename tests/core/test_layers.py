@@ -265,13 +265,12 @@ def test_import_loads_neither_numba_nor_cupy():
     assert not loaded & {"numba", "llvmlite", "cupy", "cupyx", "matplotlib", "tqdm", "torch", "jax"}
 
 
-def test_import_time():
-    """Under 0.3 s of processor time beyond NumPy's and SciPy's own import; the best of five."""
-    code = """import time, numpy, scipy.fft, scipy.linalg, scipy.special
-start = time.process_time()
-import tapegrad
-print(time.process_time() - start)"""
-    assert min(float(measured(code)[0]) for _ in range(5)) < 0.3
+def test_import_loads_the_core_alone():
+    """Subpackages load on first use, ours and SciPy's (benchmarks/overhead.py tells the time)."""
+    loaded = measured("import sys, tapegrad; print(*sys.modules)")
+    below = lambda root: {m.split(".")[1] for m in loaded if m.startswith(f"{root}.")}
+    assert below("tapegrad").isdisjoint((set(_late.PUBLIC) - {"numpy"}) | {"_scipy", "replay"})
+    assert {name for name in below("scipy") if not name.startswith("_")} <= {"fft", "linalg", "special", "version"}
 
 
 def test_public_names():

@@ -12,7 +12,7 @@ import test_replay_programs as from_programs
 import tapegrad as tg
 from tapegrad._tree import leaves
 from tapegrad.kernels.launch import waiting
-from tapegrad.replay import _emitted, _form, _fused, _groups, _loops, _rows
+from tapegrad.replay import _emitted, _form, _fused, _groups, _loops
 
 N = 600
 RNG = np.random.default_rng(12)
@@ -327,126 +327,6 @@ def test_nothing_at_all():
     for x in (X[:0], X[:0], X[:0], X, X, X):
         for a, b in zip(p.value(x), f(x), strict=True):
             np.testing.assert_allclose(a, b, 1e-13)
-
-
-# --- products of one matrix, some rows at a time ---
-
-
-def logistic(A, y, w):
-    return np.logaddexp(0.0, -y * (A @ w)).sum()
-
-
-def residuals(A, y, w):
-    r = np.tanh(A @ w) - y
-    return (r * r).sum() * 0.5, A.T @ (r * r), r
-
-
-def powers(A, y, w):
-    z = A @ w
-    return ((A @ (w * w)) * z).sum() + (np.exp(-z * z) * y).sum()
-
-
-def ridge(A, y, w):
-    """Work on the columns, and on sums, stands between that on the rows."""
-    s = (w * w).sum()
-    return np.logaddexp(0.0, -y * (A @ w)).sum() + 0.5 * s + np.exp(-s) * (np.tanh(A @ w) ** 2).sum() / (1.0 + s)
-
-
-@pytest.mark.parametrize("f", [logistic, residuals, powers, ridge], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("rows", [161, *[pytest.param(n, marks=pytest.mark.long) for n in (160, 500)]])
-@pytest.mark.parametrize("kind", ["captured", "constant", "argument"])
-def test_rows(f, rows, kind, monkeypatch):
-    monkeypatch.setattr(_rows, "WORTH", 0)
-    monkeypatch.setattr(_fused, "ENTRY", -1e12)
-    monkeypatch.setattr(_rows, "PART", 8 * 7 * 48)
-    A, y, w = RNG.normal(size=(rows, 7)), RNG.normal(size=rows), RNG.normal(size=7) / 3
-    A.flags.writeable = kind != "constant"
-    g = (lambda w, A: f(A, y, w)) if kind == "argument" else lambda w: f(A, y, w)
-    args = (w, A) if kind == "argument" else (w,)
-    if f is residuals:
-        emitted = fused(g, args, (w * 2.0, *args[1:]), rtol=1e-13)
-        if kind != "constant":  # (whose transpose is a constant by itself)
-            assert any([type(group) is _rows.Rows for group in emitted.groups]) and "matmul" not in emitted.alone
-        return
-    p = tg.prepare(g, *args, compile=True)
-    for k in range(5):
-        at = (w * (1 + k / 8), *args[1:])
-        value, gradient = p.value_and_grad(*at)
-        want, slope = tg.value_and_grad(g)(*at)
-        np.testing.assert_allclose(value, want, 1e-12)
-        np.testing.assert_allclose(gradient, slope, 1e-11, 1e-11)
-        np.testing.assert_allclose(p.hvp(at[0], w, args=at[1:]), tg.hvp(g, at[0], w, at[1:]), 1e-11, 1e-11)
-    for method in ("value_and_grad", "hvp"):
-        kept = p.forms[method].programs[0]
-        assert not kept.failures and not kept.refusals and any([type(group) is _rows.Rows for group in kept.emitted.groups])
-    here = p.at(*args)
-    for k in range(4):
-        np.testing.assert_allclose(here.hvp(w * k), tg.hvp(g, w, w * k, args[1:]), 1e-11, 1e-11)
-
-
-def test_rows_that_others_read():
-    """A product that another one reads too is no part of the tiles, nor one of another matrix."""
-    A, B = RNG.normal(size=(600, 250)), RNG.normal(size=(600, 250))
-    f = lambda w: (A @ w, np.tanh(A @ w) @ B, np.cumsum(np.tanh(A @ w) * 2.0 + np.exp(A @ w)) @ A)
-    fused(f, (Y[:250] / 9,), (Y[100:350] / 9,), rtol=1e-12)
-
-
-def test_rows_of_float32_whose_factors_two_sums_share():
-    A, w = RNG.normal(size=(2003, 450)).astype("f4"), (RNG.normal(size=450) / 30).astype("f4")
-
-    def f(w):
-        z = A @ w
-        r = np.tanh(z) - np.float32(0.1) * z
-        return r @ A, A.T @ r
-
-    emitted = fused(f, (w,), (w * 2,), rtol=2e-4)
-    assert [type(group) for group in emitted.groups] == [_rows.Rows] and "matmul" not in emitted.alone
-
-
-def test_rows_whose_factors_need_a_sum_of_all_of_them():
-    """The matrix is read twice, before that sum and after it; products that do not need it are done together."""
-    A, w = RNG.normal(size=(1200, 400)), RNG.normal(size=400) / 30
-
-    def f(w):
-        z = A @ w
-        e = np.exp(z)
-        return (e / e.sum()) @ A, np.tanh(z) @ A, e.sum() * (w * w)
-
-    emitted = fused(f, (w,), (w * 2,), rtol=1e-12)
-    assert _rows.Rows in [type(group) for group in emitted.groups] and emitted.alone["matmul"] == 1
-
-
-def test_a_matrix_that_is_read_twice_is_worth_a_loop_over_its_rows():
-    A, y, w = RNG.normal(size=(2100, 200)), RNG.normal(size=2100), RNG.normal(size=200) / 20
-    due = []
-    for f in (lambda w: logistic(A, y, w), lambda w: (A @ w) ** 2):
-        p = tg.prepare(f, w)
-        for _ in range(3):
-            p.value(w)
-        kept = p.forms["value"].programs[0]
-        due.append(kept.due)
-        assert kept.emitted.read_again() == 0
-        for _ in range(3):
-            p.vjp(w, np.ones(np.shape(f(w))))
-        kept = p.forms["vjp"].programs[0]
-        assert kept.emitted.read_again() == A.nbytes and kept.due < due[-1] / 3
-
-
-def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(_rows, "WORTH", 0)
-    monkeypatch.setattr(_rows, "PART", 1 << 14)
-    monkeypatch.setattr(waiting, "WORTH", 1000)
-    A, y, w = RNG.normal(size=(1001, 37)), RNG.normal(size=1001), RNG.normal(size=37) / 6
-    found = []
-    for threads in (1, 3, 8):
-        monkeypatch.setattr(waiting, "THREADS", threads)
-        waiting.dismiss()
-        p = tg.prepare(lambda w: logistic(A, y, w), w, compile=True)
-        found.append([p.value_and_grad(w) for _ in range(4)][-1])
-        assert any([type(group) is _rows.Rows for group in p.forms["value_and_grad"].programs[0].emitted.groups])
-    waiting.dismiss()
-    for value, gradient in found[1:]:
-        assert value == found[0][0] and np.array_equal(gradient, found[0][1])
 
 
 # --- many elements, many threads ---
