@@ -100,7 +100,7 @@ OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "_
 def check_operators(what: str, x: Any) -> None:
     """numpy.matrix, masked arrays and others compute other things than arrays of their numbers do."""
     kind = type(x)
-    if kind is np.ndarray or not isinstance(x, np.ndarray):
+    if kind is np.ndarray or not issubclass(kind, np.ndarray):
         return
     for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
         if not OPERATORS.isdisjoint(c.__dict__):

@@ -195,8 +195,8 @@ class Samples(Inputs):
 
 
 def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
-    trace, found = Batch(call, count), []
     inputs = Samples(call, args, axes)
+    trace, found = Batch(call, count), []
 
     def read(y):
         y = returned(y)

@@ -6,6 +6,7 @@ from _modes import close, host
 
 import tapegrad as tg
 from tapegrad import numpy as tnp
+from tapegrad._primitive import OPEN
 from tapegrad.errors import (
     AliasError,
     ArgumentError,
@@ -444,4 +445,5 @@ def test_arrays_with_operators_of_their_own(made):
     for call in calls:
         with pytest.raises(ArgumentError, match=r"numpy\..*(atrix|MaskedArray), whose operators"):
             call()
+        assert not OPEN.depth and not OPEN.hiding
     assert np.allclose(tg.grad(square)(a), [[2, 0], [0, 8]])
