@@ -143,7 +143,7 @@ class Rebind(Shadow):
                 self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):
                 return self.vectorized(x)
-            if kind is types.MethodType and type(x.__self__) in REPLACED:
+            if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
                 return getattr(self(x.__self__), x.__name__)
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
@@ -332,7 +332,10 @@ def moved(x: Any, before: Any) -> bool:
     now = held(x)
     if is_array(x):
         return xp_of(x) is np and not np.array_equal(now, before)
-    return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    try:
+        return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    except ValueError:  # there is an array now
+        return True
 
 
 def hold(x: Any, numbers: Any) -> None:

@@ -49,6 +49,10 @@ def settings():
         taken.append(0.5)
         return (q * table["a"] * len(taken)).sum()
 
+    def stores(q):
+        taken.append(np.full(4, 0.5))
+        return (q * taken[-1]).sum()
+
     def draws(q):
         return (q * next(steps) * next(rows)).sum()
 
@@ -76,7 +80,9 @@ def settings():
         return (spare * q).sum()
 
     look = lambda: copy.deepcopy([listed, counts, numbers.tolist(), table, taken, module.a, spare, held.a, held.n])
-    return {f.__name__: f for f in (rebinds, counted, altered, draws, module_of, imported, by_method, by_context, by_reference)}, look
+    return {
+        f.__name__: f for f in (rebinds, counted, altered, stores, draws, module_of, imported, by_method, by_context, by_reference)
+    }, look
 
 
 def twice(step):
