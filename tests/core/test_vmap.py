@@ -796,3 +796,24 @@ def test_windows_of_an_array_without_axes():
     stack = np.arange(6.0).reshape(2, 3)
     assert np.allclose(tg.vmap(tg.grad(f))(stack), [tg.grad(f)(x) for x in stack])
     assert np.allclose(tg.vmap(f)(stack), [f(x) for x in stack])
+
+
+def test_a_write_into_memory_that_was_handed_out_raises():
+    raw = np.full(3, 0.3)
+
+    def writes(x):
+        np.asarray(raw.data)[0] = 0.8
+        return (raw * x).sum()
+
+    with pytest.raises(BatchError, match="handed out"):
+        tg.vmap(writes)(np.arange(6.0).reshape(2, 3))
+    assert np.allclose(raw, 0.3)
+    with pytest.raises(ValueError, match="read-only"):  # the function's own
+
+        def refuses(x):
+            frozen = np.zeros(3)
+            frozen.flags.writeable = False
+            frozen[0] = 1.0
+            return x.sum()
+
+        tg.vmap(refuses)(np.arange(6.0).reshape(2, 3))
