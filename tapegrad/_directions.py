@@ -9,8 +9,7 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._calls import Recorded
 from ._primitive import layout_of
-from .errors import OPEN as HEARD
-from .errors import TapegradError
+from .errors import TapegradError, heard, take_back
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 
@@ -64,8 +63,7 @@ def largest(r: Recorded) -> int:
 
 def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
     """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
-    parts, dropped = [], HEARD.dropped
-    known = 0 if dropped is None else len(dropped)
+    parts, known = [], heard()
     for start in range(0, count, at_once):
         some = [v[start : start + at_once] for v in rows]
         trace = Batch(call, shape(some[0])[0])
@@ -73,8 +71,7 @@ def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: i
             found = sweep([trace.watch(v, 0) for v in some])
             parts.append({key: trace.stacked(v) for key, v in found.items()})
         except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
-            if dropped is not None:
-                del dropped[known:]
+            take_back(known)
             return None
         finally:
             trace.close()

@@ -16,8 +16,7 @@ from ._primitive import OPEN, Primitive, bind, handle, layout_of, values_of
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable
-from .errors import OPEN as HEARD
-from .errors import BatchError, callers_line
+from .errors import BatchError, callers_line, heard, take_back
 from .implicit import given, of_some
 from .ops._define import shape
 
@@ -32,8 +31,7 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
     if by_steps and not all([t.samples for t in OPEN.hiding]):
         call = Call(name, f, args, kwargs, True)
         return call.result() if call.first.handles else f(*args, **kwargs)
-    heard = HEARD.dropped
-    known = 0 if heard is None else len(heard)
+    known = heard()
     try:
         return f(*args, **kwargs)
     except BatchError:
@@ -42,8 +40,7 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
         call = Call(name, each or f, args, kwargs, False)
         if not call.first.handles:
             raise
-    if heard is not None:
-        del heard[known:]
+    take_back(known)
     return call.result()
 
 

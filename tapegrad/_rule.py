@@ -22,8 +22,7 @@ from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import Const, leaves, tree_map
 from ._variable import Variable
 from ._vmap import vmap
-from .errors import OPEN as HEARD
-from .errors import ArgumentError
+from .errors import ArgumentError, heard, take_back
 from .ops import shaping
 from .ops._define import shape
 
@@ -102,15 +101,13 @@ def each(f: Callable, stacks: tuple) -> Any:
     sample = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
     if count >= FEW:
-        dropped = HEARD.dropped
-        known = 0 if dropped is None else len(dropped)
+        known = heard()
         try:
             together = vmap(Const(f))(*stacks)
             if is_first(first, together):
                 return together
         except Exception:  # it takes plain arrays only
-            if dropped is not None:
-                del dropped[known:]
+            take_back(known)
     return stacked([first, *[f(*sample(k)) for k in range(1, count)]])
 
 
@@ -133,16 +130,14 @@ def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
 
 def taken(f: Callable, args: tuple) -> Any:
     """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
-    dropped = HEARD.dropped
-    known = 0 if dropped is None else len(dropped)
+    known = heard()
     try:
         return f(*args)
     except Exception:
         traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.samples]
         if not traces:
             raise
-        if dropped is not None:
-            del dropped[known:]
+        take_back(known)
     trace = max(traces, key=lambda t: t.level)
     stacks = tree_map(trace.stacked, args)
     y = stacked([taken(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])

@@ -24,6 +24,17 @@ class Heard(threading.local):
 OPEN = Heard()
 
 
+def heard() -> int:
+    """How many errors this thread has heard so far: those after them may be taken back."""
+    return len(OPEN.dropped or ())
+
+
+def take_back(known: int) -> None:
+    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing."""
+    if OPEN.dropped is not None:
+        del OPEN.dropped[known:]
+
+
 class OfTracked(TapegradError):
     """An error that a plain call would not have met: one that an `except` clause swallows is raised again when the transform
     ends, for what took the place of the value has not its derivative."""

@@ -25,8 +25,7 @@ from ._transforms import grad, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
 from ._variable import Variable
 from ._vmap import vmap
-from .errors import OPEN as HEARD
-from .errors import ArgumentError, BatchError, ConvergenceError, ShapeError
+from .errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
 from .ops import shaping
 from .ops._define import dtype, shape
 
@@ -413,13 +412,11 @@ def sample(v: Any, k: int) -> Any:
 
 def either(together: Callable, of_sample: Callable, number: int, failing: type) -> tuple:
     """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
-    dropped = HEARD.dropped
-    known = 0 if dropped is None else len(dropped)
+    known = heard()
     try:
         return together()
     except failing:
-        if dropped is not None:
-            del dropped[known:]
+        take_back(known)
     return stacked([of_sample(k) for k in range(number)])
 
 

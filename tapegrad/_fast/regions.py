@@ -145,14 +145,16 @@ def getitem(x, at):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
         elif type(value) is Hollow:  # a trace that hides its values
-            at_one = (at,) if type(at) is int else at
-            if x._trace.element is not None and type(at_one) is tuple and is_element(at_one, value.ndim):
+            one = value.ndim == 1 if type(at) is int else type(at) is tuple and is_element(at, value.ndim)
+            if one and x._trace.element is not None:
                 return x._trace.element(x, at)
         elif type(value) is Variable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
-            trace, below = x._trace, bottom(value)
-            at_one = (at,) if type(at) is int else at
-            if type(below) in (ndarray, Hollow) and type(at_one) is tuple and is_element(at_one, below.ndim):
-                if trace.element is not None and value._trace is trace.below:
+            trace = x._trace
+            of_recording = trace.below is not None and value._trace is trace.below
+            below = value._value if of_recording else bottom(value)
+            rank = below.ndim if type(below) in (ndarray, Hollow) else None
+            if rank == 1 if type(at) is int else rank and type(at) is tuple and is_element(at, rank):
+                if of_recording:
                     return trace.element(x, at)
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))

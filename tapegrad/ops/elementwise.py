@@ -75,6 +75,8 @@ def finite(r) -> bool:
         r = r if r.ndim == 1 else r.ravel(order="K")
         s = r.dot(r) if r.dtype is F8 else np.vdot(r, r)
         return s - s == 0
+    if type(r) is np.float64:
+        return math.isfinite(r)
     return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
 
 

@@ -13,6 +13,7 @@ from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
 from .._primitive import READ, Primitive
 from .._random import DRAW
+from .._tape import COLLECTOR
 from ._recorder import Guard, Instruction, Recorded
 from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another
 
@@ -105,7 +106,11 @@ class Program:
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
-        return [(k, Instruction(*row)) for k, row in zip(self.numbers, self.rows, strict=True)]
+        COLLECTOR.pause()
+        try:
+            return [(k, Instruction(*row)) for k, row in zip(self.numbers, self.rows, strict=True)]
+        finally:
+            COLLECTOR.resume()
 
     @functools.cached_property
     def shown(self) -> dict:

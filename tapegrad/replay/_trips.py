@@ -135,7 +135,7 @@ class Moved:
 
     def records(self, records: list, first: int, other: int, period: int) -> None:
         """Are the records from `other` on those from `first` on?"""
-        by, start, below = other - first, self.start, self.below
+        by, start, to, looks, below = other - first, self.start, self.to, self.below.looks, self.below
         for one, two in zip(records[first : first + period], records[other : other + period], strict=True):
             rule, i, second, j, out, x, y = one
             rule2, i2, second2, j2, out2, x2, y2 = two
@@ -158,15 +158,21 @@ class Moved:
                 self.compare(y, y2)
                 continue
             if type(out) is Variable is type(out2) and out._trace is below is out2._trace:
-                self.number(out._slot, out2._slot)
+                k, n = out._slot, out2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif out is not out2 or type(out) is Variable:
                 self.compare(out, out2)
             if type(x) is Variable is type(x2) and x._trace is below is x2._trace:
-                self.number(x._slot, x2._slot)
+                k, n = x._slot, x2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif x is not x2 or type(x) is Variable:
                 self.compare(x, x2)
             if type(y) is Variable is type(y2) and y._trace is below is y2._trace:
-                self.number(y._slot, y2._slot)
+                k, n = y._slot, y2._slot
+                if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
+                    raise Unlike
             elif y is not y2 or type(y) is Variable:
                 self.compare(y, y2)
 
@@ -349,16 +355,16 @@ class Again:
         self.place = place = {k: n for n, k in enumerate([*operands, *range(trip.low, trip.high)])}
         rows, known = below.rows, below.known
         self.looks = below.looks[trip.low : trip.high]
-        self.rows: list = []  # (operation, places of operands, settings, flags), or a row without operands
+        self.rows: list = []  # (number of operands, operation, their places, settings, flags); None: a row as it is
         self.code: list = []  # (number of operands, function, places); 0: what it gives
         for k in range(trip.low, trip.high):
             if rows[k][0] is CONSTANT:
-                self.rows.append((rows[k], None, None, None))
+                self.rows.append((None, rows[k], None, None, None))
                 self.code.append((0, None, known[k], None))
                 continue
             prim, ks, params, watched = rows[k]
             places = tuple([place[j] for j in ks])
-            self.rows.append((prim, places, params, watched))
+            self.rows.append((len(places), prim, places, params, watched))
             run = operator.itemgetter(params) if prim is PART else body_of(prim, params)
             if prim is not PART and prim.writes and k not in below.placed:
                 self.code.append((3, run, *places))
@@ -386,10 +392,14 @@ class Again:
         below.known += values[self.count :]
         below.looks += self.looks
         below.rows += [
-            (prim, (numbers[places[0]], numbers[places[1]]) if len(places) == 2 else tuple([numbers[r] for r in places]), params, watched)
-            if places is not None
+            (prim, (numbers[at[0]], numbers[at[1]]), params, watched)
+            if count == 2
+            else (prim, (numbers[at[0]],), params, watched)
+            if count == 1
             else prim
-            for prim, places, params, watched in self.rows
+            if count is None
+            else (prim, tuple([numbers[r] for r in at]), params, watched)
+            for count, prim, at, params, watched in self.rows
         ]
 
 

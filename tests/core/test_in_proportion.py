@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from frames import calls
 
 import tapegrad as tg
 from tapegrad import _flags
@@ -228,24 +229,6 @@ def test_trees_that_f_changes_are_its_own():
     assert np.isclose(g["b"][0], 3 * X.sum())
     assert p["b"] == [1.0, 2.0]
     assert np.array_equal(p["a"], X)
-
-
-def calls(job):
-    """How many functions of Python's and of C a job calls."""
-    job()
-    n = 0
-
-    def see(frame, event, arg):
-        nonlocal n
-        n += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        job()
-    finally:
-        sys.setprofile(before)
-    return n
 
 
 @pytest.mark.unsealed

@@ -17,13 +17,13 @@ import os
 import random
 import sys
 import threading
-import timeit
 import types
 import weakref
 from array import array
 
 import numpy as np
 import pytest
+from frames import frames_of
 from scipy.interpolate import CubicSpline
 
 import tapegrad as tg
@@ -657,14 +657,13 @@ def test_what_is_not_read_may_change(monkeypatch):
     assert len(count) == 2 * first
 
 
-def test_a_large_object_graph_is_compared_in_microseconds():
+def test_a_large_object_graph_is_compared_by_one_function():
     box = Box([Box(float(n)) for n in range(200)])
     f = lambda t, u: sum([b.x for b in box.x]) * t[0] * u + t[1]
     k = kernels.likelihood(f)
     agree(k, f)
     assert not k._captured[0].changed()
-    best = min(timeit.repeat(k._captured[0].changed, number=10, repeat=5)) / 10
-    assert best < 2e-4
+    assert len(frames_of(k._captured[0].changed)) <= 3
     box.x[117].x = -5.0
     agree(k, f)
 

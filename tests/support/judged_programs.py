@@ -227,10 +227,10 @@ def first_orders(verdict, program, make, x, v, known):
     again = tg.grad(marked(program, f))(x)
     if program.reset:
         verdict.same("second call", again, G)
-    else:  # what one call leaves, the next one finds
+    else:  # what one call leaves, the next one finds: that of a plain call but for rounding, where a transform inside adds in another order
         h = make()[0]
         h(laid(x, x))
-        verdict.same("second call", again, tg.grad(marked(program, h))(x))
+        verdict.compare("second call", again, tg.grad(marked(program, h))(x), 1e-11, scale)
         reset()  # from outside, between two calls
         verdict.same("call after a reset", tg.grad(marked(program, f))(x), G)
     f, show, _ = make()
