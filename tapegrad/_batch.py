@@ -33,6 +33,7 @@ class Batch(Trace):
         super().__init__()
         self.call, self.count = call, count
         self.adopted: list = []  # captured arrays: (handle, its fields as they were)
+        self.handed = False  # was memory handed out, to be read?
         self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
 
     # --- what it is for others ---

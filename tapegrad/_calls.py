@@ -79,7 +79,7 @@ def taken(x: Variable) -> Variable:
     return x._trace.taken(x) if x._trace is not None and x._trace.samples else frozen(x)
 
 
-def entered(x: Any) -> Any:
+def entered(x: Any, call: str = "") -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
     if type(x) is np.ndarray:
         return kept(x)
@@ -90,7 +90,24 @@ def entered(x: Any) -> Any:
             return kept(b) if is_array(b) else b
         read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
         return copied(x) if read_only else taken(x)
+    check_operators(f"{call}: an argument" if call else "an argument", x)
     return kept(x) if is_array(x) else number(x)
+
+
+OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "__array_function__"))
+
+
+def check_operators(what: str, x: Any) -> None:
+    """numpy.matrix, masked arrays and others compute other things than arrays of their numbers do."""
+    kind = type(x)
+    if kind is np.ndarray or not issubclass(kind, np.ndarray):
+        return
+    for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
+        if not OPERATORS.isdisjoint(c.__dict__):
+            raise ArgumentError(
+                f"{what} is of {kind.__module__}.{kind.__qualname__}, whose operators are not those of an array, which tapegrad "
+                "differentiates: pass numpy.asarray(x), of a masked array x.filled(...)"
+            )
 
 
 class Inputs:
@@ -164,7 +181,7 @@ class Inputs:
             members: list = []
             for x in self.flat[n]:
                 if is_active(x):
-                    value = self.watched[key] = entered(x)
+                    value = self.watched[key] = entered(x, self.call)
                     v = watch(key, value)
                     if is_array(x):
                         self.given.append((x, v))
@@ -520,6 +537,7 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
         raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the {of} has shape {shape(y)}; they must be equal")
     if is_array(layout_of(w)) and is_array(layout_of(y)) and xp(w) is not xp(y):
         raise ArgumentError(f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array")
+    check_operators(f"{call}: the {what}", w)
     have, want = dtype(w), dtype(y)
     if have.kind == "c" and want.kind != "c":
         raise ArgumentError(f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real")

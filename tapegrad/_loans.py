@@ -108,6 +108,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             given = kept(given)
             if xp_of(given) is np:
                 given.flags.writeable = False
+                base._trace.handed = True
                 if for_ever:  # an address knows nothing of that
                     base._trace.pointed.append((given, given.copy()))
         return given

@@ -17,7 +17,7 @@ from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, own, primal_of, view
 from ._shadow import MAKERS, Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
-from ._shadow.containers import Reference
+from ._shadow.containers import Contents, Reference
 from ._shadow.iterators import ITERATORS, Passed
 from ._shadow.kinds import put_state, state_of
 from ._shadow.restore import restore
@@ -141,11 +141,18 @@ class Rebind(Shadow):
             if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
                 self.hold.append(x)
                 self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
-            if kind is types.MethodType and type(x.__self__) in REPLACED:
+            if id(x) not in self.seen and isinstance(x, np.vectorize):
+                return self.vectorized(x)
+            if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
                 return getattr(self(x.__self__), x.__name__)
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, held(x)))
+            elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
+                raise ArgumentError(
+                    f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
+                    "a name"
+                )
             elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
                 self.generators.append(x)
             return new
@@ -241,9 +248,11 @@ class Rebind(Shadow):
 
     def check(self, call: str) -> None:
         """Values that left by other ways than arrays and the return value would lose their derivative."""
+        own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         for change in self.changes:
             for now in change[0].put(change):
-                refuse(call, now)
+                if id(now) not in own:
+                    refuse(call, now)
 
 
 def ask(space: Globals, names: set) -> None:
@@ -323,7 +332,10 @@ def moved(x: Any, before: Any) -> bool:
     now = held(x)
     if is_array(x):
         return xp_of(x) is np and not np.array_equal(now, before)
-    return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    try:
+        return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    except ValueError:  # there is an array now
+        return True
 
 
 def hold(x: Any, numbers: Any) -> None:
@@ -339,9 +351,10 @@ def hold(x: Any, numbers: Any) -> None:
 
 
 def ended(shadow: Shadow) -> None:
-    """Nothing is handed back."""
+    """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
     if shadow.on:
         shadow.on = False
+        shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
 
 

@@ -290,7 +290,8 @@ def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
 def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
     """(path, index) in a stack of the region of one sample x."""
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
-        return (), (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
+        alone = () if x.shape else (("reshape", (trace.count, 1)),)  # an element without axes is named as one of a vector
+        return alone, (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
     if at is None or at is Ellipsis:
         return one_axis_further(path, trace, x), at
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))

@@ -15,7 +15,7 @@ from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._types import Array, Node, Number
 from ._variable import Variable, copied, frozen, variable
-from .errors import ArgumentError, BatchError, ShapeError
+from .errors import ArgumentError, BatchError, ShapeError, TapegradError
 from .ops import shaping
 from .ops._define import ndim, shape
 
@@ -159,7 +159,7 @@ class Samples(Inputs):
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
         pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
-        self.stacks = [entered(x) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
+        self.stacks = [entered(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
 
     def enter(self, watch: Callable) -> list:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
@@ -195,8 +195,8 @@ class Samples(Inputs):
 
 
 def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
-    trace, found = Batch(call, count), []
     inputs = Samples(call, args, axes)
+    trace, found = Batch(call, count), []
 
     def read(y):
         y = returned(y)
@@ -223,7 +223,15 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         trace.close()
         raise
     drawn = random.getstate()
-    shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+    try:
+        shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+    except (ValueError, TypeError) as refused:
+        if trace.handed and not isinstance(refused, TapegradError) and "only" in str(refused) and "read" in str(refused):
+            raise BatchError(
+                f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
+                "there, for all samples at once: write the array by its name, or loop over the samples"
+            ) from refused
+        raise
     error = None
     if random.getstate() != drawn:
         error = BatchError(

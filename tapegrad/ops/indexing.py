@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
-from .._primitive import ADD_AT, ASSIGN, READ, bind, hook
+from .._primitive import ADD_AT, ASSIGN, READ, bind, hook, layout_of
 from .._tape import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
 from .._variable import Variable, bottom, variable
 from ._define import primitive
@@ -357,7 +357,11 @@ def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
 
 def _tangent(t, x):
     """The tangent of a buffer about to be written, which the handle owns (`_primitive.own` has seen to that)."""
-    return zeros_of(x) if t is None else t
+    if t is None:
+        return zeros_of(x)
+    if type(t) is np.ndarray or is_array(layout_of(t)) or not is_array(layout_of(x)):
+        return t
+    return bind(ASSIGN, (zeros_of(x), t), {"path": (), "at": Ellipsis})  # a number, for an array without axes
 
 
 def zeros_of(x):

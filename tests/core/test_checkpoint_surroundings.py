@@ -49,6 +49,10 @@ def settings():
         taken.append(0.5)
         return (q * table["a"] * len(taken)).sum()
 
+    def stores(q):
+        taken.append(np.full(4, 0.5))
+        return (q * taken[-1]).sum()
+
     def draws(q):
         return (q * next(steps) * next(rows)).sum()
 
@@ -76,7 +80,9 @@ def settings():
         return (spare * q).sum()
 
     look = lambda: copy.deepcopy([listed, counts, numbers.tolist(), table, taken, module.a, spare, held.a, held.n])
-    return {f.__name__: f for f in (rebinds, counted, altered, draws, module_of, imported, by_method, by_context, by_reference)}, look
+    return {
+        f.__name__: f for f in (rebinds, counted, altered, stores, draws, module_of, imported, by_method, by_context, by_reference)
+    }, look
 
 
 def twice(step):
@@ -138,13 +144,18 @@ def elements(x):
     return step
 
 
+def vectorized(x):
+    get = np.vectorize(lambda k: k * x[0])
+    return lambda q: get(q).sum()
+
+
 def queue(x):
     rows = collections.deque([x, x**2, x**3, x**4])
     return lambda q: (q * rows.popleft()).sum()
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("make", [spline, matrix, polynomial, generator, elements, queue], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [spline, matrix, polynomial, generator, elements, vectorized, queue], ids=lambda f: f.__name__)
 def test_of_objects_that_hold_tracked_values(make, form):
     plain, again = [FORMS[form](lambda x, wrap=wrap: twice(wrap(make(x)))(x)) for wrap in (lambda f: f, tg.checkpoint)]
     assert np.allclose(plain, again, rtol=1e-12)
@@ -161,11 +172,14 @@ def test_what_is_not_followed_raises():
         next(g)
         return tg.checkpoint(g.send)(x[1])
 
-    def hidden(x):
-        get = np.vectorize(lambda k: k * x[0])
-        return tg.checkpoint(lambda q: get(q).sum())(x)
+    def caught(x):
+        held = ValueError(x * 2)
+        try:
+            raise held
+        except ValueError:
+            return tg.checkpoint(lambda q: (held.args[0] * q).sum())(x)
 
-    for f in (sends, hidden):
+    for f in (sends, caught):
         with pytest.raises((ArgumentError, tg.errors.DroppedDerivativeError)):
             tg.grad(f)(x)
 
@@ -191,3 +205,17 @@ def test_an_equation_that_reads_a_module():
     F = lambda y, p: y * y - p * getattr(module, "ta" + "ble")["a"][0]
     root = tg.implicit.root(F, lambda F, y, p: scipy.optimize.brentq(F, 0.0, 9.0, args=(p,), xtol=1e-14))
     assert np.isclose(tg.grad(root, 1)(1.0, 3.0), 6**-0.5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_captured_array_without_axes(form):
+    a = np.zeros(())
+
+    def step(q):
+        a[...] = q[0]
+        a[()] *= q[1]
+        a.__iadd__(q[2])
+        return a * q[3]
+
+    plain, again = [FORMS[form](lambda x, wrap=wrap: wrap(step)(x)) for wrap in (lambda f: f, tg.checkpoint)]
+    assert np.allclose(plain, again, rtol=1e-12)

@@ -6,6 +6,7 @@ from _modes import close, host
 
 import tapegrad as tg
 from tapegrad import numpy as tnp
+from tapegrad._primitive import OPEN
 from tapegrad.errors import (
     AliasError,
     ArgumentError,
@@ -422,3 +423,27 @@ def test_every_error_is_a_builtin_too():
     }
     for error, builtin in pairs.items():
         assert issubclass(error, builtin) and issubclass(error, TapegradError)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("made", [np.matrix, lambda a: np.ma.masked_array(a, a > 3)], ids=["matrix", "masked"])
+def test_arrays_with_operators_of_their_own(made):
+    """What such operators compute is not what the rules of arrays differentiate."""
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    other, square = made(a), lambda x: np.trace(x * x)
+    calls = [
+        lambda: tg.grad(square)(other),
+        lambda: tg.grad(lambda d: square(d["a"]))({"a": other}),
+        lambda: tg.jvp(square, (other,), (a,)),
+        lambda: tg.jvp(square, (a,), (other,)),
+        lambda: tg.hvp(square, a, other),
+        lambda: tg.vjp(lambda x: x * x, a)[1](other),
+        lambda: tg.linearize(lambda x: x * x, a)[1](other),
+        lambda: tg.vmap(lambda x: (x * x).sum())(other),
+        lambda: tg.prepare(square, a).hvp(a, other),
+    ]
+    for call in calls:
+        with pytest.raises(ArgumentError, match=r"numpy\..*(atrix|MaskedArray), whose operators"):
+            call()
+        assert not OPEN.depth and not OPEN.hiding
+    assert np.allclose(tg.grad(square)(a), [[2, 0], [0, 8]])

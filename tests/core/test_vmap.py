@@ -782,3 +782,38 @@ def test_a_name_by_a_context_variable():
     held.set({"a": 0.5})
     stack = np.arange(6.0).reshape(2, 3)
     assert np.allclose(tg.vmap(lambda x: (held.get()["a"] * x).sum())(stack), 0.5 * stack.sum(1))
+
+
+def test_windows_of_an_array_without_axes():
+    number = np.array(0.5)
+    window = np.atleast_2d(number)
+
+    def f(x):
+        window[0, 0] = x[0] * 0.7
+        window.flat[0] += x[1]
+        return (number * x).sum() + window.sum()
+
+    stack = np.arange(6.0).reshape(2, 3)
+    assert np.allclose(tg.vmap(tg.grad(f))(stack), [tg.grad(f)(x) for x in stack])
+    assert np.allclose(tg.vmap(f)(stack), [f(x) for x in stack])
+
+
+def test_a_write_into_memory_that_was_handed_out_raises():
+    raw = np.full(3, 0.3)
+
+    def writes(x):
+        np.asarray(raw.data)[0] = 0.8
+        return (raw * x).sum()
+
+    with pytest.raises(BatchError, match="handed out"):
+        tg.vmap(writes)(np.arange(6.0).reshape(2, 3))
+    assert np.allclose(raw, 0.3)
+    with pytest.raises(ValueError, match="read-only"):  # the function's own
+
+        def refuses(x):
+            frozen = np.zeros(3)
+            frozen.flags.writeable = False
+            frozen[0] = 1.0
+            return x.sum()
+
+        tg.vmap(refuses)(np.arange(6.0).reshape(2, 3))
