@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
+from ._counted import content_of
 from ._hollow import hollow, hollow_number, read_only_as
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
@@ -33,6 +34,7 @@ class Batch(Trace):
         super().__init__()
         self.call, self.count = call, count
         self.adopted: list = []  # captured arrays: (handle, its fields as they were)
+        self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
         self.handed = False  # was memory handed out, to be read?
         self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
 
@@ -101,6 +103,20 @@ class Batch(Trace):
         x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
+    def note(self, x: Any) -> None:
+        """What is not followed, and may be altered."""
+        if id(x) not in self.noted:
+            content = content_of(x)
+            if content is not None:
+                self.noted[id(x)] = x, content
+
+    def advance(self) -> None:
+        if self.count > 1:
+            raise BatchError(
+                f"{self.call}: {callers_line()}: the function takes an item of an iterator that was made outside of it: a loop over the "
+                "samples would give each of them another. Make the iterator inside, or pass the items as an argument"
+            )
+
     def adopt_outer(self) -> None:
         """What the transforms around this one have captured."""
         for shadow in OPEN.shadows:
@@ -109,6 +125,8 @@ class Batch(Trace):
             for x in shadow.hold:
                 if isinstance(x, Variable):
                     self.adopt(x)
+            for x in (*shadow.left, *[x for kind, x, new, *_ in shadow.changes if x is new]):
+                self.note(x)
 
     def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
         """What was adopted, after the function."""

@@ -18,15 +18,17 @@ import numpy as np
 from ._array import is_array, xp_of
 from ._batch import Batch
 from ._carried import Buffer, Marks
+from ._counted import CONTAINERS as COUNTED
+from ._counted import content_of, is_same, put_back
 from ._dual import Dual
 from ._first_read import Codes
 from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
 from ._reads import walked
 from ._shadow.builtin import Names
-from ._shadow.classes import State
+from ._shadow.classes import Members, State
 from ._shadow.containers import Contents, base_of
-from ._shadow.functions import Cell
-from ._shadow.kinds import ATOMS, HELD, is_user_class, state_of
+from ._shadow.functions import Bare, Cell
+from ._shadow.kinds import ATOMS, HELD, is_user_class, put_state, state_of
 from ._stacked import room_for
 from ._variable import Variable, View, bottom, like_layout
 from .errors import BatchError
@@ -44,10 +46,12 @@ def lies_on(x: Any, trace: Any) -> bool:
     return False
 
 
-def put_by(change: tuple) -> Any:
-    """What the function has put into a holder; of a container that held numbers only, all that it holds now."""
-    kind, _, new, *first = change
-    return base_of(new).read(new) if kind is Contents and first == [None] else kind.put(change)
+def put_by(change: tuple, trace: Batch) -> Any:
+    """What the function has put into a holder; of a container that held numbers only, all that it holds now if these are others."""
+    kind, x, new, *first = change
+    if kind is not Contents or first != [None]:
+        return kind.put(change)
+    return [] if id(x) in trace.noted and is_same(*trace.noted[id(x)]) else base_of(new).read(new)
 
 
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
@@ -100,7 +104,7 @@ def kept_in(trace: Batch) -> tuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
     found, where, met = [], "", {}
     for change in changes():
-        for v in put_by(change):
+        for v in put_by(change, trace):
             for x in held(v, met):
                 if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
                     where = where or change[0].words.format(change[1])
@@ -109,7 +113,18 @@ def kept_in(trace: Batch) -> tuple:
     return found, where
 
 
-def may_be_read(f: Any) -> bool:
+COUNTS = ATOMS - NUMBERS
+
+
+def counted_in(trace: Batch) -> str:
+    """Where f has put other integers, strings and the like; nothing if nowhere."""
+    for change in changes():
+        if any([type(v) in COUNTS for v in put_by(change, trace)]):
+            return change[0].words.format(change[1])
+    return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
+
+
+def may_be_read(f: Any, trace: Batch) -> bool:
     """May f read what it keeps before it has kept it?  Not if it keeps it under names only, and no code that can be reached from the
     outermost function reads such a name without having bound it."""
     if not all([shadow.on for shadow in OPEN.shadows]):
@@ -117,24 +132,33 @@ def may_be_read(f: Any) -> bool:
     outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
     walk, names, met = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes), set(), {}
     for change in changes():
-        for name, v in named(change, walk):
-            if any([isinstance(x, Variable) or type(x) in NUMBERS for x in held(v, met)]):
+        for name, v in named(change, walk, trace):
+            if any([isinstance(x, Variable) or type(x) in ATOMS for x in held(v, met)]):
                 names.add(name)
-    return None in names or walk.read_first(names, f)
+    return None in names or walk.read_first(names, f) or any([not is_same(x, before) for x, before in trace.noted.values()])
 
 
-def named(change: tuple, walk: Codes) -> list:
+def named(change: tuple, walk: Codes, trace: Batch) -> list:
     """(its name, value) of what f has put into a holder; None for the name of what has none."""
-    kind, holder, new, *first = change
+    kind, holder, new, *_ = change
+    if kind is State or kind is Names:
+        return list(bound_by(change))
+    name = walk.name_of(holder) or walk.name_of(new) if kind is Cell else None
+    return [(name, v) for v in put_by(change, trace)]
+
+
+def bound_by(change: tuple) -> Any:
+    """(name, value) of the names and attributes that f has bound."""
+    kind, _, new, *first = change
     if kind is State:
-        found = State.bound(state_of(new), first[0]).items()
-    elif kind is Names:
-        found = Names.bound(new)
-    elif kind is Cell:
-        found = [(walk.name_of(holder) or walk.name_of(new), v) for v in Cell.put(change)]
-    else:
-        found = [(None, v) for v in put_by(change)]
-    return list(found)
+        return State.bound(state_of(new), first[0]).items()
+    if kind is Members:
+        return Members.bound(new, first[1]).items()
+    if kind is Names:
+        return Names.bound(new)
+    if kind is Bare:
+        return new.__dict__.items()
+    return [("cell_contents", v) for v in Cell.put(change)] if kind is Cell else ()
 
 
 # --- the same in another run? ---
@@ -187,7 +211,7 @@ class Run:
 
     def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
         self.met: dict = {}
-        kept = [list(put_by(change)) for change in members]
+        kept = [[v for v in put_by(change, trace) if type(v) not in COUNTS] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
@@ -235,6 +259,42 @@ class Told(Dual):
         return y if truth_of(nonzero) else handle(y._value)
 
 
+class Counts:
+    """The integers, strings and the like that a first run has left in holders."""
+
+    def __init__(self, trace: Batch):
+        self.left = [(change, [(name, v) for name, v in bound_by(change) if type(v) in COUNTS]) for change in changes()]
+        self.noted = [(x, content_of(x)) for x, _ in trace.noted.values()]
+        self.mixed = [(new, base_of(new).read(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
+
+    def went_on(self) -> bool:
+        """Are arrays of integers and bytes others after another run?  A loop would leave them as they are after many."""
+        return any([not is_same(x, content) for x, content in self.noted if not isinstance(x, COUNTED)])
+
+    def put_back(self) -> None:
+        """A function that counts its runs has counted one."""
+        for (kind, _, new, *_), found in self.left:
+            for name, v in found:
+                if kind is Names:
+                    dict.__setitem__(new, name, v)
+                elif kind is Cell or kind is Members:
+                    setattr(new, name, v)
+                else:
+                    put_state(new, {name: v})
+        for x, content in self.noted:
+            if not is_same(x, content) and not (isinstance(x, COUNTED) and objects_in(x) + objects_in(content)):
+                put_back(x, content)
+        for new, flat in self.mixed:
+            now = base_of(new).read(new)
+            if len(now) != len(flat) and objects_in(now) == objects_in(flat):
+                base_of(new).put(new, flat)
+
+
+def objects_in(x: Any) -> list:
+    """(ids) What a container holds besides numbers and strings."""
+    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if type(v) not in ATOMS]
+
+
 # --- the runs ---
 
 
@@ -270,9 +330,9 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
         return
     if not trace.count:
         refuse(trace, where)
-    if not may_be_read(f):
+    if not may_be_read(f, trace):
         return
-    members = changes()
+    members, counts = changes(), Counts(trace)
     adopted = [*trace.adopted]
     for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
         (x._base if type(x) is View else x)._saved = True
@@ -285,12 +345,13 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
                 after = Run(trace, again(), members, adopted)
             handles = kept_in(trace)[0]
             free = told is None or not any([lies_on(x, told) for x in (*handles, *[x for x, *_ in adopted])])
-            if not free or not before.agrees(after, adopted):
+            if not free or not before.agrees(after, adopted) or counts.went_on():
                 refuse(trace, where)
             if told is not None or OPEN.depth < 2:
                 return
             told = Told()
     finally:
+        counts.put_back()
         if told is not None:
             told.close()
         for (x, *_), (_, _, written, own) in zip(adopted, before.arrays, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
-from ._kept import kept_in, lies_on, run_beside
+from ._kept import counted_in, kept_in, lies_on, run_beside
 from ._primitive import OPEN, layout_of, live
 from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
@@ -208,6 +208,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             around = OPEN.shadows[-1]
             y = around.settle(g(*given, **named))
             kept, where = kept_in(trace)
+            where = where or counted_in(trace)
             if where:
                 read(y)
                 again = lambda: around.settle(g(*inputs.anew(trace, around), **named))

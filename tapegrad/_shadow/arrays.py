@@ -54,6 +54,18 @@ class Arrays:
             self.adopted(x)
         return x
 
+    def noted(self, x: Any) -> None:
+        """What is not followed is compared after a run for many samples (_counted.py)."""
+        for trace in OPEN.hiding:
+            if trace.samples:
+                trace.note(x)
+
+    def advanced(self) -> None:
+        """An iterator from outside goes on: a loop over samples would give each another item."""
+        for trace in OPEN.hiding[self.within_hiding :] if self.on else ():
+            if trace.samples:
+                trace.advance()
+
     def adopted(self, x: Variable) -> None:
         """What comes from outside of a vmap gets marks there (_carried.py), and is an input of what is recorded."""
         for trace in OPEN.hiding[self.within_hiding :]:

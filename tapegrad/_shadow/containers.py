@@ -162,6 +162,7 @@ class Containers:
         self.changes.append((Contents, x, x, None))
         self.seen[id(x)] = x
         self.hold.append(x)
+        self.noted(x)
         return x
 
     def list_(self, x: list) -> Any:

@@ -77,6 +77,12 @@ class Cell(Holder):
 class Bare(Holder):
     """(Bare, function without attributes, its shadow)"""
 
+    words = "an attribute of a function"
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return list(change[2].__dict__.values())
+
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         return bool(change[1].__dict__ or change[2].__dict__)

@@ -57,9 +57,11 @@ class Passed:
         return self
 
     def __next__(self):
+        self.shadow.advanced()
         return self.given(next(self.real))
 
     def send(self, value):
+        self.shadow.advanced()
         return self.given(self.real.send(value))
 
     def __copy__(self):

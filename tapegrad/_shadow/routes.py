@@ -231,6 +231,7 @@ def leave(shadow: Any, x: Any) -> None:
     if issubclass(kind, type) and is_foreign(x.__module__):
         return
     shadow.left.append(x)
+    shadow.noted(x)
     if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
         return
     parents: dict = {}

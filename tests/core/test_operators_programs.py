@@ -1,12 +1,14 @@
 """Random programs that write in place: products of tg.linearize and tg.operators against jvp, vjp, hvp, which have their own judges."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from judged_programs import argument, maker
 from random_programs import draw, source
 
 import tapegrad as tg
-from tapegrad.errors import TapegradError
+from tapegrad.errors import AliasError, TapegradError
 
 
 def answer(f):
@@ -36,7 +38,9 @@ def judged(seed):
             g = make()[0]
             J = tg.linearize(g, x)[1]
             first = product(J)
-            J(-v), J.T(-w), g(x + 0.1)
+            J(-v), J.T(-w)
+            with contextlib.suppress(AliasError):  # of a transform inside, outside of all others
+                g(x + 0.1)
             again = product(J)
             assert same(np.asarray(first), np.asarray(again)), f"seed {seed}, a second product\n{source(program).text}"
             return first

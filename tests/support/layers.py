@@ -56,6 +56,7 @@ FLOORS = [
         "ops._attach",
         "_fast.",
         "_carried",
+        "_counted",
         "_stacked",
         "_batch",
     ],

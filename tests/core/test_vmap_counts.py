@@ -1,0 +1,208 @@
+"""Integers, strings, lists of such, arrays of integers, bytes and iterators that a function under `tg.vmap` alters: what it gives does not
+depend on them, or it is told; counts are of one run."""
+
+import array
+import collections
+import functools
+import itertools
+import types
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import BatchError
+
+X = np.arange(6.0).reshape(3, 2) + 1
+GLOBAL = 1
+
+
+class Owner:
+    shared = 1
+
+    def __init__(self):
+        self.count, self.inner = 1, types.SimpleNamespace(count=1)
+
+
+def counters():
+    """(its name, a function that goes one further and gives a number)"""
+    owner, numbers, words, mixed = Owner(), [1], ["a"], [np.ones(2)]
+    named, met, queue = {"n": 1}, {0}, collections.deque([1])
+    flags, integers, raw, doubles = np.ones(3, bool), np.ones((2, 2), int), bytearray(b"\1"), array.array("i", [1])
+    cell = 1
+
+    def of_cell():
+        nonlocal cell
+        cell += 1
+        return cell
+
+    def of_global():
+        global GLOBAL
+        GLOBAL += 1
+        return GLOBAL
+
+    def attribute():
+        owner.count += 1
+        return owner.count
+
+    def attribute_of_attribute():
+        owner.inner.count += 1
+        return owner.inner.count
+
+    def of_class():
+        Owner.shared += 1
+        return Owner.shared
+
+    def of_function():
+        of_function.count = getattr(of_function, "count", 0) + 1
+        return of_function.count
+
+    def member():
+        numbers[0] += 1
+        return numbers[0]
+
+    def appended():
+        words.append("a")
+        return len(words)
+
+    def beside_an_array():
+        mixed.append(1)
+        return len(mixed)
+
+    def by_key():
+        named["n"] = (5 * named["n"] + 4) % 7
+        return named["n"]
+
+    def of_a_set():
+        met.add(len(met))
+        return len(met)
+
+    def of_a_queue():
+        queue.append(queue[-1] * 2)
+        return queue[-1]
+
+    def default(held=[1]):  # noqa: B006
+        held[0] += 1
+        return held[0]
+
+    return [attribute, attribute_of_attribute, of_class, of_function, of_cell, of_global, member, appended, beside_an_array, of_a_set,
+            of_a_queue, default], [by_key], [
+        functools.partial(of_array, integers, (1, 0)), functools.partial(of_array, raw, 0), functools.partial(of_array, doubles, 0),
+        functools.partial(of_array, flags, 1),
+    ]  # fmt: skip
+
+
+def of_array(x, at):
+    x[at] = (x[at] * 3 + 1) % 2 if isinstance(x, np.ndarray) and x.dtype == bool else x[at] + 1
+    return int(x[at])
+
+
+KINDS = [(k, n) for k, kind in enumerate(counters()) for n in range(len(kind))]
+FORMS = {
+    "vmap": tg.vmap,
+    "vmap of grad": lambda f: tg.vmap(tg.grad(lambda x: f(x).sum())),
+    "grad of vmap": lambda f: tg.grad(lambda X: tg.vmap(f)(X).sum()),
+    "prepare": lambda f: lambda X: tg.prepare(tg.vmap(f), X).value(X),
+    "vmap of vmap": lambda f: lambda X: tg.vmap(tg.vmap(f))(np.stack([X, X])),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("k, n", KINDS)
+def test_what_hands_a_count_on_is_told(k, n, form):
+    goes_on = counters()[k][n]
+    with pytest.raises(BatchError, match="keeps a value in"):
+        FORMS[form](lambda x: x * goes_on())(X)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n", range(len(counters()[0])))
+def test_what_only_counts_runs_counts_one(n, form):
+    goes_on = counters()[0][n]
+    want = FORMS[form](lambda x: x * 2.0)(X)
+    before = goes_on()
+
+    def f(x):
+        goes_on()
+        return x * 2.0
+
+    np.testing.assert_array_equal(FORMS[form](f)(X), want)
+    assert goes_on() in (before + 2, 4 * before)  # (the queue doubles)
+
+
+def test_arrays_of_integers_that_only_count_are_told():
+    """They are captured arrays, which a loop would leave otherwise."""
+    hits = np.zeros(3, int)
+
+    def f(x):
+        hits[1] += 1
+        return x * 2.0
+
+    with pytest.raises(BatchError, match="keeps a value in a ndarray"):
+        tg.vmap(f)(X)
+
+
+def test_arrays_of_integers_that_end_as_a_loop_leaves_them():
+    order, chosen = np.zeros(2, int), np.zeros(2, bool)
+
+    def f(x):
+        order[:] = [1, 0]
+        chosen[:] = order > 0
+        return x[order] * chosen
+
+    np.testing.assert_array_equal(tg.vmap(f)(X), [[2.0, 0.0], [4.0, 0.0], [6.0, 0.0]])
+    assert order.tolist() == [1, 0] and chosen.tolist() == [True, False]
+
+
+def test_what_is_filled_once_is_right():
+    def f(x, held={}):  # noqa: B006
+        if "n" not in held:
+            held["n"], held["w"] = 3, np.array([1.0, 2.0])
+        return (x * held["w"]).sum() * held["n"]
+
+    np.testing.assert_array_equal(tg.vmap(f)(X), 3 * (X @ [1.0, 2.0]))
+
+
+def test_a_switch_that_the_first_sample_finds_is_told():
+    held = {"first": True}
+
+    def f(x):
+        if held["first"]:
+            held["first"] = False
+            return x * 10.0
+        return x
+
+    with pytest.raises(BatchError, match="keeps a value in a dict"):
+        tg.vmap(f)(X)
+
+
+ITERATORS = [
+    lambda: iter([1.0, 2.0, 3.0]),
+    itertools.count,
+    lambda: (float(k) for k in range(9)),
+    lambda: map(float, range(5)),
+    lambda: iter(X.T),
+]
+
+
+@pytest.mark.parametrize("made", ITERATORS)
+def test_iterators_from_outside_are_told(made):
+    outside = made()
+    f = lambda x, it: (x * np.sum(next(it))).sum()
+    with pytest.raises(BatchError, match="an iterator that was made outside"):
+        tg.vmap(lambda x: f(x, outside))(X)
+    want = [f(x, made()) for x in X]
+    np.testing.assert_array_equal(tg.vmap(lambda x: f(x, made()))(X), want)
+    inside = tg.vmap(lambda x: (lambda it: tg.grad(lambda y: f(y, it))(x))(made()))(X)
+    np.testing.assert_array_equal(inside, tg.vmap(tg.grad(lambda x: f(x, made())))(X))
+
+
+def test_one_sample_may_do_it():
+    numbers, it = [1], itertools.count(5)
+
+    def f(x):
+        numbers[0] += 1
+        return x * numbers[0] * next(it)
+
+    np.testing.assert_array_equal(tg.vmap(f)(X[:1]), X[:1] * 10)
+    assert numbers == [2] and next(it) == 6
