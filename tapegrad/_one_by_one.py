@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array, is_differentiable, same_bits
-from ._memory import Rebind, out_of, with_all
 from ._primitive import OPEN, Primitive, bind, handle, layout_of, values_of
+from ._rebind import Rebind, out_of, with_all
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable

@@ -16,9 +16,9 @@ from ._array import is_array, is_differentiable, kept, same_bits, xp_of
 from ._calls import full_like, name_of, value_out, where_of
 from ._implicit_systems import System
 from ._linearize import Outside
-from ._memory import Rebind, out_of, with_all
 from ._pickling import Remade
 from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, values_of
+from ._rebind import Rebind, out_of, with_all
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp

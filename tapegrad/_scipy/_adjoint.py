@@ -12,8 +12,8 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._linearize import Outside
-from .._memory import Rebind, with_all
 from .._primitive import bind
+from .._rebind import Rebind, with_all
 from .._shadow import MAKERS
 from .._transforms import jvp, vjp
 from .._tree import Const

@@ -84,7 +84,7 @@ PASSING = {
     "_fast.stacks": "short ways",
     "_loans": "memory in other hands",
     "_calls": "arguments and results of transforms that have ended",
-    "_memory": "the same",
+    "_rebind": "values that leave such a function",
     "_batch": "stacks, and what shows their layout",
     "_stacked": "layout of stacks",
     "_carried": "layout of captured arrays",

@@ -88,6 +88,7 @@ FLOORS = [
         "_recording",
         "_linearize",
         "_implicit_systems",
+        "_rebind",
         "_memory",
         "_watching",
         "_anomalies",

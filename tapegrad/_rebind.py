@@ -1,0 +1,306 @@
+"""A function with other values in the place of the Variables that it captured: once to find these, and again for each run of it as a
+function of values (checkpoint, implicit functions, calls for one sample after another).
+
+Reading order: `Rebind`; iterators; captured numbers and generators, as they were; `with_all`."""
+
+import random
+import types
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _stand_ins
+from ._array import is_array, kept, xp_of
+from ._calls import number
+from ._primitive import OPEN, is_tracked, live, primal_of, view
+from ._shadow import Globals, Module, Names, Shadow, names_in
+from ._shadow.ambient import Ambient
+from ._shadow.containers import Contents, Reference
+from ._shadow.iterators import ITERATORS, Passed
+from ._shadow.kinds import put_state, state_of
+from ._shadow.restore import restore
+from ._tree import leaves
+from ._variable import Variable, View, bottom, frozen, variable
+from .errors import ArgumentError, GuardError
+from .ops._flat import Flat
+
+
+class Rebind(Shadow):
+    """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
+
+    __slots__ = ("handles", "places", "of", "values", "state", "generators")
+
+    def __init__(self, f: Any, args: list, of: "Rebind | None" = None, values: tuple = ()):
+        """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
+        what f reads besides as it is now."""
+        super().__init__(f, args)
+        self.handles: list = []  # (captured Variable, its stand-in)
+        self.places: dict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        self.of, self.values = of, values
+        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: list = []  # of random numbers
+
+    def __call__(self, x: Any) -> Any:
+        if not isinstance(x, Variable):
+            kind = type(x)
+            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+                self.hold.append(x)
+                self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+            if id(x) not in self.seen and isinstance(x, np.vectorize):
+                return self.vectorized(x)
+            if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
+                return getattr(self(x.__self__), x.__name__)
+            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
+            if new is x and (type(x) in (list, dict) or is_array(x)):
+                self.state.append((x, held(x)))
+            elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
+                raise ArgumentError(
+                    f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
+                    "a name"
+                )
+            elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
+                self.generators.append(x)
+            return new
+        found = self.seen.get(id(x))
+        if found is not None:
+            return found
+        if type(x) is View:
+            y = view(self(x._base), x._path[0])
+            y._path = x._path
+        else:
+            y = self.stand_in(x)
+        self.seen[id(x)] = y
+        self.hold.append(x)
+        return y
+
+    def stand_in(self, x: Variable) -> Variable:
+        place, value = None, None
+        if self.of is None:
+            value = live(x)
+        else:
+            place = self.of.place(x)
+            if place in self.places:
+                return self.handles[self.places[place]][1]
+            value = self.values[place] if place < len(self.values) else primal_of(live(x))
+        y = frozen(value) if isinstance(value, Variable) else variable(value)
+        y._saved, y._version = True, 0
+        if self.of is None and id(x) in self.places:
+            place = self.places[id(y)] = self.places[id(x)]
+            self.handles[place] = (x, y)
+        else:
+            self.places[id(y) if place is None else place] = len(self.handles)
+            self.handles.append((x, y))
+        return y
+
+    def place(self, x: Variable) -> int:
+        """Of a captured Variable, or of its stand-in.  One that this shadow has not met stands for itself."""
+        y = self.seen.get(id(x), x)
+        if id(y) not in self.places:
+            self.places[id(y)] = len(self.handles)
+            self.handles.append((y, y))
+        return self.places[id(y)]
+
+    def carried(self, x: Any) -> Any:
+        """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
+        kind = type(x)
+        new = object.__new__(kind)
+        own = state_of(x, kind)
+        put_state(new, {name: v if _stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
+        return new
+
+    def drawn(self, x: Any) -> Any:
+        if type(x) is Drawn:
+            return Drawn(self, x, True)
+        if self.of is None:
+            return Drawn(self, x, False)
+        self.iterator(getattr(x, "real", x))  # what it walks along
+        return Drawn(self, self.of(x), False)
+
+    def along(self, x: Any) -> Any:
+        """A run of the function itself goes on with an iterator where it is; those after it begin where that began."""
+        if self.of is None:
+            return Along(self(x.base), [*x.place])
+        return Flat(self(x.base), [*x.place] if type(x) is Along else x.place)
+
+    def made_outside(self) -> set:
+        return set()  # all is made anew, globals included
+
+    def globals_of(self, space: dict) -> dict:
+        found = self.seen.get(id(space))
+        if found is None:
+            found = self.seen[id(space)] = Globals(space, self)
+            self.changes.append((Names, space, found))
+            self.hold.append(space)
+        return found
+
+    def function(self, f: Any) -> Any:
+        g = super().function(f)
+        if g is not f and type(g.__globals__) is Globals:
+            names = names_in(f.__code__)
+            if "random" in names:
+                self.generators += [np.random.mtrand._rand, random._inst]
+            ask(g.__globals__, names)  # at once: the captured arrays are to be known before the call
+        return g
+
+    def check_all(self, call: str) -> None:
+        """Were all captured Variables known?"""
+        if len(self.of.handles) > len(self.values):
+            ended(self)
+            raise Late(
+                f"{call}: run again, the function reads an array that it did not read at first. It reads something that has changed (an "
+                "attribute, a file, an unseeded random generator): pass it as an argument"
+            )
+
+    def check(self, call: str) -> None:
+        """Values that left by other ways than arrays and the return value would lose their derivative."""
+        own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
+        for change in self.changes:
+            for now in change[0].put(change):
+                if id(now) not in own:
+                    refuse(call, now)
+
+
+def ask(space: Globals, names: set) -> None:
+    """The names that a function may read, and, as attributes, those of its modules."""
+    met, todo = {id(space)}, [space]
+    for space in todo:
+        for name in names:
+            try:
+                found = space[name]
+            except KeyError:
+                continue
+            if type(found) is Module and id(vars(found)) not in met:
+                met.add(id(vars(found)))
+                todo.append(vars(found))
+
+
+class Drawn(Passed):
+    """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one over this one."""
+
+    __slots__ = ("again", "at", "items")
+
+    def __init__(self, shadow: Rebind, real: Any, again: bool):
+        super().__init__(real, shadow)
+        self.items: list = real.items if type(real) is Drawn else []
+        self.at, self.again = 0, again
+
+    def __next__(self):
+        kept = self.real
+        if self.at == len(self.items):
+            self.items.append(next(kept.real))
+            kept.given(self.items[-1])
+        item = self.items[self.at]
+        self.at += 1
+        return self.given(kept.given(item) if self.again else item)
+
+    def send(self, value):
+        raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
+
+
+class Along(Flat):
+    """One as it was when the function was called."""
+
+    __slots__ = ()
+
+
+REPLACED: dict = {  # what a shadow has put in the place of an object, which another one is to replace again
+    **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
+    Ambient: Rebind.ambient,
+    Flat: Rebind.along,
+    Along: Rebind.along,
+    Reference: lambda shadow, x: Reference(shadow(x.target)),
+}
+
+
+def refuse(call: str, now: Any) -> None:
+    if any(is_tracked(v) for v in leaves(now)):
+        raise ArgumentError(
+            f"{call}: the function binds a name or attribute outside of itself to a new value; a checkpoint can follow what is "
+            "returned and what is written into arrays: write name[...] = value, or return it"
+        )
+
+
+# --- is what is recomputed what was computed? ---
+
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+def held(x: Any) -> Any:
+    """What a container of numbers, or an integer array, holds."""
+    if is_array(x):
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+    return list(x.items()) if type(x) is dict else list(x)
+
+
+def moved(x: Any, before: Any) -> bool:
+    """(Not asked of a device, where it would wait.)"""
+    now = held(x)
+    if is_array(x):
+        return xp_of(x) is np and not np.array_equal(now, before)
+    try:
+        return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    except ValueError:  # there is an array now
+        return True
+
+
+def hold(x: Any, numbers: Any) -> None:
+    """(Of a large array only a checksum was kept.)"""
+    if is_array(x):
+        if isinstance(numbers, np.ndarray):
+            x[...] = numbers
+    elif type(x) is dict:
+        x.clear()
+        x.update(numbers)
+    else:
+        x[:] = numbers
+
+
+def ended(shadow: Shadow) -> None:
+    """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
+    if shadow.on:
+        shadow.on = False
+        shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
+        restore(shadow, undo=True)
+
+
+def drawn_to(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+class Late(GuardError):
+    """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
+
+
+def with_all(first: Rebind, run: Callable) -> tuple:
+    """(The captured Variables, what `run` makes of their values)"""
+    while True:
+        handles = [x for x, _ in first.handles]
+        try:
+            return handles, run([live(x) for x in handles])
+        except Late:
+            if len(first.handles) == len(handles):
+                raise
+
+
+def out_of(v: Any) -> Any:
+    """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
+    if not isinstance(v, Variable):
+        return kept(v) if is_array(v) else number(v)
+    v = live(v)
+    if v._trace is not None:
+        return frozen(v)
+    b = bottom(v)
+    return kept(b) if is_array(b) else b
