@@ -116,10 +116,19 @@ def kept_in(trace: Batch) -> tuple:
 COUNTS = ATOMS - NUMBERS
 
 
-def counted_in(trace: Batch) -> str:
+def counts_of(change: tuple, trace: Batch) -> list:
+    return [v for v in put_by(change, trace) if type(v) in COUNTS]
+
+
+def counts_before(trace: Batch) -> dict:
+    """(id of a holder: what the functions of transforms around this one have put there)"""
+    return {id(change): counts_of(change, trace) for change in changes()}
+
+
+def counted_in(trace: Batch, before: dict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
-        if any([type(v) in COUNTS for v in put_by(change, trace)]):
+        if counts_of(change, trace) != before.get(id(change), []):
             return change[0].words.format(change[1])
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 

@@ -9,7 +9,7 @@ import numpy as np
 from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
-from ._kept import counted_in, kept_in, lies_on, run_beside
+from ._kept import counted_in, counts_before, kept_in, lies_on, run_beside
 from ._primitive import OPEN, layout_of, live
 from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
@@ -208,7 +208,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             around = OPEN.shadows[-1]
             y = around.settle(g(*given, **named))
             kept, where = kept_in(trace)
-            where = where or counted_in(trace)
+            where = where or (counted_in(trace, counts) if count > 1 else "")
             if where:
                 read(y)
                 again = lambda: around.settle(g(*inputs.anew(trace, around), **named))
@@ -220,6 +220,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     try:
         trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
+        counts = counts_before(trace)
     except BaseException:
         trace.close()
         raise

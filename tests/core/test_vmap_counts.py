@@ -206,3 +206,35 @@ def test_one_sample_may_do_it():
 
     np.testing.assert_array_equal(tg.vmap(f)(X[:1]), X[:1] * 10)
     assert numbers == [2] and next(it) == 6
+
+
+def test_no_sample_counts_nothing_wrong():
+    numbers = [1]
+
+    def f(x):
+        numbers[0] += 1
+        return x * 2.0
+
+    assert tg.vmap(f)(X[:0]).shape == (0, 2)
+
+
+def test_runs(capsys):
+    """Once, where the function around has counted; twice, where its own counts may be read."""
+    owner = Owner()
+
+    def inner(x):
+        print("run")
+        return x * owner.count
+
+    def outer(X):
+        owner.count += 1
+        return tg.vmap(inner)(X).sum()
+
+    def counts(x):
+        owner.inner.count += 1
+        return inner(x)
+
+    np.testing.assert_array_equal(tg.grad(outer)(X), np.full(X.shape, 2.0))
+    assert capsys.readouterr().out.count("run") == 1
+    np.testing.assert_array_equal(tg.vmap(counts)(X), X * 2)
+    assert capsys.readouterr().out.count("run") == 2 and owner.inner.count == 2
