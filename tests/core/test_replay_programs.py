@@ -30,6 +30,9 @@ NESTED = {  # f and a direction -> a second derivative, prepared as a whole
 }
 
 
+BEYOND = 1e12  # numbers whose sines have few digits: another rounding of the last one gives others
+
+
 class Constants:
     """A captured array whose content changes from call to call, and a number that changes once."""
 
@@ -85,6 +88,9 @@ def judged(seed, found, why, all_forms=True):
                 got = prepared(point.copy(), *directions)
                 got, want = [[np.asarray(y) for y in leaves(ys)] for ys in (got, want)]
                 about = f"seed {seed}, {name}, point {k}: {got} instead of {want}\n{source(program).text}"
+                if not same(got, want, 1e-9) and max([np.abs(y).max(initial=0) for y in want]) > BEYOND:
+                    found["beyond"] += 1
+                    break
                 assert same(got, want, 1e-9), about
                 assert same(leaves(left()), leaves(shown()), 1e-9), f"captured arrays: {about}"
             assert not any([kept.failures for kept in form.programs]), f"seed {seed}, {name}: a replay raised"
@@ -100,7 +106,7 @@ def run(seeds, sparsely=False):
         judged(seed, found, why, not sparsely or seed % 6 == 1)
     print(dict(found), why.most_common(20))
     assert found["plain"] <= 0.02 * found["replayed"] and found["state"] <= found["replayed"], why.most_common(20)
-    assert found["replays"] > 2 * found["replayed"]
+    assert found["replays"] > 2 * found["replayed"] and found["beyond"] <= 0.002 * found["replayed"]
 
 
 @pytest.fixture(params=["small", "as if large"])
