@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._array import same_bits
+from ._array import same_bits, settled
 
 PLAIN = frozenset((int, float, complex, bool, str, bytes, np.float64, np.int64))
 CONTAINERS = (list, dict, set, collections.deque)
@@ -16,7 +16,7 @@ CONTAINERS = (list, dict, set, collections.deque)
 def content_of(x: Any) -> Any:
     """A copy of what x holds; None for one that is not looked into."""
     if isinstance(x, np.ndarray):
-        return x.copy() if x.dtype.kind not in "fcO" else None
+        return x.copy() if x.dtype.kind not in "fcO" and not settled(x) else None
     if isinstance(x, (bytearray, array.array)):
         return x[:]
     return x.copy() if type(x) in CONTAINERS else None

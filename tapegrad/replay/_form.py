@@ -117,7 +117,7 @@ class Form:
             return self.plain(args)
         if self.eager is not None:
             return self.plain(args)
-        if self.pause:
+        if self.pause > 0:  # (threads may take from it at once)
             self.pause -= 1
             return self.plain(args)
         failed = None
@@ -236,7 +236,9 @@ class Form:
     def report(self) -> list:
         if self.eager is not None:
             return [f"run as it is, not recorded: {self.eager}"]
-        paused = [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause else []
+        paused = (
+            [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause > 0 else []
+        )
         return [*paused, *[kept.report() for kept in self.programs]]
 
 

@@ -2,11 +2,11 @@
 
 import importlib
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from frames import profiled
 from layers import FLOORS, MODULES
 
 import tapegrad as tg
@@ -60,12 +60,7 @@ def moves(call):
             if outer is None or room(outer) != room(frame):
                 seen.append(room(frame))
 
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
+    profiled(called, call)
     return len(seen), len(set(seen))
 
 
