@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from ._array import F8, NUMBERS, is_array, is_scalar, same_bits, settled, xp_of, zeros_laid_out
+from ._array import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
 from ._flags import Setting, leave
 from ._late import late
 from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
@@ -132,7 +132,8 @@ IMMUTABLE = frozenset((int, float, bool, complex, str, type(None), type(Ellipsis
 
 
 def fixed(s: Any) -> Any:
-    """A setting as a record may hold it: arrays, lists and whatever holds them are copied, for the user may change them."""
+    """A setting as a record may hold it: arrays, lists and whatever holds them are copied, for the user may change them.  Arrays
+    lie as before: what is made of them does (a mask for `where=` has a say in how NumPy lays a result)."""
     kind = type(s)
     if kind in IMMUTABLE:
         return s
@@ -142,7 +143,7 @@ def fixed(s: Any) -> Any:
                 return tuple([fixed(v) for v in s])
         return s
     if is_array(s):
-        return s.copy(order="K")
+        return kept(s)
     if kind is list:
         return [fixed(v) for v in s]
     return {k: fixed(v) for k, v in s.items()} if kind is dict else set(s) if kind is set else s

@@ -15,6 +15,7 @@ from random_layouts import KINDS, MODES, compared, lies, relaid
 
 import tapegrad as tg
 from tapegrad._array import kept, room_laid
+from tapegrad._tape import fixed
 from tapegrad.errors import TapegradError
 
 # --- every function and keyword, its operands in any order ---
@@ -52,6 +53,25 @@ def test_some_calls():
 @pytest.mark.parametrize("mode", MODES)
 def test_every_call(mode, deep):
     assert searched(every_call(), [mode], [deep])[mode] > 20_000
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_arrays_that_are_settings(mode):
+    """Masks and places that an operation is given beside its operands, which a record keeps a copy of."""
+    of_settings = [c for c in every_call() if any(isinstance(v, np.ndarray) and v.dtype.kind in "bi" for v in c.kwargs.values())]
+    assert len(of_settings) > 50
+    assert searched(of_settings, [mode], [True])[mode] > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_keeps_settings_as_they_lie(kind):
+    rng = np.random.default_rng(KINDS.index(kind))
+    for shape in [(4,), (2, 3), (3, 1, 2), (2, 2, 3), (2, 0, 3)]:
+        v = rng.integers(0, 2, shape)
+        x = relaid(v.astype(bool), kind, rng) if v.size else v.astype(bool)
+        c = fixed({"where": (x, [x])})["where"]
+        for y in (c[0], c[1][0]):
+            assert lies(y) == lies(x) and np.array_equal(y, x) and not np.shares_memory(x, y)
 
 
 # --- programs that write through a reshape of a result ---
