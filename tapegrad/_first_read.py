@@ -1,8 +1,10 @@
-"""May the code of a function read a name before it has bound it?  Told from its bytecode, of all code that the function can reach."""
+"""May the code of a function read a name before it has bound it?  Told from its bytecode, of all code that the function can reach.
+
+Of a count, `self.n += 1` is no reading: nobody sees it."""
 
 import dis
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ._reads import UNASKED, Walk, is_left
@@ -43,12 +45,15 @@ class Codes(Walk):
     def name_of(self, cell: types.CellType) -> str | None:
         return next((name for name, c in self.cells if c is cell), None)
 
-    def read_first(self, names: set, f: object) -> bool:
-        """May one of these names, of attributes, globals or cells, be read before the same code has bound it, where f runs?"""
+    def read_first(self, names: set, f: object, counts: bool = False) -> bool:
+        """May one of these names, of attributes, globals or cells, be read before the same code has bound it, where f runs?  `counts`:
+        they are of numbers and texts, to which more may be added."""
+        if not names:
+            return False
         codes = [code for c in self.codes for code in inner(c)]
         if self.volatile or self.all or not any([code is code_of(f) for code in codes]):
             return True
-        return any([read_first(code, name) for code in codes for name in names])
+        return any([read_first(code, name, counts) for code in codes for name in names])
 
 
 def code_of(f: Any) -> Any:
@@ -69,14 +74,32 @@ def inner(code: types.CodeType) -> Iterator:
             yield from inner(c)
 
 
-def read_first(code: types.CodeType, name: str) -> bool:
+def read_first(code: types.CodeType, name: str, counts: bool = False) -> bool:
     if any([name == c or (isinstance(c, tuple) and name in c) for c in code.co_consts]):
         return True  # it may be given to getattr
     if name not in (*code.co_names, *code.co_cellvars, *code.co_freevars):
         return False
     steps = list(dis.get_instructions(code))
     loads = [k for k, i in enumerate(steps) if i.argval == name and i.opname in LOADS]
-    return any([not surely_bound(code, steps, k) for k in loads])
+    added = {k: counted_at(code, steps, k) for k in loads} if counts else {}
+    return any([not surely_bound(code, steps, k, added.values()) for k in loads if added.get(k) is None])
+
+
+def counted_at(code: types.CodeType, steps: list, load: int) -> int | None:
+    """The step that binds what this one reads again under the same name, with a constant added to it or the like, and seen by nobody."""
+    kind, name, k = steps[load].opname, steps[load].argval, load + 3
+    if len(steps) < load + 6 or not is_constant(steps[load + 1]) or steps[load + 2].opname != "BINARY_OP":
+        return None
+    if kind == "LOAD_ATTR":
+        same = steps[load - 1].opname == "COPY" and steps[k].opname == "SWAP"  # self.n += 1: the object is the same
+        k += 1
+        if not same and (base_of(code, steps, load) is None or base_of(code, steps, k) != base_of(code, steps, load)):
+            return None
+    return k if STORES.get(steps[k].opname) == kind and steps[k].argval == name else None
+
+
+def is_constant(i: dis.Instruction) -> bool:
+    return i.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and type(i.argval) in (int, str, bool)
 
 
 def base_of(code: types.CodeType, steps: list, k: int) -> str | None:
@@ -89,15 +112,16 @@ def base_of(code: types.CodeType, steps: list, k: int) -> str | None:
     return None if any([found == i.argval or (isinstance(i.argval, tuple) and found in i.argval) for i in bound]) else found
 
 
-def surely_bound(code: types.CodeType, steps: list, load: int) -> bool:
-    """Has every way to this step bound what it reads?"""
+def surely_bound(code: types.CodeType, steps: list, load: int, added: Collection = ()) -> bool:
+    """Has every way to this step bound what it reads?  What the steps `added` bind is what was there, and more."""
     kind, name = steps[load].opname, steps[load].argval
     kind = "LOAD_ATTR" if kind == "LOAD_METHOD" else kind
     base = base_of(code, steps, load) if kind == "LOAD_ATTR" else ""
     if base is None or kind not in STORES.values():
         return False
     binds = [
-        STORES.get(i.opname) == kind and i.argval == name and (not base or base_of(code, steps, k) == base) for k, i in enumerate(steps)
+        k not in added and STORES.get(i.opname) == kind and i.argval == name and (not base or base_of(code, steps, k) == base)
+        for k, i in enumerate(steps)
     ]
     place = {i.offset: k for k, i in enumerate(steps)}
     before: list = [[] for _ in steps]  # the steps from which each is reached; none: the first, and handlers of exceptions

@@ -5,6 +5,9 @@ kept.  So the function is run again, each sample beside what the one before kept
 in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
 the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
 
+Counts, integers and strings that no sample makes its own, may go on with each run.  If they do, and code may read them but to add to
+them, there are as many runs as samples: a condition on a count may hold for any of them.
+
 Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside other numbers, whose
 derivatives are followed: nothing may depend on them."""
 
@@ -55,6 +58,7 @@ def put_by(change: tuple, trace: Batch) -> Any:
 
 
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+COLLECTIONS = frozenset(CONTAINERS)
 
 
 def parts_of(x: Any) -> list:
@@ -116,19 +120,32 @@ def kept_in(trace: Batch) -> tuple:
 COUNTS = ATOMS - NUMBERS
 
 
+def is_count(x: Any, depth: int = 8) -> bool:
+    """An integer, a string and the like, or a collection of such."""
+    return type(x) in COUNTS or (depth > 0 and type(x) in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)]))
+
+
+def frozen_count(x: Any) -> tuple:
+    """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no count, the type."""
+    if type(x) in COUNTS:
+        return type(x), x
+    parts = [frozen_count(v) if is_count(v) else type(v) for v in (x.items() if isinstance(x, dict) else x)]
+    return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
+
+
 def counts_of(change: tuple, trace: Batch) -> list:
-    return [v for v in put_by(change, trace) if type(v) in COUNTS]
+    return [v for v in put_by(change, trace) if is_count(v)]
 
 
 def counts_before(trace: Batch) -> dict:
     """(id of a holder: what the functions of transforms around this one have put there)"""
-    return {id(change): counts_of(change, trace) for change in changes()}
+    return {id(change): frozen_count(counts_of(change, trace)) for change in changes()}
 
 
 def counted_in(trace: Batch, before: dict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
-        if counts_of(change, trace) != before.get(id(change), []):
+        if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
             return change[0].words.format(change[1])
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
@@ -139,12 +156,17 @@ def may_be_read(f: Any, trace: Batch) -> bool:
     if not all([shadow.on for shadow in OPEN.shadows]):
         return True
     outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
-    walk, names, met = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes), set(), {}
+    walk = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes)
+    names, counts, met = set(), set(), {}
     for change in changes():
         for name, v in named(change, walk, trace):
-            if any([isinstance(x, Variable) or type(x) in ATOMS for x in held(v, met)]):
+            if is_count(v):
+                counts.add(name)
+            elif any([isinstance(x, Variable) or type(x) in ATOMS for x in held(v, met)]):
                 names.add(name)
-    return None in names or walk.read_first(names, f) or any([not is_same(x, before) for x, before in trace.noted.values()])
+    if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
+        return True
+    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)
 
 
 def named(change: tuple, walk: Codes, trace: Batch) -> list:
@@ -220,7 +242,7 @@ class Run:
 
     def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
         self.met: dict = {}
-        kept = [[v for v in put_by(change, trace) if type(v) not in COUNTS] for change in members]
+        kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
@@ -272,9 +294,19 @@ class Counts:
     """The integers, strings and the like that a first run has left in holders."""
 
     def __init__(self, trace: Batch):
-        self.left = [(change, [(name, v) for name, v in bound_by(change) if type(v) in COUNTS]) for change in changes()]
-        self.noted = [(x, content_of(x)) for x, _ in trace.noted.values()]
+        self.left = [(change, [(name, v) for name, v in bound_by(change) if is_count(v)]) for change in changes()]
+        found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
+        self.noted = [(x, content_of(x)) for x in [*found, *inner([v for x in found for v in parts_of(x)])] if content_of(x) is not None]
         self.mixed = [(new, base_of(new).read(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
+        self.last = self.now(trace)
+
+    def moved(self, trace: Batch) -> bool:
+        """Are they others than after the run before?"""
+        before, self.last = self.last, self.now(trace)
+        return before != self.last
+
+    def now(self, trace: Batch) -> tuple:
+        return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
         """Are arrays of integers and bytes others after another run?  A loop would leave them as they are after many."""
@@ -299,12 +331,22 @@ class Counts:
                 base_of(new).put(new, flat)
 
 
+def inner(values: list) -> Iterator:
+    """The collections among these and in them."""
+    for x in values:
+        if type(x) in COLLECTIONS and is_count(x):
+            yield x
+            yield from inner(parts_of(x))
+
+
 def objects_in(x: Any) -> list:
     """(ids) What a container holds besides numbers and strings."""
-    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if type(v) not in ATOMS]
+    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in ATOMS or is_count(v))]
 
 
 # --- the runs ---
+
+MOST = 32  # samples, for each of which the function is run to see that what it counts does not matter
 
 
 def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
@@ -346,7 +388,7 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
     for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
         (x._base if type(x) is View else x)._saved = True
     before = Run(trace, first, members, adopted)
-    told = None
+    told, runs = None, 1
     try:
         while True:
             handed_on(trace, handles, told)
@@ -356,6 +398,11 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
             free = told is None or not any([lies_on(x, told) for x in (*handles, *[x for x, *_ in adopted])])
             if not free or not before.agrees(after, adopted) or counts.went_on():
                 refuse(trace, where)
+            runs += 1
+            if counts.moved(trace) and told is None and runs < trace.count:  # the next sample finds others again
+                if trace.count > MOST:
+                    refuse_counting(trace, where)
+                continue
             if told is not None or OPEN.depth < 2:
                 return
             told = Told()
@@ -365,6 +412,14 @@ def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Calla
             told.close()
         for (x, *_), (_, _, written, own) in zip(adopted, before.arrays, strict=True):
             x._slot.marks.joined_with(written, own)
+
+
+def refuse_counting(trace: Batch, where: str) -> None:
+    raise BatchError(
+        f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read what it has counted: for "
+        f"{trace.count} samples that cannot be tried (for {MOST} it is). Pass what depends on the number of the sample as an argument, "
+        "np.arange(n), or count outside"
+    )
 
 
 def refuse(trace: Batch, where: str) -> None:

@@ -561,8 +561,8 @@ def saved_bytes(trace: Trace) -> int:
     for record in trace.records:
         if record is None:
             continue
-        for kept in record[4:]:
-            for v in kept if isinstance(kept, (list, tuple)) else (kept,):
+        for held in record[4:]:
+            for v in held if isinstance(held, (list, tuple)) else (held,):
                 b = bottom(v)
                 if is_array(b):
                     seen[id(b)] = b.nbytes

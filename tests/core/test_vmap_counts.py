@@ -219,7 +219,7 @@ def test_no_sample_counts_nothing_wrong():
 
 
 def test_runs(capsys):
-    """Once, where the function around has counted; twice, where its own counts may be read."""
+    """Once, where the function around has counted; for each sample, where its own counts may be read."""
     owner = Owner()
 
     def inner(x):
@@ -237,4 +237,94 @@ def test_runs(capsys):
     np.testing.assert_array_equal(tg.grad(outer)(X), np.full(X.shape, 2.0))
     assert capsys.readouterr().out.count("run") == 1
     np.testing.assert_array_equal(tg.vmap(counts)(X), X * 2)
-    assert capsys.readouterr().out.count("run") == 2 and owner.inner.count == 2
+    assert capsys.readouterr().out.count("run") == len(X) and owner.inner.count == 2
+
+
+# --- counts that go on ---
+
+CONDITIONS = {
+    "from some on": lambda n, k: n > k,
+    "one": lambda n, k: n == k,
+    "each k-th": lambda n, k: n % k == 0,
+    "a table": lambda n, k: str(k) in str(n),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("n", range(len(counters()[0])))
+def test_a_condition_on_a_count_is_told(n, name):
+    """Whichever sample meets it: the results are those of a loop, or it is told."""
+    rng, told = np.random.default_rng(n), 0
+    for count in (2, 5, 9, 33):
+        stack = rng.normal(size=(count, 2))
+
+        def function(k, n=n):
+            global GLOBAL
+            GLOBAL = Owner.shared = 1
+            goes_on = counters()[0][n]
+            return lambda x: x * 2.0 if CONDITIONS[name](goes_on(), k) else x
+
+        for k in rng.integers(1, count + 3, 2):
+            want = np.stack([f(x) for f in [function(k)] for x in stack])
+            try:
+                np.testing.assert_array_equal(tg.vmap(function(k))(stack), want)
+            except BatchError as error:
+                told += 1
+                assert "keeps a value in" in str(error) or "counts on in" in str(error)
+    assert told
+
+
+def test_where_nobody_reads_a_count_the_function_runs_once():
+    class Inner:
+        pass
+
+    class Solver:
+        def __init__(self):
+            self.calls, self.told, self.inner = 0, "a", Inner()
+
+        def __call__(self, x):
+            self.calls += 1
+            self.calls = self.calls + 2
+            self.told += "b"
+            self.inner.steps = 0
+            self.inner.steps += 1
+            return self.energy(x)
+
+        def energy(self, x):
+            nonlocal inside
+            global GLOBAL
+            inside += 1
+            GLOBAL -= 1
+            return (x**2).sum()
+
+    inside, before, solver = 0, GLOBAL, Solver()
+    stack = np.arange(120.0).reshape(60, 2)
+    np.testing.assert_array_equal(tg.vmap(solver)(stack), (stack**2).sum(1))
+    assert (inside, GLOBAL, solver.calls, solver.told, solver.inner.steps) == (1, before - 1, 3, "ab", 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logs_are_of_one_run(form):
+    log, by_name, kept = [], {}, types.SimpleNamespace(lines=[])
+
+    def f(x):
+        log.append(("step", len(x.shape), [True]))
+        by_name.setdefault("shapes", []).append(x.shape)
+        kept.lines.append({"n": x.shape[0]})
+        return np.sin(x)
+
+    want = FORMS[form](np.sin)(X)
+    np.testing.assert_array_equal(FORMS[form](f)(X), want)
+    assert log == [("step", 1, [True])] and by_name == {"shapes": [(2,)]} and kept.lines == [{"n": 2}]
+
+
+def test_a_count_that_many_samples_may_read_is_told():
+    owner = Owner()
+
+    def f(x):
+        owner.count += 1
+        return np.sin(x) if owner.count < 1000 else x
+
+    with pytest.raises(BatchError, match="counts on in an attribute of a Owner.*33 samples"):
+        tg.vmap(f)(np.ones((33, 2)))
+    np.testing.assert_array_equal(tg.vmap(f)(np.ones((32, 2))), np.sin(np.ones((32, 2))))
