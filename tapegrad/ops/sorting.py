@@ -171,8 +171,10 @@ def broadcast(x: Any, to: tuple) -> Any:
 # --- sorting ---
 
 
-def _order(a: Any, axis: int) -> Any:
+def _order(a: Any, axis: int, **direction: Any) -> Any:
     a = primal_of(a)
+    if direction:
+        return argsort(a, axis, stable=True, **direction)
     if type(a) is np.ndarray:
         return a.argsort(axis, kind="stable")
     return argsort(a, axis, kind="stable") if xp(a) is np else argsort(a, axis)
@@ -194,10 +196,11 @@ def without_fields(name: str, order: Any) -> None:
 
 
 @implements(np.sort)
-def sort(a, axis=-1, kind=None, order=None, *, stable=None):
+def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=None):
+    """(`descending=`: of NumPy 2.5 and later.)"""
     without_fields("sort", order)
     a, axis = _along(a, axis)
-    return taken(a, _order(a, axis), axis)
+    return taken(a, _order(a, axis, **({"descending": True} if descending else {})), axis)
 
 
 @implements(np.sort_complex)
