@@ -228,23 +228,23 @@ class Tape(Trace):
         if prim.vjp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         reads, reads_out = prim.keeps(tuple(slots))
-        kept = list(inputs)
+        operands = list(inputs)
         for i, a in enumerate(args):
             if i not in reads:
-                kept[i] = Like(kept[i])
+                operands[i] = Like(operands[i])
             elif isinstance(a, Variable):
                 a._saved = True
-                if kept[i] is a:
-                    kept[i] = frozen(a)  # a handle of an outer level may be written: keep what it is now
+                if operands[i] is a:
+                    operands[i] = frozen(a)  # a handle of an outer level may be written: keep what it is now
             else:
-                kept[i] = keep(self, kept[i])
+                operands[i] = keep(self, operands[i])
         records = self.records
         k = len(records)
         if k > self.look:
             self.grown()
         if params:
             params = {name: fixed(s) for name, s in params.items()}
-        records.append((prim, slots, MANY, None, out if reads_out else None, kept, params))
+        records.append((prim, slots, MANY, None, out if reads_out else None, operands, params))
         if type(out) is not tuple:
             y = variable(out, self, k)
             if reads_out:

@@ -174,7 +174,7 @@ def callers_code() -> str:
         return ""
     whole = linecache.getline(frame.f_code.co_filename, line)
     text = whole.encode()[first_column:last_column].decode(errors="replace")
-    if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR":  # a[i] = x: the whole of it
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):  # a[i] = x: the whole of it
         text = whole.strip()
     return text if len(text) <= 60 else ""
 

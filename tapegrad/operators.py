@@ -290,20 +290,20 @@ class Derivative:
     def rmatvec(self, x: Any) -> Any:
         return super().rmatvec(self.plain(x))
 
-    def adjoint(self, w: Any) -> Any:
+    def pulled(self, w: Any) -> Any:
         return self.product(w)
 
     def _matvec(self, v: Any) -> Any:
         return self.product(v.reshape(-1))
 
     def _rmatvec(self, w: Any) -> Any:
-        return self.adjoint(w.reshape(-1))
+        return self.pulled(w.reshape(-1))
 
     def _matmat(self, V: Any) -> Any:
         return self.product(rows_of(V)).T
 
     def _rmatmat(self, W: Any) -> Any:
-        return self.adjoint(rows_of(W)).T
+        return self.pulled(rows_of(W)).T
 
     def __repr__(self) -> str:
         return f"<{self.call}, shape {self.shape}, {self.dtype}>"
@@ -369,7 +369,7 @@ class Jacobian(Derivative):
     def ends(self, p: Point) -> tuple:
         return p.domain, p.codomain
 
-    def adjoint(self, w: Any) -> Any:
+    def pulled(self, w: Any) -> Any:
         """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
         p = self.point
         p.around.check()

@@ -64,7 +64,12 @@ class Placed:
 
 
 STACKS = {getattr(sps, n) for n in ("hstack", "vstack", "bmat", "block_array", "block_diag")}
-for _f in (*STACKS, sps.tril, sps.triu, *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims") if hasattr(sps, n)]):
+for _f in (
+    *STACKS,
+    sps.tril,
+    sps.triu,
+    *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims", "matrix_transpose") if hasattr(sps, n)],
+):
     SPARSE.rule(_f)(moving(_f))
 
 

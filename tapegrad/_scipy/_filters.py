@@ -10,6 +10,7 @@ from .. import numpy as np
 from .._array import xp_of
 from ..errors import ArgumentError
 from ..ops._define import dtype, ndim, shape
+from ..ops.further import equations
 from ._declare import Namespace, array, bare, constant, fixed, integer, tracked
 from ._followed import Follower
 from ._linear import Settled, along, convolved, overlap, recursed, remembers
@@ -31,7 +32,17 @@ class Near:
         return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
 
 
-FOLLOWED = Follower("scipy.signal", cKDTree=Near)
+def solveh_banded(ab, b, calc_logdet=False):
+    """(solution, logarithm of the determinant, 0 or 1 for a matrix that is not positive definite), as SciPy's smoothing asks for it."""
+    try:
+        x = equations.solveh_banded(ab, b, lower=True)
+        logdet = 2.0 * np.log(equations.cholesky_banded(ab, lower=True)[0]).sum() if calc_logdet else 0.0
+    except plain_np.linalg.LinAlgError:
+        return b, 0.0, 1
+    return x, logdet, 0
+
+
+FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded)
 
 # --- convolutions ---
 

@@ -12,6 +12,7 @@ the names of NumPy are CuPy's (`Follower.device`)."""
 import cmath
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,7 @@ SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "_
 def array_api(library: Any) -> dict[str, Any]:
     """SciPy's questions about the library of its arguments, which is ours."""
     return {
-        "array_namespace": lambda *xs: library,
+        "array_namespace": lambda *xs, **_: library,
         "at": At,
         "xp_size": lambda x: x.size,
         "xp_copy": lambda x, xp=None, **_: library.array(x),
@@ -138,7 +139,7 @@ class Object(Carrier):
 
     def _plain(self) -> Any:
         new = object.__new__(type(self)._theirs)
-        vars(new).update({name: moved(v, self, new) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        vars(new).update({name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
         return new
 
     @classmethod
@@ -147,13 +148,28 @@ class Object(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: moved(v, x, new) or shadow(v) for name, v in vars(x).items()})
+        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in vars(x).items()})
         return new
 
 
 def moved(v: Any, x: Any, new: Any) -> Any:
     """A method of x that x holds, as that of another object."""
     return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+
+
+ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
+
+
+def ours_of(v: Any) -> Any:
+    """Our library for SciPy's."""
+    return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
+
+
+def theirs_of(v: Any) -> Any:
+    """SciPy's library for ours."""
+    if v is not faces:
+        return None
+    return next((m for name, m in list(sys.modules.items()) if name.startswith("scipy.") and name.endswith(ARRAY_API)), np)
 
 
 class Altered:
@@ -209,7 +225,7 @@ class Follower:
         if getattr(x, "__name__", None) in self.given:
             return self.given[x.__name__]
         if kind is types.ModuleType:
-            if x.__name__.endswith("array_api_compat.numpy"):
+            if x.__name__.endswith(ARRAY_API):
                 return self.library(faces)
             if self.is_home(x.__name__):
                 return Module(self.space(vars(x)))

@@ -14,7 +14,7 @@ for _name in """
     residue residuez invres invresz unique_roots
     cheb1ap cheb2ap ellipap buttord cheb1ord cheb2ord ellipord band_stop_obj findfreqs iirdesign iircomb gammatone
     kaiserord firwin firwin2 firls firwin_2d minimum_phase savgol_coeffs get_window closest_STFT_dual_window envelope czt_points
-    spline_filter
+    spline_filter whittaker_henderson
 """.split():
     _f = getattr(sig, _name, None)  # (not every SciPy has them all)
     if _f is not None:

@@ -256,15 +256,16 @@ class Classes:
             return self.leave(x)
         self.seen[id(x)] = new
         self.hold.append(x)
-        self.attributes_of(x, new)
+        self.attributes_of(x, new, **CACHES.get(kind, {}))
         return new
 
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x, type(new)).items()} | other
+        before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other
         put_state(new, before)
         self.changes.append((State, x, new, before))
 
 
+CACHES = {functools.singledispatchmethod: {"_method_cache": None}}  # of methods of single objects, from Python 3.12 on
 BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
 
 

@@ -3,8 +3,11 @@
 Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name; conversions, which raise on
 a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/_protocols.py)."""
 
+import abc
+import dis
 import math
 import operator
+import sys
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -134,6 +137,9 @@ Absent.__name__ = Absent.__qualname__ = "TypeError"
 Absent.__module__ = "builtins"
 
 
+SEQUENCE = 1 << 5  # Py_TPFLAGS_SEQUENCE
+
+
 class OfArrays:
     """A special method of arrays that scalars do not have, so that `hasattr(x, "__len__")` answers as for the value."""
 
@@ -146,6 +152,30 @@ class OfArrays:
         if not is_array(shown(x)):
             raise Absent(self.words.format(x.__class__.__module__ + "." + x.__class__.__name__))
         return MethodType(self.f, x)
+
+
+class Length(OfArrays):
+    """`len(x)`.  Where arrays are sequences to `match`, from NumPy 2.5 on, so are all Variables, for that is a flag of their type: the
+    pattern then asks for the length of a number, too, and gets one that it does not fit."""
+
+    def __get__(self, x, kind=None):
+        if x is not None and not isinstance(shown(x), np.ndarray):
+            frame = sys._getframe(1)
+            if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "GET_LEN":
+                wanted = next(
+                    i.argval for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti and i.opname != "EXTENDED_ARG"
+                )
+                return lambda: int(wanted == 0)
+        return super().__get__(x, kind)
+
+
+class Sequences(metaclass=abc.ABCMeta):  # noqa: B024
+    """Classes whose objects `match` takes for sequences, though they are none to `isinstance`."""
+
+    __abc_tpflags__ = np.ndarray.__flags__ & SEQUENCE
+
+
+Sequences.register(Variable)
 
 
 def _iter(x):
@@ -226,7 +256,7 @@ V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(Flat, fill)
-V.__len__ = OfArrays(lambda x: len(shown(x)), "object of type '{}' has no len()")
+V.__len__ = Length(lambda x: len(shown(x)), "object of type '{}' has no len()")
 V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
 
 

@@ -48,6 +48,7 @@ REFUSED = {
         OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
         "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
             levy_stable""",
+        "by its samples and points it is piecewise linear; write numpy.interp(y, numpy.sort(x), p)": "estimated_cdf",
     },
 }
 

@@ -98,7 +98,7 @@ def no_element(x: Any) -> Exception:
     code, at = caller.f_code.co_code, caller.f_lasti
     while dis.opname[code[at]] == "CACHE":
         at -= 2
-    if is_array(shown(x)) or dis.opname[code[at]] in ("BINARY_SUBSCR", "BINARY_OP"):
+    if is_array(shown(x)) or dis.opname[code[at]] in ("BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP"):
         return IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
     return TypeError(f"'numpy.{type(shown(x)).__name__}' object is not iterable")
 

@@ -5,6 +5,7 @@ from collections import namedtuple
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.special as sp
 
 from .._primitive import primal_of, values_of
@@ -28,6 +29,9 @@ from ._families import Frozen, array_of, scipy_stats
 from ._statistics import boxcox as boxcox_of
 from ._statistics import kurtosis, linregress, sample, skew, statistic, yeojohnson
 from ._statistics import sample as sample_of
+
+# What SciPy changed: relative frequencies are of the sum of the weights, and transformed samples are a tuple.
+SINCE_18 = tuple([int(n) for n in scipy.__version__.split(".")[:2]]) >= (1, 18)
 
 # --- descriptions ---
 
@@ -64,6 +68,8 @@ def obrientransform(*samples):
         n = shape(x)[0]
         e = square(x - red.mean(x))
         found.append(((n - 1.5) * n * e - 0.5 * red.sum(e)) / ((n - 1.0) * (n - 2.0)))
+    if SINCE_18:
+        return tuple(found)
     if len({shape(y) for y in found}) > 1:
         raise ArgumentError("scipy.stats.obrientransform: samples of different sizes give an array of objects; call it for each of them")
     return stack(found)
@@ -570,7 +576,8 @@ RelfreqResult = namedtuple("RelfreqResult", "frequency lowerlimit binsize extrap
 
 
 def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
-    """Counts are constants, by weights they are linear; the bins move with the ends of the sample."""
+    """(..., the number of values, or from SciPy 1.18 on the sum of the weights).  Counts are constants, by weights they are linear; the
+    bins move with the ends of the sample."""
     a = reshape(array_of(a), to=(-1,))
     if limits is None:
         low, high = red.amin(a), red.amax(a)
@@ -584,7 +591,7 @@ def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
     w = np.ones(len(at)) if weights is None else array_of(weights)
     y = matmul(w * 1.0, (cells[:, None] == np.arange(numbins)) * 1.0)
     outside = int(np.sum((at < plain[0]) | (at > plain[1])))
-    return y, limits[0], (limits[1] - limits[0]) / numbins, outside, shape(a)[0]
+    return y, limits[0], (limits[1] - limits[0]) / numbins, outside, shape(a)[0] if weights is None or not SINCE_18 else red.sum(w)
 
 
 @statistic

@@ -83,6 +83,7 @@ INTEGER = "add subtract multiply floor_divide remainder power bitwise_and bitwis
 INEXACT = {"around", "i0", "sinc"}
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # (from NumPy 2.5 on)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name):
     agree(lambda xp, c: getattr(xp, name)(c(X)), name not in INEXACT)

@@ -383,7 +383,7 @@ def vector(x):
         (lambda: tg.operators.jacobian(vector, X + 1j), ArgumentError, "holomorphic=True"),
         (lambda: tg.operators.jacobian(lambda x: "a", X), ArgumentError, "returned str, no float array"),
         (lambda: tg.operators.hessian(cubed_norm, X).update(np.ones(3)), ShapeError, r"x is float64\(3,\) now.*made for float64\(5,\)"),
-        (lambda: tg.operators.hessian(cubed_norm, X) @ np.ones(4), ValueError, "dimension mismatch"),
+        (lambda: tg.operators.hessian(cubed_norm, X) @ np.ones(4), ValueError, "(?i)dimension mismatch"),
         (lambda: tg.operators.hessian(cubed_norm, X).hvp(np.ones(4)), ShapeError, r"the tangent has shape \(4,\)"),
         (
             lambda: tg.operators.hessian(cubed_norm, X).hvp(X, out=np.ones(4)),

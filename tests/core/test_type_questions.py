@@ -125,9 +125,24 @@ def test_match():
                 return "array"
         return "other"
 
+    def length(v):
+        match v:
+            case []:
+                return 0
+            case [_]:
+                return 1
+            case [_, _, _]:
+                return 3
+            case [[_, _, _], *_]:
+                return "matrix"
+            case [_, *_]:
+                return "more"
+        return "none"
+
     for name, stand in STANDS.items():
-        answers = asked(kind, stand)
-        assert len(set(answers)) == 1, (name, answers)
+        for question in (kind, length):
+            answers = asked(question, stand)
+            assert len(set(answers)) == 1, (name, answers)
     assert asked(kind, STANDS["float64"])[0] == "float" and asked(kind, STANDS["float32"])[0] == "floating"
 
 

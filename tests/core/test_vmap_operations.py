@@ -93,6 +93,7 @@ def test_what_runs_on_one_sample_after_the_other_is_reported():
         assert same([p(2 * X)], [np.stack([f(x) for x in 2 * X])])
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # (from NumPy 2.5 on, of a plain call)
 def test_tests_of_values_are_run_for_all_samples_at_once():
     x, y, shared = X.copy(), X[:, :2, None].copy(), np.arange(6.0).reshape(2, 3)
     x[2, 1], x[0, 0], y[1, 1] = np.inf, -np.inf, x[1, 2]

@@ -177,3 +177,7 @@ t("symiir2", lambda x: s.symiirorder2(x, 0.4, 0.9), x)
 t("peak_widths", lambda x: cat(*s.peak_widths(x, s.find_peaks(xl)[0])), xl, h=1e-4, rtol=1e-6)
 t("find_peaks w", lambda x: cat(*[s.find_peaks(x, width=0)[1][k] for k in ("widths", "left_ips")]), xl, h=1e-4, rtol=1e-6)
 t("welch window", lambda x, b: s.welch(x, window=("kaiser", b[0]), nperseg=16)[1], xl, np.array([3.0]))
+if hasattr(s, "whittaker_henderson"):  # of SciPy 1.18
+    SIGNAL, WEIGHTS = np.sin(np.arange(9.0)) + 0.1 * np.arange(9), np.linspace(0.5, 1.5, 9)
+    t("whittaker", lambda y, w: s.whittaker_henderson(y, lamb=2.0, weights=w).x, SIGNAL, WEIGHTS)
+    t("whittaker lamb", lambda y, v: s.whittaker_henderson(y, lamb=v[0], order=3).x, SIGNAL, np.array([0.7]))
