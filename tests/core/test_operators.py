@@ -136,6 +136,7 @@ def test_complex():
     w = np.array([1j, 2.0])
     np.testing.assert_allclose(matrix(J), K)
     np.testing.assert_allclose(J.H @ w, K.conj().T @ w)
+    np.testing.assert_allclose(J.adjoint() @ w, K.conj().T @ w)
     np.testing.assert_allclose(J @ w, K @ w)
     np.testing.assert_allclose(J.T @ w, K.T @ w)
     Z, L = tg.operators.jacobian(f, x + 1j, holomorphic=True), tg.jacobian(f, holomorphic=True)(x + 1j)
