@@ -30,6 +30,7 @@ import scipy.special
 from ._array import is_array
 from ._primitive import values_of
 from ._shadow import is_foreign
+from ._shadow.classes import POOL
 from ._shadow.routes import BUFFERS
 from ._tree import Const
 from ._variable import Variable
@@ -57,7 +58,7 @@ UNASKED = frozenset((
     "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
     "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
     "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__", POOL,
 )) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
 LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
 SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((

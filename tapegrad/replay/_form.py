@@ -23,7 +23,7 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_single
+from ._recorder import Guard, Recorded, is_single, raises_warnings
 from ._signature import READ, Signature, Surroundings, flat_of
 from ._ways import is_pure
 
@@ -261,7 +261,7 @@ class Kept:
 
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
-        self.setting, self.modes = now(), np.geterr()
+        self.setting, self.modes, self.raising = now(), np.geterr(), raises_warnings()
         self.emitted: Any = None
         self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
         self.cuda_graph = owner.cuda_graph
@@ -280,7 +280,8 @@ class Kept:
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
-        return (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        return modes and raises_warnings() is self.raising
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""

@@ -10,6 +10,7 @@ Each value keeps its memory order in a replay, so that regions given in bytes me
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ from ..errors import BatchError, callers_line
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
 from ._tape_over import TapeOver
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LOUD, LAID, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")
@@ -100,6 +101,8 @@ class Record(Trace):
         self.drawn: str | None = None  # why random numbers cannot be drawn anew
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
+        self.filters = warnings.filters
+        self.shown = None if raises_warnings() else self.filters  # those under which a warning is shown, and nothing else
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
@@ -306,7 +309,7 @@ class Record(Trace):
 
     def single(self, prim, x, v, i):
         setting = now()
-        if setting is not self.setting or (self.weak and i in self.weak):
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and i in self.weak):
             return self.done(prim, (i,), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -342,7 +345,7 @@ class Record(Trace):
         if j is None:
             j = self.operand(b, w)
         setting = now()
-        if setting is not self.setting or (self.weak and not self.weak.isdisjoint((i, j))):
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and not self.weak.isdisjoint((i, j))):
             return self.done(prim, (i, j), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -385,8 +388,8 @@ class Record(Trace):
         return self.done(prim, tuple(slots), params)
 
     def heed(self, setting):
-        self.setting = self if setting is None else setting
-        self.flagged(looked_at(setting))
+        self.setting, self.filters = self if setting is None else setting, warnings.filters
+        self.flagged(looked_at(setting, self.filters is self.shown))
 
     def flagged(self, watched):
         self.watched = watched
@@ -406,7 +409,7 @@ class Record(Trace):
         """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
         if not numbers:
             setting = now()
-            if setting is not self.setting:
+            if setting is not self.setting or warnings.filters is not self.filters:
                 self.heed(setting)
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
@@ -511,8 +514,17 @@ def values_in(x: Any) -> Any:
     return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
-def looked_at(setting: Any) -> tuple:
-    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep."""
+def raises_warnings() -> bool:
+    """Is a warning of floating-point arithmetic an exception, perhaps?"""
+    for action, message, category, module, _ in warnings.filters:
+        if issubclass(RuntimeWarning, category) and (action == "error" or (message is None and module is None)):
+            return action == "error"
+    return False
+
+
+def looked_at(setting: Any, shown: bool) -> tuple:
+    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  And
+    whether they are heard by code, not just `shown` to the user."""
     if setting is not None and setting is SWEEPING.value:
         return ()
     handler, modes = np.geterrcall(), np.geterr()
@@ -520,7 +532,9 @@ def looked_at(setting: Any) -> tuple:
         modes = handler.modes
     elif setting is None and modes["invalid"] == "call":
         return ()
-    return tuple([kind for kind in KINDS if modes[kind] != "ignore"])
+    found = [kind for kind in KINDS if modes[kind] != "ignore"]
+    heard = any([modes[kind] != "warn" or not shown for kind in found])
+    return (*found, LOUD) if heard else tuple(found)
 
 
 # --- one run ---
