@@ -11,6 +11,7 @@ place that was passed, in machine-made Python, so that asking "is all as it was?
 
 import collections
 import contextvars
+import ctypes
 import dis
 import functools
 import gc
@@ -380,6 +381,10 @@ class Walk:
                 base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
                 self.form.append(base.__repr__(x))
             self.attributes(x)
+            if isinstance(x, RANDOM):
+                self.sources.append(x)
+            elif is_native(kind):
+                self.opaque(x)
         elif root == "tapegrad":
             self.form.append(Same(x))
             inner = getattr(x, "__dict__", {})
@@ -410,6 +415,7 @@ class Walk:
         if is_array(x):
             self.probe(lambda: x.get().tobytes())
             return
+        self.volatile |= leads_away(type(x))
         try:
             memoryview(x)
         except TypeError:
@@ -468,7 +474,7 @@ class Walk:
         for c in kind.__mro__[:-1]:
             space = c.__dict__
             if is_left(c):
-                for n in self.names.intersection(space):
+                for n in (self.names | SYNTAX).intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
             names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
@@ -525,6 +531,22 @@ class Walk:
         """Results that a cache keeps may be read, and changed, without calling the function."""
         self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
         self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
+
+
+@functools.lru_cache(4096)
+def is_native(kind: type) -> bool:
+    """Has an object of this class, the user's, something in it that a class written in C keeps there?"""
+    made = [c for c in kind.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType)]
+    return not {object, int, float, complex, str, bytes, *PLAIN}.issuperset(made)
+
+
+def leads_away(kind: type) -> bool:
+    """Is an object of this class of ctypes, or something in it, the address of other memory?"""
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
+    if issubclass(kind, ctypes.Array):
+        return leads_away(kind._type_)
+    return issubclass(kind, ctypes._Pointer) or (issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO")
 
 
 def codes_of(x: Any) -> list:
