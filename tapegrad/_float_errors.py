@@ -18,7 +18,7 @@ import numpy as np
 from . import _flags
 from ._dual import FORWARD
 from ._flags import Setting, leave
-from ._primitive import OPEN
+from ._primitive import OPEN, Primitive
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -67,6 +67,7 @@ def operation(frame: Any) -> str:
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
         name = here["self"].__name__ if code.co_name == "__call__" and hasattr(here.get("self"), "__name__") else code.co_name
+        name = here["prim"].name if isinstance(here.get("prim"), Primitive) else name  # while it is recorded
         name = NUMPYS.get(name, name)
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name

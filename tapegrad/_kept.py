@@ -19,11 +19,12 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._carried import Buffer, Marks
 from ._counted import CONTAINERS as COUNTED
-from ._counted import content_of, is_same, put_back
+from ._counted import Held, content_of, is_same, put_back
 from ._dual import Dual
 from ._first_read import Codes
 from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
 from ._reads import walked
+from ._shadow.ambient import Ambient
 from ._shadow.builtin import Names
 from ._shadow.classes import Members, State
 from ._shadow.containers import Contents, base_of
@@ -117,7 +118,7 @@ COUNTS = ATOMS - NUMBERS
 
 
 def counts_of(change: tuple, trace: Batch) -> list:
-    return [v for v in put_by(change, trace) if type(v) in COUNTS]
+    return [x for v in put_by(change, trace) for x in held(v, {}) if type(x) in COUNTS]
 
 
 def counts_before(trace: Batch) -> dict:
@@ -167,7 +168,7 @@ def bound_by(change: tuple) -> Any:
         return Names.bound(new)
     if kind is Bare:
         return new.__dict__.items()
-    return [("cell_contents", v) for v in Cell.put(change)] if kind is Cell else ()
+    return [(kind.words, v) for v in kind.put(change)] if kind is Cell or kind is Ambient else ()
 
 
 # --- the same in another run? ---
@@ -277,8 +278,8 @@ class Counts:
         self.mixed = [(new, base_of(new).read(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
 
     def went_on(self) -> bool:
-        """Are arrays of integers and bytes others after another run?  A loop would leave them as they are after many."""
-        return any([not is_same(x, content) for x, content in self.noted if not isinstance(x, COUNTED)])
+        """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as they are after many."""
+        return any([not is_same(x, content) for x, content in self.noted if type(content) is Held or not isinstance(x, COUNTED)])
 
     def put_back(self) -> None:
         """A function that counts its runs has counted one."""
@@ -286,12 +287,18 @@ class Counts:
             for name, v in found:
                 if kind is Names:
                     dict.__setitem__(new, name, v)
-                elif kind is Cell or kind is Members:
+                elif kind is Cell:
+                    new.cell_contents = v
+                elif kind is Ambient:
+                    new.set(v)
+                elif kind is Members:
                     setattr(new, name, v)
                 else:
                     put_state(new, {name: v})
         for x, content in self.noted:
-            if not is_same(x, content) and not (isinstance(x, COUNTED) and objects_in(x) + objects_in(content)):
+            if type(content) is Held or is_same(x, content):
+                continue
+            if not isinstance(x, COUNTED) or not objects_in(x) + objects_in(content):
                 put_back(x, content)
         for new, flat in self.mixed:
             now = base_of(new).read(new)

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.special
 
 from ._array import is_array
+from ._late import late
 from ._primitive import values_of
 from ._shadow import is_foreign
 from ._shadow.classes import POOL
@@ -589,6 +590,15 @@ def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) ->
         if walk.found <= names:
             return walk
         names = names.union(walk.found)
+
+
+def held_by(x: Any) -> list:
+    """What an object holds, all of its attributes included, so far as that can be told."""
+    walk = Walk([x], ANYTHING)
+    return [*walk.form, *[state(source) for source in walk.sources]]
+
+
+late.held_by = held_by
 
 
 def snapshot(x: Any) -> Any:

@@ -1,5 +1,6 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import numpy as np
 from .._array import shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
+from .._first_read import may_catch
 from .._flags import now
 from .._late import load
 from .._primitive import OPEN, watching
@@ -201,7 +203,7 @@ class Form:
             self.numbers = False
             return self.recorded(args)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen)
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, raises_warnings() and may_catch(roots))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
@@ -281,7 +283,11 @@ class Kept:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
         modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
-        return modes and raises_warnings() is self.raising
+        return modes and (raises_warnings() is self.raising or not self.may_catch)
+
+    @functools.cached_property
+    def may_catch(self) -> bool:
+        return may_catch(self.surroundings.roots)
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""

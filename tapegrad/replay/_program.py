@@ -60,8 +60,9 @@ def same_value(a: Any, b: Any) -> bool:
 
 class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
-    that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `asked`: values that nobody reads, perhaps, but which may raise; `outputs`: (number or None, what the
+    that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
+    `asked`: numbers of what nobody reads, perhaps, but may raise;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -204,7 +205,8 @@ def asked(trace: Any) -> list:
     return [
         same.get(k, k)
         for k, row in enumerate(rows)
-        if len(row) > 1 and (known[row[0]] or LOUD in row[-1] or (row[0] in by_places and not places.isdisjoint(row[1])))
+        if (len(row) > 3 and LOUD in row[3])
+        or (len(row) > 1 and (known[row[0]] or (row[0] in by_places and not places.isdisjoint(row[1]))))
     ]
 
 

@@ -32,7 +32,7 @@ from ..errors import BatchError, callers_line
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
 from ._tape_over import TapeOver
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LOUD, LAID, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")
@@ -86,7 +86,8 @@ class Record(Trace):
     hides = holds = adopts = tells = notes_draws = True
     tape = TapeOver
 
-    def __init__(self, constants: list):
+    def __init__(self, constants: list, heard: bool = False):
+        """`heard`: a warning of floating-point arithmetic is an exception, which the function may catch."""
         super().__init__()
         self.rows: list = []
         self.known: list = []
@@ -102,7 +103,7 @@ class Record(Trace):
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
         self.filters = warnings.filters
-        self.shown = None if raises_warnings() else self.filters  # those under which a warning is shown, and nothing else
+        self.shown = None if heard else self.filters  # those under which a warning is shown, and nothing else
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
@@ -574,9 +575,9 @@ class Recorded:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
     `arrays`: ids of arrays that a replay reads anew."""
 
-    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list):
+    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, heard: bool = False):
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants)
+        self.trace = trace = Record(inputs.constants, heard)
         self.outputs: list = []
         self.leaves: list = []
         try:
