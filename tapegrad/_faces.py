@@ -24,7 +24,7 @@ from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
-from .ops.creation import CREATORS, arange, array, linspace, made, placed
+from .ops.creation import CREATORS, arange, array, linspace, made, placed, room
 from .ops.gathering import concatenate
 
 
@@ -156,7 +156,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             return call(f, args, kwargs, key)
         try:
             if makes:
-                return made(f(*args, **kwargs), (*args, *kwargs.values()))
+                return room(key, made(f(*args, **kwargs), (*args, *kwargs.values())))
             return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
         except ValueError:
             given = with_arrays_of(args)

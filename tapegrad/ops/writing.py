@@ -55,7 +55,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
         raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
     kind = here.dtype.kind
-    if kind not in "fc" and is_tracked(y):
+    if kind not in "fc" and is_tracked(y) and given.dtype.kind in "fc":
         raise DroppedDerivativeError(
             f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
         )
