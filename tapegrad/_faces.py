@@ -147,11 +147,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             adapter = ADAPTERS.get(key)
             if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
                 if not kwargs:
-                    return adapter.ours(*args)
+                    return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
                 if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
-                    return adapter.ours(*args, **kwargs)
+                    return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
             y = call(f, args, kwargs, key)
-            return placed(y) if theirs and makes else y
+            return placed(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):
             return call(f, args, kwargs, key)
         try:
