@@ -62,6 +62,7 @@ UNASKED = frozenset((
     "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__", POOL,
 )) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
+OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
 LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
 SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
     "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
@@ -241,7 +242,7 @@ class Walk:
         values = [space[n] for n in names]
         self.form.append(tuple(names))
         self.expect_names(path, holder, names, values)
-        absent = frozenset(absent).difference(names)
+        absent = frozenset(absent).difference(names, OF_CLASSES)
         if absent:
             self.expect(path + ".keys().isdisjoint({1})", holder, absent)
         if self.all:
@@ -479,9 +480,7 @@ class Walk:
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
             names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
-            names += [
-                n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in ("__dict__", "__weakref__")
-            ]
+            names += [n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in OF_CLASSES]
             self.space("{0}.__dict__", c, space, names, self.names | SYNTAX)
         if not is_left(type(kind)):
             self.class_of(type(kind), made)

@@ -817,3 +817,25 @@ def test_a_write_into_memory_that_was_handed_out_raises():
             return x.sum()
 
         tg.vmap(refuses)(np.arange(6.0).reshape(2, 3))
+
+
+def test_an_element_of_a_view_is_all_that_is_read():
+    """The rest of the view is written only afterwards."""
+    waves = np.full((3, 6), 0.5)
+
+    def f(x):
+        new = waves[2]
+        new[1:-1] = x[0] ** 2
+        new[0], new[-1] = new[1] * x[1], new.reshape(2, 3)[0, 2] + 1.0
+        rows = waves[:2]
+        rows[1, 2:] = x[1]
+        rows[1][1] = rows[1][2] ** 2
+        rows[1][0] = rows[1, 1] * 2.0
+        return new.sum() + rows[1].sum()
+
+    x = np.arange(6.0).reshape(3, 2) / 7
+    want = [f(row) for row in x]
+    left = waves.copy()
+    for form in (tg.vmap(f), lambda x: tg.vmap(tg.value_and_grad(f))(x)[0], lambda x: tg.prepare(tg.vmap(f), x).value(x)):
+        waves[:] = 0.5
+        assert np.allclose(form(x), want) and np.array_equal(waves, left)
