@@ -11,7 +11,6 @@ place that was passed, in machine-made Python, so that asking "is all as it was?
 
 import collections
 import contextvars
-import ctypes
 import dis
 import functools
 import gc
@@ -33,7 +32,7 @@ from ._late import late
 from ._primitive import values_of
 from ._shadow import is_foreign
 from ._shadow.classes import POOL
-from ._shadow.routes import BUFFERS
+from ._shadow.routes import BUFFERS, leads_away
 from ._tree import Const
 from ._variable import Variable
 
@@ -538,15 +537,6 @@ def is_native(kind: type) -> bool:
     """Has an object of this class, the user's, something in it that a class written in C keeps there?"""
     made = [c for c in kind.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType)]
     return not {object, int, float, complex, str, bytes, *PLAIN}.issuperset(made)
-
-
-def leads_away(kind: type) -> bool:
-    """Is an object of this class of ctypes, or something in it, the address of other memory?"""
-    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
-        return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
-    if issubclass(kind, ctypes.Array):
-        return leads_away(kind._type_)
-    return issubclass(kind, ctypes._Pointer) or (issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO")
 
 
 def codes_of(x: Any) -> list:

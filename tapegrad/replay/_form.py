@@ -13,6 +13,7 @@ from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._first_read import may_catch
 from .._flags import now
+from .._float_errors import raises_warnings
 from .._late import load
 from .._primitive import OPEN, watching
 from .._random import DRAW
@@ -25,7 +26,7 @@ from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
-from ._recorder import Guard, Recorded, is_single, raises_warnings
+from ._recorder import Guard, Recorded, is_single
 from ._signature import READ, Signature, Surroundings, flat_of
 from ._ways import is_pure
 

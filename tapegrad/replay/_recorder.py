@@ -515,25 +515,6 @@ def values_in(x: Any) -> Any:
     return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
-LAST: tuple = (None, 0, None, False)  # the filters of warnings, their number and the first of them, and what was found
-
-
-def raises_warnings() -> bool:
-    """Is a warning of floating-point arithmetic an exception, perhaps?  (Filters that are added come first.)"""
-    global LAST
-    filters = warnings.filters
-    known, count, first, found = LAST
-    if filters is known and len(filters) == count and (not count or filters[0] is first):
-        return found
-    telling = [
-        action
-        for action, message, category, module, _ in filters
-        if issubclass(RuntimeWarning, category) and (action == "error" or (message is None and module is None))
-    ]
-    LAST = filters, len(filters), filters[0] if filters else None, telling[:1] == ["error"]
-    return LAST[3]
-
-
 def looked_at(setting: Any, shown: bool) -> tuple:
     """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  And
     whether they are heard by code, not just `shown` to the user."""
